@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// Which part of a buffer a part of an index space touches.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grid.hpp"
+
+namespace celerity {
+
+enum class neighborhood_shape { box, axes };
+
+/// Immutable value. Maps a chunk of a `kernel_dims`-dimensional index space to a region of a buffer; the result is clamped to the buffer.
+class range_mapper {
+  public:
+	enum class kind { one_to_one, all, fixed, slice, neighborhood, even_split, permute, table, function };
+	/// (chunk, global index space) -> region of the buffer, for native tests and benchmarks.
+	using function_type = std::function<region(const box& chunk, const box& global)>;
+	using table_type = std::vector<std::pair<box, region>>;
+
+	static range_mapper one_to_one();
+	static range_mapper all();
+	static range_mapper fixed(const region& where, int dims);
+	static range_mapper slice(int dim);
+	static range_mapper neighborhood(const point& extents, int dims, neighborhood_shape shape);
+	static range_mapper even_split(coordinate granularity);
+	/// Dimension i of the buffer takes its interval from dimension dims[i] of the chunk.
+	static range_mapper permute(std::span<const int> dims);
+	/// Results of a Python callable, evaluated at submit for every chunk the graphs will ask for. Throws std::logic_error on any other chunk.
+	static range_mapper from_table(std::shared_ptr<const table_type> table);
+	static range_mapper from_function(function_type fn);
+
+	kind get_kind() const { return m_kind; }
+
+	/// Empty if the mapper accepts this pair of dimensionalities, else a sentence naming both and the remedy.
+	std::string check_dimensions(int kernel_dims, int buffer_dims) const;
+
+	/// `global` is the whole index space of the task, `buffer_box` the whole buffer. The result is clamped to the buffer and normalised.
+	region map(const box& chunk, const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;
+
+	/// True if disjoint chunks always map to disjoint regions (so that writing through it needs no overlap check).
+	bool is_injective(int kernel_dims, int buffer_dims) const;
+	/// True if the mapping of the whole is the union of the mappings of the parts, for any split (built-ins: all but even_split and tables).
+	bool is_additive() const;
+
+	/// As the user would write it: "neighborhood(1, 1, shape='axes')".
+	std::string describe() const;
+
+  private:
+	kind m_kind = kind::one_to_one;
+	neighborhood_shape m_shape = neighborhood_shape::box;
+	int m_dims = 0;       // fixed, neighborhood, permute: dimensionality given by the user
+	point m_params;       // extents, dimension numbers, granularity
+	region m_fixed;       // only fixed; see below
+	std::shared_ptr<const table_type> m_table;
+	std::shared_ptr<const function_type> m_function;
+};
+
+} // namespace celerity
