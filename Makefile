@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+# The one entry point for people and CI. `make demo` and `make test` need python3 (>= 3.11), a C++20 compiler and make;
+# everything else comes from PyPI into .venv.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+BUILD_TYPE ?= RelWithDebInfo
+SANITIZE ?= address,undefined
+PROPERTY_PROFILE ?= full
+TEST_SEED := $(shell date +%s)
+
+NATIVE_SOURCES := CMakeLists.txt $(wildcard scheduler/core/*.?pp executor/core/*.?pp celerity_py/native/*.?pp)
+BUILD_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
+
+# Two editable installs within one second would otherwise leave the older extension in place.
+export CMAKE_INSTALL_ALWAYS := 1
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+# Not a warning of ours, and tests turn warnings into errors.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-python test-mpi lint types native stubs sanitize mutants bench clean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+# ---- the environment of `make demo` and `make test` -------------------------------------------------------------------------
+
+$(VENV)/.build-tools: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("celerity_py needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c $(BUILD_REQUIREMENTS) > $(VENV)/build-requirements.txt
+	$(BIN)/python -m pip install --quiet cmake ninja -r $(VENV)/build-requirements.txt
+	touch $@
+
+# Without build isolation the build tools stay at one place, so that a second build is incremental.
+$(VENV)/.installed: $(VENV)/.build-tools $(NATIVE_SOURCES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[mpich,test]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[mpich,dev]'
+	touch $@
+
+# ---- for users --------------------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked against NumPy; leaves a picture
+	mkdir -p results
+	CELERITY_DEVICES=cpu:2 timeout 240 $(BIN)/mpiexec -n 2 $(BIN)/python cluster_jobs/apps/wave_sim.py \
+		--size 1024 --steps 400 --verify --output results/wave_sim.png
+	@echo "The picture is $(CURDIR)/results/wave_sim.png"
+
+# ---- checks -----------------------------------------------------------------------------------------------------------------
+
+test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks
+
+test-python: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/apps) \
+		--hypothesis-profile=$(PROPERTY_PROFILE)
+
+# Every rank must run the tests in the same order: one seed for all.
+test-mpi: $(VENV)/.installed
+	for ranks in 1 2 4; do \
+		[ -d tests/mpi ] || break; \
+		echo "---- $$ranks rank(s)"; \
+		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
+			--randomly-seed=$(TEST_SEED) tests/mpi; \
+	done
+
+lint: $(VENV)/.dev ## Style of the Python code, and the layering
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native.pyi is what the extension offers
+	$(BIN)/mypy
+	$(BIN)/python -m nanobind.stubgen -q -m celerity_py._native -o build/_native.pyi
+	diff -u celerity_py/_native.pyi build/_native.pyi || { echo "Run 'make native stubs' and commit celerity_py/_native.pyi."; exit 1; }
+
+# ---- for development, with the python on PATH ---------------------------------------------------------------------------------
+
+native: ## Build the extension for PATH's python and put it into celerity_py/
+	python -c 'import nanobind' || { echo "'make native' uses PATH's python, which needs: pip install nanobind cmake ninja"; exit 1; }
+	build=build/dev-$$(python -c 'import sys; print(sys.implementation.cache_tag)'); \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
+		|| { cat $$build.log; exit 1; }; \
+	nice cmake --build $$build -j $(JOBS); \
+	install $$build/_native.*.so celerity_py/
+
+stubs: ## Regenerate celerity_py/_native.pyi from the extension that `make native` built
+	PYTHONPATH=. python -m nanobind.stubgen -q -m celerity_py._native -o celerity_py/_native.pyi
+
+sanitize: $(VENV)/.installed ## Unit and property tests with an extension built with SANITIZE=address,undefined (or thread)
+	sanitizers=$(SANITIZE); build=build/sanitize-$${sanitizers%%,*}; tree=$$build/tree; \
+	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
+	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
+	cmake --build $$build -j $(JOBS); install $$build/_native.*.so $$tree/celerity_py/; \
+	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
+	cd $$tree; \
+	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=. \
+		timeout 1500 python -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py
+
+mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py
+
+bench: $(VENV)/.installed ## Benchmarks: a table and JSON each, into results/
+	mkdir -p results
+	for benchmark in cluster_jobs/benchmarks/*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" timeout 900 $(BIN)/python $$benchmark; done
+
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) build dist results celerity_py/_native.*.so
