@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""What is installed, and what importing it costs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXTENSION = f"celerity_py/_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("package", ["scheduler", "executor"])
+def test_importing_a_layer_by_its_folder_name_is_refused(package: str) -> None:
+    result = _python(f"import {package}")
+    assert result.returncode != 0
+    assert f"ImportError: import this package as 'celerity_py.{package}', not as '{package}'" in result.stderr
+
+
+def test_importing_celerity_py_loads_neither_mpi_nor_cuda_and_starts_no_thread() -> None:
+    result = _python(
+        "import sys, threading, celerity_py, celerity_py.scheduler, celerity_py.executor\n"
+        "print([name for name in ('mpi4py.MPI', 'cupy', 'matplotlib', 'rich') if name in sys.modules])\n"
+        "print(threading.active_count(), len(list(__import__('pathlib').Path('/proc/self/task').iterdir())))"
+    )
+    assert result.returncode == 0, result.stderr
+    loaded, threads = result.stdout.splitlines()
+    assert loaded == "[]"
+    python_threads, native_threads = map(int, threads.split())
+    assert python_threads == 1
+    numpy_only = _python("import numpy; print(len(list(__import__('pathlib').Path('/proc/self/task').iterdir())))")
+    assert native_threads <= int(numpy_only.stdout)  # numpy's BLAS starts its own
+
+
+def _expected_wheel_files() -> set[str]:
+    folders = {"celerity_py": ROOT / "celerity_py", "celerity_py/scheduler": ROOT / "scheduler"}
+    folders["celerity_py/executor"] = ROOT / "executor"
+    files = {
+        f"{package}/{path.relative_to(folder)}"
+        for package, folder in folders.items()
+        for path in folder.rglob("*")
+        if path.suffix in {".py", ".pyi", ".typed"}
+    }
+    return files | {EXTENSION}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("scikit_build_core") is None, reason="the build backend is not installed")
+def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_path: Path) -> None:
+    # A build folder of its own, kept between runs; an unoptimised build, because only the names matter.
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "."]
+    command += ["--wheel-dir", str(tmp_path), "-Cbuild-dir=build/wheel-test", "-Ccmake.build-type=Debug"]
+    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert build.returncode == 0, build.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == _expected_wheel_files()
+    assert "abi3" not in wheel.name

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""Layering and size of the sources, checked on their text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORES = ("scheduler/core", "executor/core")
+# The data types that the scheduler hands to the executor; its generators are not among them.
+SHARED_HEADERS = {"arena", "grid", "ids", "instruction", "instruction_sink", "small_vector", "task"}
+
+REVIEW_LINES = 500
+MAX_LINES = 800
+MAX_FUNCTION_LINES = 60
+# Path (and function) -> why it may be longer.
+ALLOWED_LONGER: dict[str, str] = {}
+
+
+def _sources(*suffixes: str) -> list[Path]:
+    folders = ("celerity_py", "scheduler", "executor", "tests", "cluster_jobs")
+    return sorted(
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in suffixes and "__pycache__" not in path.parts
+    )
+
+
+def _includes(path: Path) -> list[str]:
+    return re.findall(r'^\s*#\s*include\s*([<"][^>"]+)[>"]', path.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_cores_know_neither_python_nor_mpi_nor_a_cuda_header(core: str) -> None:
+    foreign = re.compile(r"[<\"](Python\.h|nanobind/|mpi\.h|cuda|cupy|nccl)")
+    offenders = [
+        f"{path.relative_to(ROOT)} includes {include[1:]}"
+        for path in sorted((ROOT / core).glob("*.?pp"))
+        for include in _includes(path)
+        if foreign.match(include)
+    ]
+    assert not offenders
+
+
+def test_the_scheduler_core_includes_only_itself() -> None:
+    own = {path.name for path in (ROOT / "scheduler/core").glob("*.hpp")}
+    offenders = [
+        f"{path.name} includes {include[1:]}"
+        for path in sorted((ROOT / "scheduler/core").glob("*.?pp"))
+        for include in _includes(path)
+        if include[0] == '"' and Path(include[1:]).name not in own
+    ]
+    assert not offenders
+
+
+def test_the_executor_core_sees_only_the_data_types_of_the_scheduler() -> None:
+    own = {path.stem for path in (ROOT / "executor/core").glob("*.hpp")}
+    offenders = [
+        f"{path.name} includes {include[1:]}"
+        for path in sorted((ROOT / "executor/core").glob("*.?pp"))
+        for include in _includes(path)
+        if include[0] == '"' and Path(include[1:]).stem not in own | SHARED_HEADERS
+    ]
+    assert not offenders
+
+
+def test_no_file_is_longer_than_one_can_review() -> None:
+    table = [
+        (len(path.read_text().splitlines()), str(path.relative_to(ROOT))) for path in _sources(".py", ".cpp", ".hpp")
+    ]
+    for lines, name in sorted(table, reverse=True):
+        print(f"{lines:6} {name}{'   (review)' if lines > REVIEW_LINES else ''}")
+    assert not [entry for entry in table if entry[0] > MAX_LINES and entry[1] not in ALLOWED_LONGER]
+
+
+def test_no_python_function_is_longer_than_a_screen() -> None:
+    offenders = []
+    for path in _sources(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+                documented = docstring.end_lineno - docstring.lineno + 1 if docstring and docstring.end_lineno else 0
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1 - documented
+                name = f"{path.relative_to(ROOT)}:{node.name}"
+                if lines > MAX_FUNCTION_LINES and name not in ALLOWED_LONGER:
+                    offenders.append((lines, name))
+    assert not offenders
