@@ -60,7 +60,6 @@ class small_vector {
 	const T& front() const noexcept { return data()[0]; }
 	T& back() noexcept { return data()[m_size - 1]; }
 	const T& back() const noexcept { return data()[m_size - 1]; }
-	operator std::span<const T>() const noexcept { return {data(), m_size}; }
 
 	void clear() noexcept { m_size = 0; }
 	void push_back(const T& item) {
