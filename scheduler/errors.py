@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Everything that a user can get wrong, and everything that can go wrong under a user, as one tree of exceptions.
+
+Each class also derives from the builtin that a Python programmer would catch for it. A message tells who (task,
+buffer), where (rank, device), what happened, the exact values, and what to do; an error that surfaces after the submit
+also tells the line that submitted the task.
+"""
+
+from __future__ import annotations
+
+
+class CelerityError(Exception):
+    """Base class of every error that celerity_py raises on purpose."""
+
+
+class UsageError(CelerityError, ValueError):
+    """The program asks for something that is not allowed or makes no sense."""
+
+
+class ArgumentTypeError(UsageError, TypeError):
+    """An argument has a type that the call does not take, such as a bare `Buffer` among the arguments of a kernel."""
+
+
+class DimensionMismatch(UsageError):  # noqa: N818 - design vocabulary: errors are named after the mistake
+    """A shape, box, mapper or mapper result has the wrong number of dimensions."""
+
+
+class MapperError(UsageError):
+    """A range mapper raised (its exception is the `__cause__`) or returned something that is no part of a buffer."""
+
+
+class OverlappingAccess(UsageError):  # noqa: N818
+    """A chunk of a task writes elements that another chunk of the same task accesses."""
+
+
+class InconsistentMapper(UsageError):  # noqa: N818
+    """What a mapper returns for the whole index space does not fit to what it returns for the chunks."""
+
+
+class UninitializedRead(UsageError):  # noqa: N818
+    """A task reads elements of a buffer that nobody wrote."""
+
+
+class OutOfBoundsAccess(UsageError, IndexError):  # noqa: N818
+    """A kernel or host task indexes a view outside of the region that it declared."""
+
+
+class UnsupportedIndex(UsageError, IndexError):  # noqa: N818
+    """A view was indexed with something else than boxes, slices, integers and `...`."""
+
+
+class ReadOnlyAccess(UsageError):  # noqa: N818
+    """A kernel or host task writes through a view whose access was declared as `read`."""
+
+
+class ConfigurationError(UsageError):
+    """A configuration variable is unknown, malformed, or set too late."""
+
+
+class ClosedQueue(UsageError, RuntimeError):  # noqa: N818
+    """A queue, or a buffer, is used after the runtime that it belonged to has ended."""
+
+
+class NotAvailableYet(UsageError, NotImplementedError):  # noqa: N818
+    """Part of the interface, but not implemented in this version."""
+
+
+class NestedUse(CelerityError, RuntimeError):  # noqa: N818
+    """The runtime was called from inside a kernel, a host task, a mapper or a callback."""
+
+
+class TaskFailed(CelerityError):  # noqa: N818
+    """A kernel or host task, here or on another rank, failed; the runtime accepts no more work.
+
+    The original exception, if it is one of this process, is the `__cause__`.
+    """
+
+
+class ResourceError(CelerityError):
+    """The machine has not enough of something."""
+
+
+class OutOfMemory(ResourceError, MemoryError):  # noqa: N818
+    """An allocation failed for good."""
+
+
+class CommunicationError(CelerityError):
+    """Ranks do not reach each other, or do not run the same program."""
+
+
+class LaunchError(CommunicationError, RuntimeError):
+    """The processes of this job were started in a way that does not give them a working MPI."""
+
+
+class InternalError(CelerityError):
+    """This is a bug in celerity_py."""
+
+
+class CelerityWarning(UserWarning):
+    """Something looks wrong, but the program goes on."""

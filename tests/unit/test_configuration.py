@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""CELERITY_ variables and celerity.configure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from celerity_py import configuration
+from celerity_py.configuration import DeviceChoice, configure, resolve
+from celerity_py.errors import ConfigurationError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_settings", {})
+    monkeypatch.setattr(configuration, "_started", False)
+
+
+def test_without_variables_everything_has_its_documented_default() -> None:
+    result = resolve({}, {})
+    assert result.backend == "cpu"
+    assert result.devices == DeviceChoice("default", 1)
+    assert (result.lookahead, result.transport, result.poll) == ("auto", "auto", "adaptive")
+    assert (result.horizon_step, result.horizon_max_parallelism, result.run_ahead) == (4, 64, 16)
+    assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace, result.print_graphs])
+    assert result.dry_run_ranks == 0
+
+
+def test_the_configuration_cannot_be_changed_after_it_was_read() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        resolve({}, {}).check = True  # type: ignore[misc]
+
+
+def test_variables_of_other_programs_are_ignored() -> None:
+    assert resolve({"HOME": "/", "XCELERITY_FOO": "1"}, {}) == resolve({}, {})
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert resolve({"CELERITY_TRACE": "", "CELERITY_HORIZON_STEP": " "}, {}) == resolve({}, {})
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("LOOKAHAED", "LOOKAHEAD"), ("DEVICE", "DEVICES"), ("LOGLEVEL", "LOG_LEVEL"), ("DRY_RUN_NODES", "DRY_RUN_RANKS")],
+)
+def test_a_misspelt_variable_is_an_error_that_suggests_the_right_name(typo: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"CELERITY_{typo}='1'.*Did you mean CELERITY_{meant}"):
+        resolve({f"CELERITY_{typo}": "1"}, {})
+
+
+def test_a_variable_unlike_any_other_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="Known are CELERITY_BACKEND, CELERITY_DEVICES"):
+        resolve({"CELERITY_QQQQQQQQQQQQ": "1"}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("LOOKAHEAD", "infinit", "one of none, auto, infinite .did you mean 'infinite'"),
+        ("HORIZON_STEP", "0", "an integer from 1 to 65536"),
+        ("HORIZON_STEP", "four", "an integer from 1 to 65536"),
+        ("CHECK", "maybe", "expected 0 or 1"),
+        ("DEVICES", "gpu:2", "cpu:4"),
+        ("DEVICES", "0", "a count such as"),
+        ("DEVICES", "1,1", "names each device once"),
+        ("DEVICES", "cpu:0", "at most 62 devices"),
+        ("DEVICES", "-1", "a count such as"),
+    ],
+)
+def test_a_malformed_value_is_an_error_that_says_what_is_expected(name: str, text: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected) as error:
+        resolve({f"CELERITY_{name}": text}, {})
+    assert f"CELERITY_{name}={text}" in str(error.value)
+    assert isinstance(error.value, UsageError)
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("BACKEND", "cuda"),
+        ("TRANSPORT", "direct"),
+        ("TRANSPORT", "cuda_aware"),
+        ("BOUNDS_CHECK", "1"),
+        ("TRACE", "1"),
+        ("PRINT_GRAPHS", "graphs"),
+    ],
+)
+def test_a_specified_but_unimplemented_variable_is_an_error(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"CELERITY_{name}={text} is specified but not implemented yet"):
+        resolve({f"CELERITY_{name}": text}, {})
+
+
+@pytest.mark.parametrize("name", ["BOUNDS_CHECK", "TRACE", "PRINT_GRAPHS"])
+def test_an_unimplemented_variable_may_be_switched_off(name: str) -> None:
+    assert resolve({f"CELERITY_{name}": "0"}, {}) == resolve({}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [("2", DeviceChoice("count", 2)), ("cpu:4", DeviceChoice("cpu", 4)), (" CPU:1 ", DeviceChoice("cpu", 1))],
+)
+def test_devices_are_a_count_or_cpu_devices(text: str, choice: DeviceChoice) -> None:
+    assert resolve({"CELERITY_DEVICES": text}, {}).devices == choice
+
+
+@pytest.mark.parametrize(("text", "shown", "count"), [("0,2", "0,2 lists", 2), ("2,", "2, lists", 1)])
+def test_a_list_of_devices_on_the_cpu_backend_names_the_cpu_form(text: str, shown: str, count: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"DEVICES={shown} GPUs.*DEVICES=cpu:{count}"):
+        resolve({"CELERITY_DEVICES": text}, {})
+
+
+def test_stats_take_a_switch_or_a_file_name() -> None:
+    assert resolve({"CELERITY_STATS": "1"}, {}).stats == "celerity_stats"
+    assert resolve({"CELERITY_STATS": "out/run7"}, {}).stats == "out/run7"
+    assert resolve({"CELERITY_STATS": "0"}, {}).stats == ""
+
+
+def test_a_setting_in_code_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_LOOKAHEAD", "none")
+    monkeypatch.setenv("CELERITY_HORIZON_STEP", "7")
+    configure(lookahead="infinite", devices="cpu:2", check=True)
+    result = configuration.freeze()
+    assert (result.lookahead, result.horizon_step, result.check) == ("infinite", 7, True)
+    assert result.devices == DeviceChoice("cpu", 2)
+
+
+def test_a_typo_in_the_environment_is_found_even_if_code_overrides_the_value() -> None:
+    with pytest.raises(ConfigurationError, match="CELERITY_LOOKAHEAD=ato"):
+        resolve({"CELERITY_LOOKAHEAD": "ato"}, {"lookahead": "none"})
+
+
+def test_none_takes_a_setting_back() -> None:
+    configure(horizon_step=9)
+    configure(horizon_step=None)
+    assert configuration.freeze().horizon_step == 4
+
+
+def test_configure_validates_at_once_and_changes_nothing_on_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"configure\(horizon_step=0\)"):
+        configure(lookahead="none", horizon_step=0)
+    assert configuration.freeze().lookahead == "auto"
+
+
+def test_configure_suggests_the_right_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown setting device='cpu:2'. Did you mean devices\?"):
+        configure(device="cpu:2")
+    with pytest.raises(ConfigurationError, match=r"unknown setting DEVICES=.* Did you mean devices\?"):
+        configure(DEVICES="cpu:2")
+
+
+def test_configure_after_the_start_comes_too_late() -> None:
+    configuration.freeze()
+    with pytest.raises(ConfigurationError, match="before the first Buffer or Queue"):
+        configure(check=True)
+    configuration.thaw()
+    configure(check=True)
+
+
+def test_sequences_and_numbers_are_devices_too() -> None:
+    configure(devices=3)
+    assert configuration.freeze().devices == DeviceChoice("count", 3)
+    configuration.thaw()
+    with pytest.raises(ConfigurationError, match="lists GPUs"):
+        configure(devices=[2]) or configuration.freeze()  # type: ignore[func-returns-value]
