@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,11 +23,14 @@ class range_mapper {
 	using function_type = std::function<region(const box& chunk, const box& global)>;
 	using table_type = std::vector<std::pair<box, region>>;
 
+	range_mapper() = default; // one_to_one
 	static range_mapper one_to_one();
 	static range_mapper all();
 	static range_mapper fixed(const region& where, int dims);
 	static range_mapper slice(int dim);
 	static range_mapper neighborhood(const point& extents, int dims, neighborhood_shape shape);
+	/// Of a 1-D index space of G items, item i gets the i-th of G blocks of dimension 0, as even as multiples of `granularity` allow: the first blocks
+	/// are larger, the last takes what is left over. The other dimensions are whole.
 	static range_mapper even_split(coordinate granularity);
 	/// Dimension i of the buffer takes its interval from dimension dims[i] of the chunk.
 	static range_mapper permute(std::span<const int> dims);
@@ -44,20 +48,24 @@ class range_mapper {
 
 	/// True if disjoint chunks always map to disjoint regions (so that writing through it needs no overlap check).
 	bool is_injective(int kernel_dims, int buffer_dims) const;
-	/// True if the mapping of the whole is the union of the mappings of the parts, for any split (built-ins: all but even_split and tables).
+	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not tables and functions.
 	bool is_additive() const;
 
 	/// As the user would write it: "neighborhood(1, 1, shape='axes')".
 	std::string describe() const;
 
   private:
+	class chunk_table;
+
 	kind m_kind = kind::one_to_one;
 	neighborhood_shape m_shape = neighborhood_shape::box;
-	int m_dims = 0;       // fixed, neighborhood, permute: dimensionality given by the user
-	point m_params;       // extents, dimension numbers, granularity
-	region m_fixed;       // only fixed; see below
-	std::shared_ptr<const table_type> m_table;
+	int m_dims = 0; ///< fixed, neighborhood, permute: as many as the user gave
+	point m_params; ///< extents, dimension numbers or granularity
+	std::shared_ptr<const region> m_fixed;
+	std::shared_ptr<const chunk_table> m_table;
 	std::shared_ptr<const function_type> m_function;
+
+	explicit range_mapper(const kind k) : m_kind(k) {}
 };
 
 } // namespace celerity

@@ -111,6 +111,12 @@ class region_map {
 		}
 	}
 	void merge() {
+		bool all_equal = true;
+		for(const V& value : m_values) all_equal = all_equal && value == m_values.front();
+		if(all_equal && m_boxes.size() > 1) {
+			m_values.erase(m_values.begin() + 1, m_values.end());
+			m_boxes.assign(1, m_domain);
+		}
 		for(bool merged = true; std::exchange(merged, false);) {
 			for(std::size_t i = 0; i < m_boxes.size(); ++i) {
 				for(std::size_t j = i + 1; j < m_boxes.size();) {

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+#include "range_mapper.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <stdexcept>
+
+namespace celerity {
+
+/// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
+class range_mapper::chunk_table {
+  public:
+	explicit chunk_table(const table_type& entries) : m_entries(entries) {
+		std::sort(m_entries.begin(), m_entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+	}
+
+	const region& find(const box& chunk) const {
+		const std::size_t last = m_last_hit.load(std::memory_order_relaxed);
+		for(std::size_t i = last; i < std::min(last + 2, m_entries.size()); ++i) {
+			if(m_entries[i].first == chunk) return hit(i);
+		}
+		const auto at = std::lower_bound(m_entries.begin(), m_entries.end(), chunk, [](const auto& entry, const box& b) { return entry.first < b; });
+		if(at == m_entries.end() || at->first != chunk) throw std::logic_error("no range mapper result is stored for the chunk " + to_string(chunk, 3));
+		return hit(static_cast<std::size_t>(at - m_entries.begin()));
+	}
+
+  private:
+	table_type m_entries;
+	mutable std::atomic<std::size_t> m_last_hit = 0; // only a hint; mappers are shared between threads
+
+	const region& hit(const std::size_t i) const {
+		m_last_hit.store(i, std::memory_order_relaxed);
+		return m_entries[i].second;
+	}
+};
+
+namespace {
+
+coordinate saturating_add(const coordinate a, const coordinate b) {
+	coordinate sum = 0;
+	if(!__builtin_add_overflow(a, b, &sum)) return sum;
+	return b > 0 ? std::numeric_limits<coordinate>::max() : std::numeric_limits<coordinate>::min();
+}
+
+region clamp(const region& r, const box& buffer_box) {
+	if(r.is_single_box()) return intersection(r.boxes()[0], buffer_box);
+	if(std::all_of(r.begin(), r.end(), [&](const box& b) { return buffer_box.covers(b); })) return r;
+	return region_intersection(r, buffer_box);
+}
+
+box replace_interval(const box& b, const std::size_t dim, const coordinate min, const coordinate max) {
+	point lower = b.min();
+	point upper = b.max();
+	lower[dim] = min;
+	upper[dim] = max;
+	return box(lower, upper);
+}
+
+box grow(const box& b, const std::size_t dim, const coordinate extent) {
+	return replace_interval(b, dim, saturating_add(b.min(dim), -extent), saturating_add(b.max(dim), extent));
+}
+
+/// The chunk grown along each axis by itself: a plus.
+region grow_along_axes(const box& chunk, const point& extents, const box& buffer_box) {
+	if(chunk.empty()) return {};
+	std::array<box, 3> grown;
+	for(std::size_t d = 0; d < 3; ++d) grown[d] = intersection(grow(chunk, d, extents[d]), buffer_box);
+	box_vector boxes;
+	if(!buffer_box.covers(chunk) || grown[2] == chunk) { // at most 2-D, or cut off at the border: leave the corner cases to the normal form
+		if(buffer_box.covers(chunk) && grown[1] != chunk && grown[0] != chunk) {
+			const box above = replace_interval(grown[0], 0, grown[0].min(0), chunk.min(0));
+			const box below = replace_interval(grown[0], 0, chunk.max(0), grown[0].max(0));
+			if(!above.empty()) boxes.push_back(above);
+			boxes.push_back(grown[1]);
+			if(!below.empty()) boxes.push_back(below);
+			return region::from_normalized(std::move(boxes));
+		}
+		if(buffer_box.covers(chunk) && grown[1] == chunk) return grown[0];
+		if(buffer_box.covers(chunk) && grown[0] == chunk) return grown[1];
+	}
+	for(const box& b : grown) boxes.push_back(b);
+	return region(std::move(boxes));
+}
+
+/// Deals the extent of dimension 0 to `count` items in blocks of `granularity`; see range_mapper::even_split.
+class even_blocks {
+  public:
+	even_blocks(const coordinate extent, const coordinate count, const coordinate granularity) : m_extent(extent), m_count(count) {
+		m_granularity = std::min(granularity, extent + 1); // so that the product cannot overflow
+		m_step = extent / (count * m_granularity) * m_granularity;
+		m_num_larger = (extent - count * m_step) / m_granularity;
+	}
+	/// Item `count - 1` also takes what is left over.
+	coordinate begin(const coordinate item) const { return item >= m_count ? m_extent : item * m_step + std::min(item, m_num_larger) * m_granularity; }
+
+  private:
+	coordinate m_extent;
+	coordinate m_count;
+	coordinate m_granularity = 1;
+	coordinate m_step = 0;
+	coordinate m_num_larger = 0;
+};
+
+region slice_of(const box& chunk, const std::size_t dim, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
+	if(chunk.empty()) return {};
+	if(buffer_dims == kernel_dims) return intersection(replace_interval(chunk, dim, buffer_box.min(dim), buffer_box.max(dim)), buffer_box);
+	point min = buffer_box.min();
+	point max = buffer_box.max();
+	std::size_t kernel_dim = 0;
+	for(std::size_t d = 0; d < static_cast<std::size_t>(buffer_dims); ++d) {
+		if(d == dim) continue;
+		min[d] = chunk.min(kernel_dim);
+		max[d] = chunk.max(kernel_dim++);
+	}
+	return intersection(box(min, max), buffer_box);
+}
+
+std::string join(const point& values, const int count) {
+	std::string text;
+	for(int i = 0; i < count; ++i) text += (i > 0 ? ", " : "") + std::to_string(values[static_cast<std::size_t>(i)]);
+	return text;
+}
+
+std::string as_python_tuple(const point& values, const int count) { return "(" + join(values, count) + (count == 1 ? ",)" : ")"); }
+
+std::string as_python(const region& r, const int dims) {
+	const auto describe_box = [&](const box& b) { return "Box(" + as_python_tuple(b.min(), dims) + ", " + as_python_tuple(b.max(), dims) + ")"; };
+	if(r.is_single_box()) return describe_box(r.boxes()[0]);
+	std::string text = "Region([";
+	for(std::size_t i = 0; i < r.boxes().size(); ++i) text += (i > 0 ? ", " : "") + describe_box(r.boxes()[i]);
+	return text + "])";
+}
+
+std::string count_dimensions(const int dims) { return std::to_string(dims) + (dims == 1 ? " dimension" : " dimensions"); }
+
+} // namespace
+
+range_mapper range_mapper::one_to_one() { return range_mapper(kind::one_to_one); }
+
+range_mapper range_mapper::all() { return range_mapper(kind::all); }
+
+range_mapper range_mapper::fixed(const region& where, const int dims) {
+	range_mapper mapper(kind::fixed);
+	mapper.m_dims = dims;
+	mapper.m_fixed = std::make_shared<const region>(where);
+	return mapper;
+}
+
+range_mapper range_mapper::slice(const int dim) {
+	if(dim < 0 || dim > 2) throw std::invalid_argument("slice() needs a dimension between 0 and 2, but got " + std::to_string(dim) + ".");
+	range_mapper mapper(kind::slice);
+	mapper.m_params[0] = dim;
+	return mapper;
+}
+
+range_mapper range_mapper::neighborhood(const point& extents, const int dims, const neighborhood_shape shape) {
+	range_mapper mapper(kind::neighborhood);
+	for(std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) {
+		if(extents[d] < 0) throw std::invalid_argument("neighborhood() needs extents of at least 0, but got (" + join(extents, dims) + ").");
+		mapper.m_params[d] = extents[d];
+	}
+	mapper.m_dims = dims;
+	mapper.m_shape = shape;
+	return mapper;
+}
+
+range_mapper range_mapper::even_split(const coordinate granularity) {
+	if(granularity < 1) throw std::invalid_argument("even_split() needs a granularity of at least 1, but got " + std::to_string(granularity) + ".");
+	range_mapper mapper(kind::even_split);
+	mapper.m_params[0] = granularity;
+	return mapper;
+}
+
+range_mapper range_mapper::permute(const std::span<const int> dims) {
+	if(dims.size() > 3) throw std::invalid_argument("permute() takes at most 3 dimensions, but got " + std::to_string(dims.size()) + ".");
+	range_mapper mapper(kind::permute);
+	mapper.m_dims = static_cast<int>(dims.size());
+	for(std::size_t i = 0; i < dims.size(); ++i) mapper.m_params[i] = dims[i];
+	for(std::size_t i = 0; i < dims.size(); ++i) {
+		const bool is_repeated = std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
+		if(dims[i] < 0 || dims[i] > 2 || is_repeated) {
+			throw std::invalid_argument("permute() needs different dimensions between 0 and 2, but got (" + join(mapper.m_params, mapper.m_dims) + ").");
+		}
+	}
+	return mapper;
+}
+
+range_mapper range_mapper::from_table(std::shared_ptr<const table_type> table) {
+	range_mapper mapper(kind::table);
+	mapper.m_table = std::make_shared<const chunk_table>(*table);
+	return mapper;
+}
+
+range_mapper range_mapper::from_function(function_type fn) {
+	range_mapper mapper(kind::function);
+	mapper.m_function = std::make_shared<const function_type>(std::move(fn));
+	return mapper;
+}
+
+std::string range_mapper::check_dimensions(const int kernel_dims, const int buffer_dims) const {
+	const std::string mismatch = "but the kernel has " + count_dimensions(kernel_dims) + " and the buffer has " + count_dimensions(buffer_dims) + ". ";
+	switch(m_kind) {
+	case kind::all:
+	case kind::table:
+	case kind::function: return {};
+	case kind::one_to_one:
+		if(kernel_dims == buffer_dims) return {};
+		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch + "Use slice(dim), all() or a callable.";
+	case kind::fixed:
+		if(m_dims == buffer_dims) return {};
+		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
+		       + ". Give the box as many dimensions as the buffer.";
+	case kind::slice:
+		if(m_params[0] >= buffer_dims) {
+			return describe() + " names a dimension that the buffer does not have: it has " + count_dimensions(buffer_dims) + ", counted from 0. Name another one.";
+		}
+		if(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1) return {};
+		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch + "Use all() or a callable.";
+	case kind::neighborhood:
+		if(m_dims == kernel_dims && m_dims == buffer_dims) return {};
+		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch
+		       + "Give one extent per dimension, or use a callable.";
+	case kind::even_split:
+		if(kernel_dims == 1 && buffer_dims >= 1) return {};
+		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch + "Use a callable.";
+	case kind::permute: break;
+	}
+	if(m_dims != buffer_dims) {
+		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch + "Name one dimension of the kernel for each dimension of the buffer.";
+	}
+	for(std::size_t i = 0; i < static_cast<std::size_t>(m_dims); ++i) {
+		if(m_params[i] >= kernel_dims) {
+			return describe() + " names dimension " + std::to_string(m_params[i]) + " of the kernel, which has " + count_dimensions(kernel_dims)
+			       + ", counted from 0. Name another one.";
+		}
+	}
+	return {};
+}
+
+region range_mapper::map(const box& chunk, const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {
+	switch(m_kind) {
+	case kind::one_to_one: return intersection(chunk, buffer_box);
+	case kind::all: return buffer_box;
+	case kind::fixed: return clamp(*m_fixed, buffer_box);
+	case kind::slice: return slice_of(chunk, static_cast<std::size_t>(m_params[0]), kernel_dims, buffer_box, buffer_dims);
+	case kind::neighborhood:
+		if(m_shape == neighborhood_shape::axes) return grow_along_axes(chunk, m_params, buffer_box);
+		if(chunk.empty()) return {};
+		return intersection(grow(grow(grow(chunk, 0, m_params[0]), 1, m_params[1]), 2, m_params[2]), buffer_box);
+	case kind::even_split: {
+		if(chunk.empty()) return {};
+		const even_blocks blocks(buffer_box.extent(0), global.extent(0), m_params[0]);
+		return replace_interval(buffer_box, 0, blocks.begin(chunk.min(0) - global.min(0)), blocks.begin(chunk.max(0) - global.min(0)));
+	}
+	case kind::permute: {
+		if(chunk.empty()) return {};
+		point min;
+		point max{{1, 1, 1}};
+		for(std::size_t d = 0; d < static_cast<std::size_t>(m_dims); ++d) {
+			min[d] = chunk.min(static_cast<std::size_t>(m_params[d]));
+			max[d] = chunk.max(static_cast<std::size_t>(m_params[d]));
+		}
+		return intersection(box(min, max), buffer_box);
+	}
+	case kind::table: return clamp(m_table->find(chunk), buffer_box);
+	case kind::function: break;
+	}
+	return clamp((*m_function)(chunk, global), buffer_box);
+}
+
+bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) const {
+	switch(m_kind) {
+	case kind::one_to_one:
+	case kind::even_split: return true;
+	case kind::slice: return buffer_dims == kernel_dims + 1;
+	case kind::neighborhood: return m_params == point{};
+	case kind::permute: return m_dims == kernel_dims;
+	case kind::all:
+	case kind::fixed:
+	case kind::table:
+	case kind::function: break;
+	}
+	return false;
+}
+
+bool range_mapper::is_additive() const { return m_kind != kind::table && m_kind != kind::function; }
+
+std::string range_mapper::describe() const {
+	switch(m_kind) {
+	case kind::one_to_one: return "one_to_one()";
+	case kind::all: return "all()";
+	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
+	case kind::slice: return "slice(" + join(m_params, 1) + ")";
+	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_shape == neighborhood_shape::axes ? ", shape='axes')" : ")");
+	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
+	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
+	case kind::table: return "callable";
+	case kind::function: break;
+	}
+	return "function";
+}
+
+} // namespace celerity
