@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""What the executor needs from the network, and nothing more.
+
+Pilots (short announcements, ahead of their data) and payloads (boxes, sent and received in place) are separate
+channels, as in Celerity. Every call returns at once; `poll` reports what has happened since. Notices are control
+messages that travel like pilots but are about the run itself: failures, goodbyes, signs of life.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+#: Largest pilot or notice, in bytes: MPI implementations send messages of this size without a handshake.
+PILOT_LIMIT_BYTES: Final = 4095
+
+NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
+NOTICE_GOODBYE: Final = 2  # the sender submits nothing more; the payload is its last submission
+NOTICE_PING: Final = 3  # the sender has been waiting for long and wants a sign of life
+NOTICE_PONG: Final = 4  # the answer
+
+
+class Payload(NamedTuple):
+    """A box that is sent out of, or received into, a dense row-major allocation in host memory. Units are elements."""
+
+    request: int  # the caller's name for the operation, returned by `poll` when the memory may be reused
+    peer_rank: int  # destination or source
+    message_id: int  # unique among the messages under way from that source to that destination; announced by a pilot
+    address: int  # of the allocation's first element
+    allocated_shape: tuple[int, ...]
+    offset: tuple[int, ...]  # of the box in the allocation
+    extent: tuple[int, ...]  # of the box; the same on both sides, all else may differ; a zero makes an empty message
+    element_size: int  # in bytes
+
+
+class Notice(NamedTuple):
+    """A control message of another rank."""
+
+    kind: int
+    source_rank: int
+    content: bytes
+
+
+class Arrivals(NamedTuple):
+    """What one `Communicator.poll` found."""
+
+    pilots: list[tuple[int, bytes]]  # (source rank, pilot), in the order sent by each source
+    completed: list[int]  # requests
+    notices: list[Notice]
+
+
+class Communicator(Protocol):
+    """Point-to-point transport between the ranks of one run.
+
+    Threading: construction, `exchange` and `close` are collective and block; they happen while no executor thread
+    runs. `abort` may be called from any thread. Everything else is called by the executor thread only and never blocks.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This rank, 0 ≤ rank < size."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def local_ranks(self) -> tuple[int, ...]:
+        """The ranks that share this host's memory, ascending, this one included."""
+
+    @property
+    def local_rank(self) -> int:
+        """Position of this rank in `local_ranks`."""
+
+    @property
+    def local_size(self) -> int:
+        """Number of ranks on this host."""
+
+    @property
+    def outstanding(self) -> int:
+        """Payload and barrier requests that have not completed: they progress only while `poll` is called."""
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        """Give `data` to everyone and return what each rank gave, by rank. Collective, blocks."""
+
+    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
+        """Send up to `PILOT_LIMIT_BYTES`. Pilots between two ranks arrive in order; completion is not reported."""
+
+    def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
+        """Send a control message, in order with the pilots and under the same limit."""
+
+    def send(self, payload: Payload) -> None:
+        """Start to send a box in place. It must not be written until its request completes."""
+
+    def receive(self, payload: Payload) -> None:
+        """Start to receive a box in place. It must be neither read nor written until its request completes."""
+
+    def barrier(self, request: int) -> None:
+        """Enter a barrier, in the same order on all ranks; the request completes once every rank has entered."""
+
+    def poll(self) -> Arrivals:
+        """Let the transport progress; return what has arrived or completed, each pilot and request exactly once."""
+
+    def is_alive(self, rank: int) -> bool | None:
+        """Whether the process of `rank` exists; None if that cannot be seen from here (another host)."""
+
+    def abort(self, status: int) -> NoReturn:
+        """End every rank now, with `status`. Any thread."""
+
+    def close(self) -> None:
+        """Give back what the transport holds. Collective; after a barrier behind the last payload."""

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: MIT
+"""The communicator over MPI. The only module that imports `mpi4py.MPI`, which initialises MPI.
+
+After Celerity's: pilots on tag 0 into receives posted ahead, payloads in place with strided datatypes. Different here:
+a ring of persistent receives instead of one that is re-armed, so that a burst of pilots does not wait for this side;
+and datatypes are nested strides from the first byte of the box, which makes them independent of its position and of
+the 32-bit limits of subarrays.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, cast
+
+from mpi4py import MPI
+
+from celerity_py.executor.communicator import PILOT_LIMIT_BYTES, Arrivals, Notice
+from celerity_py.executor.strided_layout import StridedLayout, strided_layout
+from celerity_py.scheduler.errors import LaunchError
+
+if TYPE_CHECKING:
+    from celerity_py.executor.communicator import Payload
+
+_PILOT_TAG: Final = 0
+_PILOT_RING: Final = 8  # receives posted ahead; later pilots wait in MPI's own queue
+_FRAME_PILOT: Final = 0  # first byte on the wire; notices put their kind there
+_LARGEST_COUNT: Final = 2**30  # larger counts go through a nested type: MPI 3 counts with 32 bits
+_CACHED_DATATYPES: Final = 1024
+_CLOSE_PATIENCE_S: Final = 1.0
+_NO_REQUEST: Final = -1  # of pilots and notices
+
+
+def check_thread_level() -> None:
+    """Make sure that MPI may be called by the executor thread while the application uses it too.
+
+    Raises:
+        LaunchError: If MPI was initialised with less than MPI_THREAD_MULTIPLE.
+    """
+    if not MPI.Is_initialized():  # the application has set mpi4py.rc.initialize = False
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise LaunchError(
+            f"MPI ({library_name()}) runs without MPI_THREAD_MULTIPLE, which celerity_py needs because its executor "
+            "thread communicates while your program runs. Use an MPI library built with thread support, and leave "
+            "mpi4py.rc.thread_level at 'multiple'."
+        )
+
+
+def library_name() -> str:
+    """Short name of the MPI library, like 'MPICH 5.0.2'."""
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(str(part) for part in version)}"
+
+
+def world_size() -> int:
+    """Number of processes that MPI sees."""
+    return MPI.COMM_WORLD.Get_size()
+
+
+class MpiCommunicator:
+    """A `Communicator` on a duplicate of an MPI communicator, so that its messages never meet the application's own.
+
+    Args:
+        parent: Whose ranks take part; all of them must construct together. COMM_WORLD if left out.
+        largest_tag: Instead of what MPI reports as MPI_TAG_UB, to test that tags wrap around. At least 2.
+
+    Raises:
+        LaunchError: If MPI has no MPI_THREAD_MULTIPLE.
+    """
+
+    def __init__(self, parent: MPI.Intracomm | None = None, *, largest_tag: int | None = None) -> None:
+        check_thread_level()
+        self._comm = (parent if parent is not None else MPI.COMM_WORLD).Dup()
+        self._comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.rank: Final = self._comm.Get_rank()
+        self.size: Final = self._comm.Get_size()
+
+        host = self._comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
+        self.local_rank: Final = host.Get_rank()
+        self.local_size: Final = host.Get_size()
+        neighbours = host.allgather((self.rank, os.getpid(), _process_namespace()))
+        host.Free()
+        self.local_ranks: Final = tuple(rank for rank, _, _ in neighbours)
+        self._visible_processes = {rank: pid for rank, pid, space in neighbours if space == _process_namespace()}
+
+        if largest_tag is None:
+            largest_tag = cast("int", self._comm.Get_attr(MPI.TAG_UB))
+        self._num_payload_tags = largest_tag - 1
+
+        self._status = MPI.Status()
+        self._ring_memory = [bytearray(PILOT_LIMIT_BYTES + 1) for _ in range(_PILOT_RING)]
+        self._ring = [
+            self._comm.Recv_init([memory, MPI.BYTE], MPI.ANY_SOURCE, _PILOT_TAG) for memory in self._ring_memory
+        ]
+        self._ring_head = 0
+        MPI.Prequest.Startall(self._ring)
+
+        # Parallel lists, because Testsome wants the bare operations.
+        self._operations: list[MPI.Request] = []
+        self._requests: list[int] = []
+        self._memory: list[object] = []  # keeps alive what MPI still reads
+        self._num_pilots_under_way = 0
+        self._datatypes: dict[StridedLayout, MPI.Datatype] = {}
+        self._is_closed = False
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._operations) - self._num_pilots_under_way
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        return self._comm.allgather(data)
+
+    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
+        self._send_frame(destination_rank, _FRAME_PILOT, pilot)
+
+    def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
+        self._send_frame(destination_rank, kind, content)
+
+    def send(self, payload: Payload) -> None:
+        operation = self._comm.Isend(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
+        self._track(operation, payload.request, None)
+
+    def receive(self, payload: Payload) -> None:
+        operation = self._comm.Irecv(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
+        self._track(operation, payload.request, None)
+
+    def barrier(self, request: int) -> None:
+        self._track(self._comm.Ibarrier(), request, None)
+
+    def poll(self) -> Arrivals:
+        arrivals = Arrivals([], [], [])
+        # Receives match in the order in which they were posted: if the head has nothing, neither has the rest.
+        while self._ring[self._ring_head].Test(self._status):
+            self._take_frame(arrivals)
+        if self._operations:
+            for index in sorted(MPI.Request.Testsome(self._operations) or (), reverse=True):
+                self._retire(index, arrivals)
+        return arrivals
+
+    def is_alive(self, rank: int) -> bool | None:
+        pid = self._visible_processes.get(rank)
+        return None if pid is None else _is_running(pid)
+
+    def abort(self, status: int) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(status)
+        os._exit(status)  # an MPI_Abort that returns has lost its launcher
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        deadline = time.monotonic() + _CLOSE_PATIENCE_S
+        while self._operations and time.monotonic() < deadline:
+            self.poll()
+        for receive in self._ring:
+            receive.Cancel()
+            receive.Wait()
+            receive.Free()
+        for datatype in self._datatypes.values():
+            datatype.Free()
+        self._datatypes.clear()
+        self._comm.Free()
+
+    def _send_frame(self, destination_rank: int, kind: int, content: bytes) -> None:
+        if len(content) > PILOT_LIMIT_BYTES:
+            raise ValueError(f"a pilot may have {PILOT_LIMIT_BYTES} bytes, this one has {len(content)}")
+        frame = bytes((kind,)) + content
+        operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, _PILOT_TAG)
+        self._num_pilots_under_way += 1
+        self._track(operation, _NO_REQUEST, frame)
+
+    def _take_frame(self, arrivals: Arrivals) -> None:
+        frame = self._ring_memory[self._ring_head]
+        source_rank = self._status.Get_source()
+        kind, content = frame[0], bytes(frame[1 : self._status.Get_count(MPI.BYTE)])
+        self._ring[self._ring_head].Start()
+        self._ring_head = (self._ring_head + 1) % _PILOT_RING
+        if kind == _FRAME_PILOT:
+            arrivals.pilots.append((source_rank, content))
+        else:
+            arrivals.notices.append(Notice(kind, source_rank, content))
+
+    def _track(self, operation: MPI.Request, request: int, memory: object) -> None:
+        self._operations.append(operation)
+        self._requests.append(request)
+        self._memory.append(memory)
+
+    def _retire(self, index: int, arrivals: Arrivals) -> None:
+        """Drop a completed operation; the last one takes its place, so indices must come in descending order."""
+        request = self._requests[index]
+        for column in cast("tuple[list[object], ...]", (self._operations, self._requests, self._memory)):
+            last = column.pop()
+            if index < len(column):
+                column[index] = last
+        if request == _NO_REQUEST:
+            self._num_pilots_under_way -= 1
+        else:
+            arrivals.completed.append(request)
+
+    def _tag(self, message_id: int) -> int:
+        return 1 + message_id % self._num_payload_tags
+
+    def _place(self, payload: Payload) -> tuple[MPI.buffer, int, MPI.Datatype]:
+        """Return (memory, count, datatype)."""
+        first_byte, layout = strided_layout(
+            payload.allocated_shape, payload.offset, payload.extent, payload.element_size
+        )
+        memory = MPI.buffer.fromaddress(payload.address + first_byte, layout.span_bytes)
+        if not layout.loops and layout.run_bytes <= _LARGEST_COUNT:
+            return memory, layout.run_bytes, MPI.BYTE
+        datatype = self._datatypes.get(layout)
+        if datatype is None:
+            if len(self._datatypes) >= _CACHED_DATATYPES:
+                # Operations under way keep a freed type alive.
+                self._datatypes.pop(next(iter(self._datatypes))).Free()
+            datatype = self._datatypes[layout] = _make_datatype(layout)
+        return memory, 1, datatype
+
+
+def _make_datatype(layout: StridedLayout) -> MPI.Datatype:
+    datatype = _make_run(layout.run_bytes)
+    for count, stride in layout.loops:
+        datatype = _replace(datatype, _repeat(datatype, count, stride))
+    return datatype.Commit()
+
+
+def _make_run(num_bytes: int) -> MPI.Datatype:
+    whole, rest = divmod(num_bytes, _LARGEST_COUNT)
+    if whole == 0:
+        return MPI.BYTE.Create_contiguous(rest)
+    block = MPI.BYTE.Create_contiguous(_LARGEST_COUNT)
+    return _replace(block, MPI.Datatype.Create_struct([whole, rest], [0, whole * _LARGEST_COUNT], [block, MPI.BYTE]))
+
+
+def _repeat(datatype: MPI.Datatype, count: int, stride: int) -> MPI.Datatype:
+    if count <= _LARGEST_COUNT:
+        return datatype.Create_hvector(count, 1, stride)
+    whole, rest = divmod(count, _LARGEST_COUNT)
+    block = datatype.Create_hvector(_LARGEST_COUNT, 1, stride)
+    head = _replace(block, block.Create_hvector(whole, 1, stride * _LARGEST_COUNT))
+    tail = datatype.Create_hvector(rest, 1, stride)
+    joined = MPI.Datatype.Create_struct([1, 1], [0, whole * _LARGEST_COUNT * stride], [head, tail])
+    return _replace(head, _replace(tail, joined))
+
+
+def _replace(old: MPI.Datatype, new: MPI.Datatype) -> MPI.Datatype:
+    """Free a type that lives on inside the one made of it."""
+    old.Free()
+    return new
+
+
+def _process_namespace() -> str:
+    """Process ids mean the same to processes that agree on this."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"unknown {os.getpid()}"
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    state = status.rpartition(")")[2].split()[0]
+    return state not in {"Z", "X"}  # a killed process is a zombie until the launcher looks at it

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: MIT
+"""The MPI communicator by itself. Every rank talks to the next in a ring, however many there are."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from celerity_py.executor.communicator import NOTICE_FAILURE, PILOT_LIMIT_BYTES, Notice, Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+pytestmark = pytest.mark.mpi
+
+PATIENCE_S = 30.0
+_requests = itertools.count(1)
+
+
+class Inbox:
+    """Polls a communicator and keeps what arrived."""
+
+    def __init__(self, communicator: MpiCommunicator) -> None:
+        self.communicator = communicator
+        self.pilots: list[tuple[int, bytes]] = []
+        self.completed: list[int] = []
+        self.notices: list[Notice] = []
+
+    def poll_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, (self.pilots, self.completed, self.notices)
+            arrivals = self.communicator.poll()
+            self.pilots += arrivals.pilots
+            self.completed += arrivals.completed
+            self.notices += arrivals.notices
+            if not any(arrivals):
+                time.sleep(0)
+
+    def wait(self, *requests: int) -> None:
+        self.poll_until(lambda: set(requests) <= set(self.completed))
+
+
+@pytest.fixture
+def communicator() -> Iterator[MpiCommunicator]:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    communicator = MpiCommunicator()
+    yield communicator
+    barrier = next(_requests)
+    communicator.barrier(barrier)
+    Inbox(communicator).wait(barrier)
+    communicator.close()
+
+
+@pytest.fixture
+def inbox(communicator: MpiCommunicator) -> Inbox:
+    return Inbox(communicator)
+
+
+def neighbours(communicator: MpiCommunicator) -> tuple[int, int]:
+    return (communicator.rank + 1) % communicator.size, (communicator.rank - 1) % communicator.size
+
+
+def box_of(
+    array: npt.NDArray[np.generic], peer_rank: int, message_id: int, offset: tuple[int, ...], extent: tuple[int, ...]
+) -> Payload:
+    return Payload(
+        request=next(_requests),
+        peer_rank=peer_rank,
+        message_id=message_id,
+        address=array.ctypes.data,
+        allocated_shape=array.shape,
+        offset=offset,
+        extent=extent,
+        element_size=array.itemsize,
+    )
+
+
+def test_the_local_ranks_are_those_of_this_host(communicator: MpiCommunicator) -> None:
+    assert communicator.local_ranks[communicator.local_rank] == communicator.rank
+    assert communicator.local_size == len(communicator.local_ranks)
+    assert all(communicator.is_alive(rank) for rank in communicator.local_ranks)
+
+
+def test_an_exchange_gives_everyone_the_data_of_every_rank_in_order(communicator: MpiCommunicator) -> None:
+    assert communicator.exchange(b"%d" % communicator.rank) == [b"%d" % rank for rank in range(communicator.size)]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_pilot_arrives_whether_it_is_sent_before_or_after_its_data(
+    communicator: MpiCommunicator, inbox: Inbox
+) -> None:
+    following, preceding = neighbours(communicator)
+    for message_id, is_pilot_first in enumerate([True, False]):
+        source, destination = np.full(5, communicator.rank + 10.0), np.zeros(5)
+        payload = box_of(source, following, message_id, (0,), (5,))
+        if is_pilot_first:
+            communicator.send_pilot(following, b"pilot %d" % message_id)
+        communicator.send(payload)
+        if not is_pilot_first:
+            communicator.send_pilot(following, b"pilot %d" % message_id)
+        inbox.poll_until(lambda: bool(inbox.pilots))
+        assert inbox.pilots.pop() == (preceding, b"pilot %d" % message_id)
+        receipt = box_of(destination, preceding, message_id, (0,), (5,))
+        communicator.receive(receipt)
+        inbox.wait(payload.request, receipt.request)
+        assert (destination == preceding + 10.0).all()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_burst_of_pilots_from_every_rank_arrives_complete_and_in_order(
+    communicator: MpiCommunicator, inbox: Inbox
+) -> None:
+    others = [rank for rank in range(communicator.size) if rank != communicator.rank]
+    for i in range(300):
+        for destination in others:
+            communicator.send_pilot(destination, b"%d" % i)
+    inbox.poll_until(lambda: len(inbox.pilots) == 300 * len(others))
+    for source in others:
+        assert [pilot for rank, pilot in inbox.pilots if rank == source] == [b"%d" % i for i in range(300)]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_the_largest_pilot_arrives_and_a_larger_one_is_refused(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    communicator.send_pilot(following, b"x" * PILOT_LIMIT_BYTES)
+    communicator.send_pilot(following, b"")
+    inbox.poll_until(lambda: len(inbox.pilots) == 2)
+    assert inbox.pilots == [(preceding, b"x" * PILOT_LIMIT_BYTES), (preceding, b"")]
+    with pytest.raises(ValueError, match="4096"):
+        communicator.send_pilot(following, b"x" * (PILOT_LIMIT_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("source_shape", "source_offset", "destination_shape", "destination_offset", "extent"),
+    [
+        ((), (), (), (), ()),
+        ((9,), (2,), (5,), (0,), (5,)),
+        ((6, 7), (1, 2), (4, 30), (0, 11), (4, 3)),
+        ((6, 7), (2, 0), (3, 7), (0, 0), (3, 7)),
+        ((50, 40), (0, 39), (50, 2), (0, 1), (50, 1)),
+        ((4, 5, 6), (1, 1, 1), (3, 9, 4), (0, 5, 0), (3, 4, 4)),
+        ((4, 5, 6), (1, 0, 2), (2, 5, 3), (0, 0, 0), (2, 5, 3)),
+        ((1, 1, 64), (0, 0, 7), (1, 8, 8), (0, 2, 0), (1, 1, 8)),
+        ((4, 4), (4, 0), (2, 3), (0, 0), (0, 3)),
+    ],
+)
+def test_a_box_lands_in_place_between_allocations_of_different_shapes(  # noqa: PLR0917 - one argument per column
+    communicator: MpiCommunicator,
+    inbox: Inbox,
+    source_shape: tuple[int, ...],
+    source_offset: tuple[int, ...],
+    destination_shape: tuple[int, ...],
+    destination_offset: tuple[int, ...],
+    extent: tuple[int, ...],
+) -> None:
+    following, preceding = neighbours(communicator)
+    contents = np.arange(np.prod(source_shape, dtype=int), dtype=np.int16).reshape(source_shape)
+    source = np.asarray(contents + np.int16(1000 * communicator.rank))
+    destination = np.full(destination_shape, -1, np.int16)
+    payload = box_of(source, following, 3, source_offset, extent)
+    receipt = box_of(destination, preceding, 3, destination_offset, extent)
+    communicator.receive(receipt)
+    communicator.send(payload)
+    inbox.wait(payload.request, receipt.request)
+
+    expected = np.full(destination_shape, -1, np.int16)
+    sent = contents[tuple(slice(start, start + n) for start, n in zip(source_offset, extent, strict=True))]
+    into = tuple(slice(start, start + n) for start, n in zip(destination_offset, extent, strict=True))
+    expected[into] = sent + np.int16(1000 * preceding)
+    np.testing.assert_array_equal(destination, expected)
+
+
+def test_large_strided_payloads_are_complete_when_their_request_is(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    source = np.full((1500, 1500), float(communicator.rank))
+    destination = np.full((1400, 3000), np.nan)
+    payload = box_of(source, following, 1, (50, 100), (1400, 1300))
+    receipt = box_of(destination, preceding, 1, (0, 1000), (1400, 1300))
+    communicator.send(payload)
+    communicator.receive(receipt)
+    inbox.wait(payload.request, receipt.request)
+    assert (destination[:, 1000:2300] == preceding).all()
+    assert np.isnan(destination[:, :1000]).all()
+    assert np.isnan(destination[:, 2300:]).all()
+
+
+def test_boxes_that_reach_over_more_than_two_to_the_31_elements_are_sent(
+    communicator: MpiCommunicator, inbox: Inbox
+) -> None:
+    following, preceding = neighbours(communicator)
+    source = np.zeros((3, 2**30 + 4), np.uint8)  # address space only: three of its pages are ever touched
+    source[:, 1] = 7, 8, 9
+    destination = np.zeros(3, np.uint8)
+    payload = box_of(source, following, 5, (0, 1), (3, 1))
+    receipt = box_of(destination, preceding, 5, (0,), (3,))
+    communicator.receive(receipt)
+    communicator.send(payload)
+    inbox.wait(payload.request, receipt.request)
+    assert destination.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("extent", [(5, 9, 11), (1, 9, 11), (10, 1, 1), (10, 16, 12)])
+def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(
+    communicator: MpiCommunicator, inbox: Inbox, extent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celerity_py.executor import mpi_communicator
+
+    monkeypatch.setattr(mpi_communicator, "_LARGEST_COUNT", 4)
+    following, preceding = neighbours(communicator)
+    source = np.arange(10 * 16 * 12, dtype=np.int32).reshape(10, 16, 12)
+    destination = np.full_like(source, -1)
+    payload = box_of(source, following, 1, (0, 0, 0), extent)
+    receipt = box_of(destination, preceding, 1, (0, 0, 0), extent)
+    communicator.receive(receipt)
+    communicator.send(payload)
+    inbox.wait(payload.request, receipt.request)
+    inside = tuple(slice(n) for n in extent)
+    np.testing.assert_array_equal(destination[inside], source[inside])
+    assert np.count_nonzero(destination == -1) == source.size - source[inside].size
+
+
+def test_tags_wrap_around_without_mixing_messages_up() -> None:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    communicator = MpiCommunicator(largest_tag=8)  # 7 payload tags
+    inbox = Inbox(communicator)
+    following, preceding = neighbours(communicator)
+    for first in range(2**40, 2**40 + 70, 7):
+        ids = list(range(first, first + 7))
+        sources = {i: np.array([i]) for i in ids}
+        destinations = {i: np.array([0]) for i in ids}
+        receipts = [box_of(destinations[i], preceding, i, (0,), (1,)) for i in reversed(ids)]
+        payloads = [box_of(sources[i], following, i, (0,), (1,)) for i in ids]
+        for receipt in receipts:
+            communicator.receive(receipt)
+        for payload in payloads:
+            communicator.send(payload)
+        inbox.wait(*(transfer.request for transfer in receipts + payloads))
+        assert all(destinations[i][0] == i for i in ids)
+    communicator.close()
+
+
+def test_a_thousand_messages_in_shuffled_order_find_their_receives(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    sources = np.arange(1000) * 10 + communicator.rank
+    destinations = np.full(1000, -1)
+    order = np.random.default_rng(communicator.rank)
+    receipts = [box_of(destinations, preceding, int(i), (int(i),), (1,)) for i in order.permutation(1000)]
+    payloads = [box_of(sources, following, int(i), (int(i),), (1,)) for i in order.permutation(1000)]
+    for payload, receipt in zip(payloads, receipts, strict=True):
+        communicator.send(payload)
+        communicator.receive(receipt)
+    inbox.wait(*(transfer.request for transfer in receipts + payloads))
+    assert sorted(inbox.completed) == sorted(transfer.request for transfer in receipts + payloads)
+    assert communicator.outstanding == 0
+    np.testing.assert_array_equal(destinations, np.arange(1000) * 10 + preceding)
+
+
+def test_a_barrier_completes_only_when_the_last_rank_has_entered(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    last = communicator.size - 1
+    if communicator.rank == last and communicator.size > 1:
+        inbox.poll_until(lambda: len(inbox.pilots) == last)  # everyone else is in the barrier
+        assert inbox.completed == []
+    communicator.barrier(1)
+    if communicator.rank != last:
+        communicator.send_pilot(last, b"I am in")
+    inbox.wait(1)
+    assert inbox.completed == [1]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_notices_are_told_apart_from_pilots(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    communicator.send_pilot(following, b"data")
+    communicator.send_notice(following, NOTICE_FAILURE, b"sorry")
+    inbox.poll_until(lambda: bool(inbox.pilots and inbox.notices))
+    assert inbox.pilots == [(preceding, b"data")]
+    assert inbox.notices == [Notice(NOTICE_FAILURE, preceding, b"sorry")]
+
+
+def test_two_communicators_do_not_see_each_others_messages(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    other = MpiCommunicator()
+    if communicator.size > 1:
+        following, preceding = neighbours(communicator)
+        other.send_pilot(following, b"other")
+        communicator.send_pilot(following, b"one")
+        inbox.poll_until(lambda: bool(inbox.pilots))
+        assert inbox.pilots == [(preceding, b"one")]
+        other_inbox = Inbox(other)
+        other_inbox.poll_until(lambda: bool(other_inbox.pilots))
+        assert other_inbox.pilots == [(preceding, b"other")]
+    other.close()

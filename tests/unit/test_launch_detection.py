@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from celerity_py.executor.launcher import Launch, detect_launch
+from celerity_py.executor.local_communicator import LocalCommunicator
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ({}, None),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"}, 2),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}, 8),
+    ],
+    ids=["none", "hydra", "openmpi", "srun"],
+)
+def test_the_number_of_started_processes_is_read_from_the_launchers_variables(
+    environment: dict[str, str], size: int | None
+) -> None:
+    assert detect_launch(environment).size == size
+
+
+def test_a_batch_script_is_one_process_although_slurm_counts_the_tasks_of_the_job() -> None:
+    batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    assert detect_launch(batch) == Launch(None, None)
+
+
+def test_hydra_inside_a_batch_job_is_believed_over_slurms_step_which_describes_its_proxies() -> None:
+    proxy = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    assert detect_launch({**proxy, "PMI_RANK": "3", "PMI_SIZE": "4"}).size == 4
+
+
+def test_a_launcher_that_tells_no_size_is_still_a_launcher() -> None:
+    launch = detect_launch({"PMIX_RANK": "0"})
+    assert launch.launcher is not None
+    assert launch.size is None
+
+
+def test_without_a_launcher_there_is_one_rank_and_mpi_is_not_imported() -> None:
+    program = (
+        "import sys\n"
+        "from celerity_py.executor.launcher import make_communicator\n"
+        "assert make_communicator().size == 1\n"
+        "assert 'mpi4py.MPI' not in sys.modules\n"
+    )
+    environment_without_launcher: dict[str, str] = {"PYTHONPATH": ":".join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment_without_launcher)
+
+
+def test_a_launcher_without_mpi4py_is_an_error_that_names_what_to_install() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['mpi4py'] = None\n"
+        "sys.modules['mpi4py.MPI'] = None\n"
+        "from celerity_py.executor.launcher import make_communicator\n"
+        "make_communicator()\n"
+    )
+    environment = {"PYTHONPATH": ":".join(sys.path), "PMI_SIZE": "3", "PMI_RANK": "0"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=False, timeout=60, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode != 0
+    assert "LaunchError" in result.stderr
+    assert "one of 3 processes" in result.stderr
+    assert "pip install 'mpi4py" in result.stderr
+
+
+def test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error() -> None:
+    program = "from celerity_py.executor.launcher import make_communicator\nmake_communicator()\n"
+    environment = {"PYTHONPATH": ":".join(sys.path), "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=False, timeout=60, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode != 0
+    assert "LaunchError: srun started 2 processes" in result.stderr
+    assert "--mpi=pmi2" in result.stderr
+
+
+def test_the_local_communicator_completes_a_barrier_once() -> None:
+    communicator = LocalCommunicator()
+    communicator.barrier(7)
+    assert communicator.outstanding == 1
+    assert communicator.poll().completed == [7]
+    assert communicator.poll().completed == []
+    assert communicator.outstanding == 0
