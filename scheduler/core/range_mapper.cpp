@@ -118,17 +118,27 @@ region slice_of(const box& chunk, const std::size_t dim, const int kernel_dims, 
 
 std::string join(const point& values, const int count) {
 	std::string text;
-	for(int i = 0; i < count; ++i) text += (i > 0 ? ", " : "") + std::to_string(values[static_cast<std::size_t>(i)]);
+	for(int i = 0; i < count; ++i) {
+		if(i > 0) text += ", ";
+		text += std::to_string(values[static_cast<std::size_t>(i)]);
+	}
 	return text;
 }
 
-std::string as_python_tuple(const point& values, const int count) { return "(" + join(values, count) + (count == 1 ? ",)" : ")"); }
+std::string as_python_tuple(const point& values, const int count) {
+	std::string text = "(";
+	text += join(values, count);
+	return text += count == 1 ? ",)" : ")";
+}
 
 std::string as_python(const region& r, const int dims) {
 	const auto describe_box = [&](const box& b) { return "Box(" + as_python_tuple(b.min(), dims) + ", " + as_python_tuple(b.max(), dims) + ")"; };
 	if(r.is_single_box()) return describe_box(r.boxes()[0]);
 	std::string text = "Region([";
-	for(std::size_t i = 0; i < r.boxes().size(); ++i) text += (i > 0 ? ", " : "") + describe_box(r.boxes()[i]);
+	for(std::size_t i = 0; i < r.boxes().size(); ++i) {
+		if(i > 0) text += ", ";
+		text += describe_box(r.boxes()[i]);
+	}
 	return text + "])";
 }
 
