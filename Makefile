@@ -93,6 +93,7 @@ native: ## Build the extension for PATH's python and put it into celerity_py/
 stubs: ## Regenerate celerity_py/_native.pyi from the extension that `make native` built
 	PYTHONPATH=. python -m nanobind.stubgen -q -m celerity_py._native -o celerity_py/_native.pyi
 
+# The environment's own interpreter would import the editable installation, not the sanitized one: hence the base interpreter.
 sanitize: $(VENV)/.installed ## Unit and property tests with an extension built with SANITIZE=address,undefined (or thread)
 	sanitizers=$(SANITIZE); build=build/sanitize-$${sanitizers%%,*}; tree=$$build/tree; \
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
@@ -100,10 +101,11 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
 	cmake --build $$build -j $(JOBS); install $$build/_native.*.so $$tree/celerity_py/; \
 	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
+	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
 	cd $$tree; \
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=. \
-		timeout 1500 python -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
+		timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py
