@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""What every application has around its kernels: arguments, a progress bar, a summary, a check and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import celerity_py as celerity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+
+def argument_parser(description: str, *, size: int, size_help: str) -> argparse.ArgumentParser:
+    """Make a parser with the arguments that all applications share.
+
+    Args:
+        description: What the application computes; its first line goes to `--help`.
+        size: Default of `--size`.
+        size_help: What the size is the size of.
+
+    Returns:
+        A parser for `--size`, `--output` and `--verify`; add the application's own.
+    """
+    parser = argparse.ArgumentParser(
+        description=description.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--size", type=positive_int, default=size, metavar="N", help=size_help)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write a picture of the result, e.g. result.png")
+    parser.add_argument("--verify", action="store_true", help="compare with plain NumPy; exit status 1 if it differs")
+    return parser
+
+
+def positive_int(text: str) -> int:
+    """Convert a command line argument that counts something."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
+    return value
+
+
+@contextlib.contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on the master rank if there is a terminal; yields the function that advances it.
+
+    Submitting runs ahead of executing by a bounded number of steps, so the bar is ahead by as many.
+    """
+    if not (celerity.is_master() and sys.stdout.isatty()):
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
+
+
+def print_summary(title: str, rows: Mapping[str, str]) -> None:
+    """Print a table of names and values, on the master rank only."""
+    if not celerity.is_master():
+        return
+    table = Table(show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    print(title)
+    Console().print(table)
+
+
+def quantity(value: float, unit: str) -> str:
+    """Write a number with a decimal prefix: `quantity(2.5e9, "B") == "2.50 GB"`."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.2f} {prefix}{unit}"
+    return f"{value:.0f} {unit}"
+
+
+def traffic(queue: celerity.Queue) -> dict[str, str]:
+    """Return summary rows on what the runtime moved on behalf of this rank."""
+    return {}
+
+
+def agrees(result: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Tell, on the master rank, whether the result is bit for bit what NumPy computes, and print the verdict."""
+    if np.array_equal(result, expected):
+        print("Verified: bit-identical to plain NumPy.")
+        return True
+    difference = np.abs(result - expected)
+    where = tuple(int(index) for index in np.unravel_index(np.nanargmax(difference), difference.shape))
+    wrong = np.count_nonzero(result != expected)
+    print(f"WRONG: {wrong} of {result.size} elements differ from plain NumPy, most at {where}:")
+    print(f"  {result[where]!r} instead of {expected[where]!r}")
+    return False
+
+
+def save_picture(path: Path, panels: Mapping[str, NDArray[Any]], *, colours: str, centred: bool = False) -> None:
+    """Draw 2-D arrays side by side and say where the file is.
+
+    Args:
+        path: File to write; its suffix chooses the format.
+        panels: Title and values of each panel. Large arrays are thinned out to what a screen can show.
+        colours: Name of a matplotlib colour map.
+        centred: Whether zero is to get the middle colour.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        sys.exit("Pictures need matplotlib: pip install 'celerity_py[viz]'")
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(1, len(panels), figsize=(6.5 * len(panels), 6), squeeze=False, layout="constrained")
+    for axis, (title, values) in zip(axes[0], panels.items(), strict=True):
+        thinned = values[:: max(1, values.shape[0] // 1024), :: max(1, values.shape[1] // 1024)]
+        limit = float(np.percentile(np.abs(thinned), 99.8)) if centred else None
+        bottom = -limit if limit is not None else None
+        image = axis.imshow(
+            thinned, cmap=colours, vmin=bottom, vmax=limit, extent=(0, values.shape[1], values.shape[0], 0)
+        )
+        axis.set_title(title)
+        figure.colorbar(image, ax=axis, shrink=0.8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    print(f"Picture: {path.resolve()}")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Two dense matrix products, D = A (B C).
+
+    python cluster_jobs/apps/matmul.py --size 1024 --verify
+    CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/matmul.py --split-2d
+
+A chunk of the result needs full rows of the left factor and full columns of the right one. With the default split into
+rows, the second product makes every device fetch the whole of B C, each part from the one that computed it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import frame
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def entries(box: celerity.Box, seed: int) -> NDArray[np.float64]:
+    """Return small whole numbers: every product and sum is exact, in whatever order BLAS adds."""
+    rows = np.arange(box.min[0], box.max[0])[:, np.newaxis]
+    columns = np.arange(box.min[1], box.max[1])[np.newaxis, :]
+    return ((rows * 31 + columns * 17 + rows * columns * 7 + seed) % 15 - 7).astype(np.float64)
+
+
+@celerity.kernel
+def multiply(chunk: celerity.Chunk, product: celerity.View, left: celerity.View, right: celerity.View) -> None:
+    """Compute one chunk of a matrix product from full rows and full columns."""
+    product[chunk.box] = left[...] @ right[...]
+
+
+def reference(size: int) -> NDArray[Any]:
+    """Compute the same with plain NumPy."""
+    whole = celerity.Box((0, 0), (size, size))
+    a, b, c = (entries(whole, seed) for seed in (1, 2, 3))
+    return a @ (b @ c)
+
+
+def main() -> int:
+    """Multiply as the command line asks."""
+    parser = frame.argument_parser(__doc__ or "", size=1024, size_help="rows and columns of each matrix")
+    parser.add_argument("--split-2d", action="store_true", help="cut the results into tiles instead of rows")
+    arguments = parser.parse_args()
+    shape = (arguments.size, arguments.size)
+    hints = (celerity.hints.split_2d(),) if arguments.split_2d else ()
+
+    def matrix(name: str, seed: int) -> celerity.Buffer:
+        return celerity.Buffer.from_function(shape, np.float64, lambda box: entries(box, seed), name=name)
+
+    with celerity.Queue() as queue:
+        a, b, c = matrix("A", 1), matrix("B", 2), matrix("C", 3)
+        bc = celerity.Buffer(shape, np.float64, name="BC")
+        d = celerity.Buffer(shape, np.float64, name="D")
+        start = time.perf_counter()
+        for product, left, right in ((bc, b, c), (d, a, bc)):
+            queue.parallel_for(
+                shape,
+                multiply,
+                product.write(access.one_to_one()),
+                left.read(access.slice(1)),
+                right.read(access.slice(0)),
+                hints=hints,
+            )
+        queue.wait()
+        seconds = time.perf_counter() - start
+        frame.print_summary(
+            f"matmul: two products of {shape[0]} x {shape[1]}, {celerity.size()} rank(s)",
+            {
+                "time": f"{seconds:.3f} s",
+                "rate": frame.quantity(4 * float(arguments.size) ** 3 / seconds, "FLOP/s"),
+                **frame.traffic(queue),
+            },
+        )
+        result = queue.fence(d, on="master").result() if arguments.verify or arguments.output else None
+
+    if result is None:
+        return 0
+    if arguments.output:
+        frame.save_picture(arguments.output, {"D = A (B C)": result}, colours="RdBu", centred=True)
+    if arguments.verify and not frame.agrees(result, reference(arguments.size)):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Waves on a pond: the wave equation with a five-point stencil.
+
+    python cluster_jobs/apps/wave_sim.py --size 1024 --steps 400 --verify --output wave.png
+    CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/wave_sim.py
+
+Every step reads a halo of one cell around each chunk; two buffers take turns as the old and the new state.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import frame
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Where drops hit the pond, and how wide they are, in fractions of its size.
+DROPS = ((0.30, 0.35, 0.06), (0.65, 0.60, 0.04), (0.45, 0.80, 0.03))
+COURANT_SQUARED = np.float32(0.25)
+
+
+def drops(box: celerity.Box, size: int) -> NDArray[np.float32]:
+    """Return the initial height inside a box. Polynomials only: the same bits whatever the box is."""
+    rows = (np.arange(box.min[0], box.max[0], dtype=np.float32) / np.float32(size))[:, np.newaxis]
+    columns = (np.arange(box.min[1], box.max[1], dtype=np.float32) / np.float32(size))[np.newaxis, :]
+    height = np.zeros(box.shape, dtype=np.float32)
+    for row, column, radius in DROPS:
+        y = (rows - np.float32(row)) / np.float32(radius)
+        x = (columns - np.float32(column)) / np.float32(radius)
+        bump = np.maximum(np.float32(0), 1 - y * y - x * x)
+        height += bump * bump
+    return height
+
+
+@celerity.kernel
+def wave_step(chunk: celerity.Chunk, u_next: celerity.View, u: celerity.View, c2: np.float32) -> None:
+    """Overwrite the state before the last with the next one; the rim of the pond stays at rest."""
+    inner = chunk.box & u.shape_box.shrink(1, 1)
+    u_next[inner] = (
+        2 * u[inner]
+        - u_next[inner]
+        + c2
+        * (u[inner.shift(-1, 0)] + u[inner.shift(1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)] - 4 * u[inner])
+    )
+
+
+def reference(size: int, steps: int) -> NDArray[Any]:
+    """Compute the same with plain NumPy: the same float32 operations in the same order."""
+    u = drops(celerity.Box((0, 0), (size, size)), size)
+    u_next = u.copy()
+    for _ in range(steps):
+        u_next[1:-1, 1:-1] = (
+            2 * u[1:-1, 1:-1]
+            - u_next[1:-1, 1:-1]
+            + COURANT_SQUARED * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+        )
+        u, u_next = u_next, u
+    return u
+
+
+def main() -> int:
+    """Run the simulation as the command line asks."""
+    parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
+    parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
+    arguments = parser.parse_args()
+    size, steps = arguments.size, arguments.steps
+
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name="u")
+        u_next = celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name="u_next")
+        start = time.perf_counter()
+        with frame.progress("waves", steps) as advance:
+            for _ in range(steps):
+                queue.parallel_for(
+                    u.shape,
+                    wave_step,
+                    u_next.read_write(access.one_to_one()),
+                    u.read(access.neighborhood(1, 1, shape="axes")),
+                    COURANT_SQUARED,
+                )
+                u, u_next = u_next, u
+                advance()
+            queue.wait()
+        seconds = time.perf_counter() - start
+        frame.print_summary(
+            f"wave_sim: {size} x {size} cells, {steps} steps, {celerity.size()} rank(s)",
+            {
+                "time": f"{seconds:.3f} s",
+                "steps/s": f"{steps / seconds:.1f}",
+                "cells/s": frame.quantity(size * size * steps / seconds, ""),
+                **frame.traffic(queue),
+            },
+        )
+        result = queue.fence(u, on="master").result() if arguments.verify or arguments.output else None
+
+    if result is None:
+        return 0
+    if arguments.output:
+        title = f"height after {steps} steps"
+        frame.save_picture(arguments.output, {title: result}, colours="RdBu", centred=True)
+    if arguments.verify and not frame.agrees(result, reference(size, steps)):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
