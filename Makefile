@@ -12,6 +12,8 @@ JOBS ?= $(shell nproc)
 BUILD_TYPE ?= RelWithDebInfo
 SANITIZE ?= address,undefined
 PROPERTY_PROFILE ?= full
+# Warnings are errors for us and CI, not for whoever runs the demo with another compiler.
+WERROR ?= OFF
 TEST_SEED := $(shell date +%s)
 
 NATIVE_SOURCES := CMakeLists.txt $(wildcard scheduler/core/*.?pp executor/core/*.?pp celerity_py/native/*.?pp)
@@ -39,11 +41,11 @@ $(VENV)/.build-tools: pyproject.toml
 
 # Without build isolation the build tools stay at one place, so that a second build is incremental.
 $(VENV)/.installed: $(VENV)/.build-tools $(NATIVE_SOURCES)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[mpich,test]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation -Ccmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,test]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[mpich,dev]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation -Ccmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,dev]'
 	touch $@
 
 # ---- for users --------------------------------------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native.pyi is wha
 native: ## Build the extension for PATH's python and put it into celerity_py/
 	python -c 'import nanobind' || { echo "'make native' uses PATH's python, which needs: pip install nanobind cmake ninja"; exit 1; }
 	build=build/dev-$$(python -c 'import sys; print(sys.implementation.cache_tag)'); \
-	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCELERITY_WERROR=ON -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
 		|| { cat $$build.log; exit 1; }; \
 	nice cmake --build $$build -j $(JOBS); \
 	install $$build/_native.*.so celerity_py/
@@ -99,7 +101,8 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
-	cmake --build $$build -j $(JOBS); install $$build/_native.*.so $$tree/celerity_py/; \
+	cmake --build $$build -j $(JOBS); \
+	install $$build/_native.*.so $$tree/celerity_py/; \
 	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
 	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
 	cd $$tree; \

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+import celerity_py.configuration
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"celerity_py/_native{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -54,6 +57,13 @@ def _expected_wheel_files() -> set[str]:
         if path.suffix in {".py", ".pyi", ".typed"}
     }
     return files | {EXTENSION}
+
+
+def test_the_readme_explains_every_setting_that_can_be_made() -> None:
+    documented = re.findall(r"^\| `([A-Z_]+[A-Z])` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    table = celerity_py.configuration._TABLE
+    usable = [name for name, variable in table.items() if variable.available is None or len(variable.available) > 1]
+    assert documented == usable
 
 
 @pytest.mark.skipif(importlib.util.find_spec("scikit_build_core") is None, reason="the build backend is not installed")
