@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""Which accesses a task may legally have: candidates per buffer, and the rules that they must obey together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests import mappers
+from tests.elements import FlatBox, UserBox, element_mask, flat_boxes, full_box, is_empty, to_flat
+from tests.mappers import Mapper
+from tests.property.draws import Draws, chance, choice
+from tests.property.programs import Access, BufferDecl
+
+PERMUTATIONS: dict[int, list[tuple[int, ...]]] = {
+    2: [(1, 0)],
+    3: [(0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)],
+}
+
+
+@dataclass
+class LiveBuffer:
+    decl: BufferDecl
+    initialised: int
+    """Bit mask of the elements that somebody wrote."""
+
+    @property
+    def space(self) -> FlatBox:
+        return to_flat(full_box(self.decl.shape))
+
+    @property
+    def all_elements(self) -> int:
+        return element_mask(self.space, (self.space,))
+
+    def mask(self, boxes: list[UserBox]) -> int:
+        return element_mask(self.space, flat_boxes(boxes))
+
+
+@dataclass(frozen=True)
+class WriterChoice:
+    """A mapper that sends different items to different elements of a buffer, and an index space that suits it."""
+
+    mapper: Mapper
+    box: UserBox
+    may_split_2d: bool = True
+
+
+def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912  (one case per mapper)
+    shape = decl.shape
+    dims = len(shape)
+    if dims == 0:
+        return WriterChoice(mappers.all_(), ())
+    kinds = ["one_to_one", "part", "overhang", "blocks", "rows_apart", "mirrored", "even_split", "single"]
+    kinds += ["slice", "same_slice", "permute"] if dims >= 2 else []
+    kinds += ["row"] if dims == 2 else []
+    # one_to_one is what most kernels use
+    kind = "one_to_one" if chance(draws, 35) else choice(draws, kinds)
+    rows = shape[0]
+    if kind == "part":
+        return WriterChoice(mappers.one_to_one(), random_box(draws, shape))
+    if kind == "overhang":
+        return WriterChoice(mappers.one_to_one(), tuple((0, extent + draws.integer(0, 4)) for extent in shape))
+    if kind == "blocks":
+        size = draws.integer(1, 4)
+        return WriterChoice(mappers.blocks(size), ((0, -(-rows // size)),))
+    if kind == "rows_apart":
+        step = draws.integer(2, 3)
+        phase = draws.integer(0, step - 1)
+        return WriterChoice(mappers.rows_apart(step, phase), ((0, max(1, (rows - phase + step - 1) // step)),))
+    if kind == "mirrored":
+        return WriterChoice(mappers.mirrored(), ((0, rows),))
+    if kind == "even_split":
+        return WriterChoice(mappers.even_split(draws.integer(1, 3)), ((0, draws.integer(1, 7)),))
+    if kind == "single":
+        mapper = mappers.all_() if chance(draws, 50) else mappers.fixed(random_box(draws, shape))
+        return WriterChoice(mapper, choice(draws, [(), ((0, 1),)]))
+    if kind == "slice":
+        dim = draws.integer(0, dims - 1)
+        return WriterChoice(mappers.slice_(dim), full_box(shape[:dim] + shape[dim + 1 :]))
+    if kind == "same_slice":
+        return WriterChoice(mappers.slice_(draws.integer(1, dims - 1)), full_box(shape), may_split_2d=False)
+    if kind == "permute":
+        order = choice(draws, PERMUTATIONS[dims])
+        extents = [0] * dims
+        for buffer_dim, kernel_dim in enumerate(order):
+            extents[kernel_dim] = shape[buffer_dim]
+        return WriterChoice(mappers.permute(*order), full_box(extents))
+    if kind == "row":
+        return WriterChoice(mappers.row_of_columns(draws.integer(0, rows - 1)), ((0, shape[1]),))
+    return WriterChoice(mappers.one_to_one(), full_box(shape))
+
+
+def further_writers(decl: BufferDecl, kernel_dims: int) -> list[Mapper]:
+    """Mappers under which disjoint chunks write disjoint elements, for an index space that is already chosen."""
+    dims = len(decl.shape)
+    result: list[Mapper] = []
+    if dims == kernel_dims and dims > 0:
+        result.append(mappers.one_to_one())
+        result += [mappers.permute(*order) for order in PERMUTATIONS.get(dims, [])]
+    if dims == kernel_dims + 1 and kernel_dims > 0:
+        result += [mappers.slice_(dim) for dim in range(dims)]
+    if kernel_dims == 1 and dims >= 1:
+        result += [
+            mappers.mirrored(),
+            mappers.blocks(1),
+            mappers.blocks(2),
+            mappers.rows_apart(2, 0),
+            mappers.rows_apart(2, 1),
+        ]
+    if kernel_dims == 0:
+        result.append(mappers.all_())
+    return result
+
+
+def readers_of(draws: Draws, decl: BufferDecl, whole: UserBox) -> Mapper:
+    shape = decl.shape
+    dims, kernel_dims = len(shape), len(whole)
+    kinds = ["all"]
+    if dims >= 1:
+        kinds += ["fixed", "corners"]
+    if dims == kernel_dims and dims >= 1:
+        kinds += ["one_to_one", "neighborhood", "neighborhood", "axes", "axes", "shifted", "same_slice"]
+    if dims == kernel_dims and dims >= 2:
+        kinds += ["permute"]
+    if dims == kernel_dims + 1 and kernel_dims >= 1:
+        kinds += ["slice", "slice"]
+    if kernel_dims == 1 and dims >= 1:
+        kinds += ["blocks", "rows_apart", "mirrored", "prefix", "nothing_in_first_half"]
+        if whole[0][0] == 0:
+            kinds += ["even_split"]
+    if kernel_dims == 1 and dims == 2:
+        kinds += ["history"]
+    return _reader(draws, choice(draws, kinds), shape)
+
+
+def _reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
+    dims = len(shape)
+    if kind == "all":
+        return mappers.all_()
+    if kind == "fixed":
+        count = draws.integer(1, 2)
+        return mappers.fixed(*(random_box(draws, shape) for _ in range(count)))
+    if kind in ("neighborhood", "axes"):
+        extents = [draws.integer(0, 2) for _ in shape]
+        return mappers.neighborhood(*extents, shape="box" if kind == "neighborhood" else "axes")
+    if kind == "shifted":
+        return mappers.shifted(*(draws.integer(-3, 3) for _ in shape))
+    if kind in ("slice", "same_slice"):
+        return mappers.slice_(draws.integer(0, dims - 1))
+    if kind == "permute":
+        return mappers.permute(*choice(draws, PERMUTATIONS[dims]))
+    if kind == "blocks":
+        return mappers.blocks(draws.integer(1, 4))
+    if kind == "rows_apart":
+        step = draws.integer(2, 4)
+        return mappers.rows_apart(step, draws.integer(0, step - 1))
+    if kind == "even_split":
+        return mappers.even_split(draws.integer(1, 3))
+    if kind == "history":
+        return mappers.history(draws.integer(1, shape[0]))
+    simple = {
+        "corners": mappers.corners,
+        "one_to_one": mappers.one_to_one,
+        "mirrored": mappers.mirrored,
+        "prefix": mappers.prefix,
+        "nothing_in_first_half": mappers.nothing_in_first_half,
+    }
+    return simple[kind]()
+
+
+def random_box(draws: Draws, shape: tuple[int, ...]) -> UserBox:
+    result = []
+    for extent in shape:
+        low = draws.integer(0, extent - 1)
+        result.append((low, draws.integer(low + 1, extent)))
+    return tuple(result)
+
+
+def is_legal(access: Access, whole: UserBox, live: dict[int, LiveBuffer], others: list[Access]) -> bool:
+    """Reads only what was written; shares no element with another access of the task if one of the two writes."""
+    buffer = live[access.buffer]
+    region = access.mapper.region(whole, whole, buffer.decl.shape)
+    mask = buffer.mask(region)
+    if access.mode != "write" and mask & ~buffer.initialised:
+        return False
+    if access.mode != "read" and all(is_empty(box) for box in region):
+        return False
+    for other in others:
+        if other.buffer != access.buffer or (other.mode == "read" and access.mode == "read"):
+            continue
+        if mask & buffer.mask(other.mapper.region(whole, whole, buffer.decl.shape)):
+            return False
+    return True

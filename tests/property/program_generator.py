@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Random programs that are legal by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tests import mappers
+from tests.elements import UserBox, full_box
+from tests.property.access_choice import LiveBuffer, further_writers, is_legal, random_box, readers_of, writers_of
+from tests.property.draws import Draws, HypothesisDraws, SeededDraws, chance, choice, weighted
+from tests.property.programs import (
+    Access,
+    BufferDecl,
+    Destroy,
+    Epoch,
+    Fence,
+    Flush,
+    HostTask,
+    Initial,
+    Kernel,
+    Operator,
+    Program,
+    Reduction,
+    Settings,
+    Task,
+)
+
+INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function")]
+OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
+LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none"), (4, "auto"), (2, "infinite")]
+
+
+def random_settings(draws: Draws) -> Settings:
+    num_ranks = weighted(draws, [(25, 1), (35, 2), (22, 3), (18, 4)])
+    num_devices = weighted(draws, [(35, 1), (40, 2), (25, 3)])
+    pairs = [(a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)]
+    transport = draws.integer(0, 2)  # host everywhere, direct everywhere, mixed
+    direct = frozenset(pair for pair in pairs if transport == 1 or (transport == 2 and chance(draws, 50)))
+    return Settings(
+        num_ranks=num_ranks,
+        num_devices=num_devices,
+        device_peers=not chance(draws, 35),
+        user_device_peers=not chance(draws, 50),
+        direct_pairs=direct,
+        lookahead=weighted(draws, LOOKAHEADS),
+        horizon_step=weighted(draws, [(3, 4), (2, 1), (2, 2), (1, 3)]),
+        horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
+        compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 4)]),
+        single_fifo=chance(draws, 25),
+        seed=draws.integer(0, 2**16 - 1),
+    )
+
+
+class ProgramGenerator:
+    """Appends one legal step after the other; a decision that leads nowhere appends nothing."""
+
+    def __init__(self, draws: Draws) -> None:
+        self.draws = draws
+        self.program = Program(random_settings(draws))
+        self.live: dict[int, LiveBuffer] = {}
+        self.made = 0
+        self.base_shape = self._random_shape()
+
+    def generate(self) -> Program:
+        for _ in range(self.draws.integer(2, 4)):
+            self.add_buffer()
+        actions: list[tuple[int, Callable[[], object]]] = [
+            (2, lambda: None),
+            (46, self.add_kernel),
+            (10, self.add_host_task),
+            (9, self.add_fence),
+            (8, self.add_stencil_loop),
+            (5, self.add_growing_rows),
+            (10, self.add_reduction),
+            (5, self.add_buffer),
+            (5, self.destroy_buffer),
+            (4, self.add_epoch),
+            (3, lambda: self.program.steps.append(Flush())),
+        ]
+        for _ in range(self.draws.integer(9, 18)):
+            action = weighted(self.draws, actions)
+            action()
+        for number in sorted(self.live):  # what the program leaves behind is part of its result
+            self.add_final_fence(number)
+        return self.program
+
+    # buffers
+
+    def _random_shape(self) -> tuple[int, ...]:
+        dims = weighted(self.draws, [(8, 1), (8, 2), (3, 3)])
+        most = {1: 40, 2: 11, 3: 5}[dims]
+        return tuple(self.draws.integer(1, most) for _ in range(dims))
+
+    def add_buffer(self, shape: tuple[int, ...] | None = None, initial: Initial | None = None) -> LiveBuffer:
+        if shape is None:
+            shape = (
+                self.base_shape if chance(self.draws, 60) else () if chance(self.draws, 10) else self._random_shape()
+            )
+        contents: Initial = initial if initial is not None else weighted(self.draws, INITIALS)
+        size = 4 if all(extent == 1 for extent in shape) else choice(self.draws, [4, 4, 4, 8])
+        decl = BufferDecl(self.made, shape, contents, size)
+        self.made += 1
+        buffer = LiveBuffer(decl, 0)
+        if decl.initial != "none":
+            buffer.initialised = buffer.all_elements
+        self.live[decl.number] = buffer
+        self.program.steps.append(decl)
+        return buffer
+
+    def destroy_buffer(self) -> None:
+        if len(self.live) > 2:
+            number = choice(self.draws, sorted(self.live))
+            del self.live[number]
+            self.program.steps.append(Destroy(number))
+
+    def _random_live(self) -> LiveBuffer:
+        return self.live[choice(self.draws, sorted(self.live))]
+
+    # tasks
+
+    def _submit(self, task: Task) -> None:
+        self.program.steps.append(task)
+        if isinstance(task, Kernel | HostTask):
+            for access in task.accesses:
+                if access.mode != "read":
+                    buffer = self.live[access.buffer]
+                    buffer.initialised |= buffer.mask(access.mapper.region(task.box, task.box, buffer.decl.shape))
+        if isinstance(task, Kernel):
+            for reduction in task.reductions:
+                self.live[reduction.buffer].initialised = 1
+
+    def _append_if_legal(self, accesses: list[Access], access: Access, whole: UserBox) -> bool:
+        legal = is_legal(access, whole, self.live, accesses)
+        if legal:
+            accesses.append(access)
+        return legal
+
+    def _write_or_update(self, accesses: list[Access], number: int, mapper: mappers.Mapper, whole: UserBox) -> bool:
+        if chance(self.draws, 35) and self._append_if_legal(accesses, Access(number, "read_write", mapper), whole):
+            return True
+        return self._append_if_legal(accesses, Access(number, "write", mapper), whole)
+
+    def _add_reads(self, accesses: list[Access], whole: UserBox) -> None:
+        for _ in range(weighted(self.draws, [(2, 1), (1, 0), (2, 2), (1, 3)])):
+            number = choice(self.draws, sorted(self.live))
+            mapper = readers_of(self.draws, self.live[number].decl, whole)
+            if not self._append_if_legal(accesses, Access(number, "read", mapper), whole):
+                written = Access(number, "write", mappers.one_to_one())
+                if written in accesses:  # each item reads what it overwrites itself
+                    buffer = self.live[number]
+                    region = buffer.mask(mappers.one_to_one().region(whole, whole, buffer.decl.shape))
+                    if not region & ~buffer.initialised:
+                        accesses.append(Access(number, "read", mappers.one_to_one()))
+
+    def _split_options(self, dims: int, may_split_2d: bool) -> tuple[tuple[int, ...] | None, bool, int]:
+        granularity = tuple(self.draws.integer(1, 3) for _ in range(dims)) if dims and chance(self.draws, 15) else None
+        split_2d = dims >= 2 and may_split_2d and chance(self.draws, 40)
+        oversubscribe = weighted(self.draws, [(8, 1), (2, 2), (1, 3)])
+        return granularity, split_2d, oversubscribe
+
+    def add_kernel(self) -> None:
+        target = self._random_live()
+        writer = writers_of(self.draws, target.decl)
+        whole = writer.box
+        accesses: list[Access] = []
+        self._write_or_update(accesses, target.decl.number, writer.mapper, whole)
+        if chance(self.draws, 20):
+            second = self._random_live()
+            candidates = further_writers(second.decl, len(whole))
+            if candidates and (whole or writer.mapper.kind in ("all", "fixed")):
+                self._write_or_update(accesses, second.decl.number, choice(self.draws, candidates), whole)
+        self._add_reads(accesses, whole)
+        if accesses:
+            granularity, split_2d, oversubscribe = self._split_options(len(whole), writer.may_split_2d)
+            self._submit(Kernel(whole, tuple(accesses), (), granularity, split_2d, oversubscribe))
+
+    def add_host_task(self) -> None:
+        on = choice(self.draws, ["split", "once", "master"])
+        accesses: list[Access] = []
+        target = self._random_live()
+        if on == "split":
+            writer = writers_of(self.draws, target.decl)
+            whole, mapper = writer.box, writer.mapper
+        else:
+            whole = ()
+            mapper = (
+                mappers.all_()
+                if not target.decl.shape or chance(self.draws, 50)
+                else mappers.fixed(random_box(self.draws, target.decl.shape))
+            )
+        if not chance(self.draws, 30):
+            self._write_or_update(accesses, target.decl.number, mapper, whole)
+        self._add_reads(accesses, whole)
+        if accesses and not (on == "split" and whole == ()):
+            self._submit(
+                HostTask("split" if on == "split" else "once" if on == "once" else "master", whole, tuple(accesses))
+            )
+
+    def add_fence(self) -> None:
+        buffer = self._random_live()
+        box = full_box(buffer.decl.shape) if chance(self.draws, 50) else random_box(self.draws, buffer.decl.shape)
+        if not buffer.mask([box]) & ~buffer.initialised:
+            self._submit(Fence(buffer.decl.number, box, on_all=not chance(self.draws, 30)))
+
+    def add_final_fence(self, number: int) -> None:
+        buffer = self.live[number]
+        if buffer.initialised == buffer.all_elements:
+            self._submit(Fence(number, full_box(buffer.decl.shape)))
+
+    def add_epoch(self) -> None:
+        self._submit(Epoch("barrier" if chance(self.draws, 30) else "none"))
+
+    # idioms, because they appear rarely by accident
+
+    def add_stencil_loop(self) -> None:
+        shape = self.base_shape
+        candidates = [n for n, b in self.live.items() if b.decl.shape == shape and b.initialised == b.all_elements]
+        if len(candidates) < 2:
+            self.add_buffer(shape, "array")
+            return
+        current, following = candidates[:2]
+        extents = [self.draws.integer(0, 2) for _ in shape]
+        mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]))
+        mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
+        _, split_2d, oversubscribe = self._split_options(len(shape), True)
+        for _ in range(self.draws.integer(1, 5)):
+            accesses = (Access(following, mode, mappers.one_to_one()), Access(current, "read", mapper))
+            self._submit(Kernel(full_box(shape), accesses, (), None, split_2d, oversubscribe))
+            current, following = following, current
+
+    def add_growing_rows(self) -> None:
+        rows, columns = self.draws.integer(1, 6), self.draws.integer(1, 12)
+        buffer = self.add_buffer((rows, columns), "none")
+        whole = ((0, columns),)
+        all_columns = chance(self.draws, 40)
+        for row in range(rows):
+            accesses = [Access(buffer.decl.number, "write", mappers.row_of_columns(row))]
+            if row:
+                past = mappers.fixed(((0, row), (0, columns))) if all_columns else mappers.history(row)
+                accesses.append(Access(buffer.decl.number, "read", past))
+            self._submit(Kernel(whole, tuple(accesses)))
+
+    def add_reduction(self) -> None:
+        scalars = [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
+        if not scalars or chance(self.draws, 40):
+            self.add_buffer(choice(self.draws, [(1,), (), (1, 1), (1, 1, 1)]))
+            scalars = [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
+        shape = self.base_shape if chance(self.draws, 60) else self._random_shape()
+        whole = full_box(shape)
+        accesses: list[Access] = []
+        reductions: list[Reduction] = []
+        for _ in range(1 if chance(self.draws, 75) else 2):
+            number = choice(self.draws, scalars)
+            if all(reduction.buffer != number for reduction in reductions):
+                include = bool(self.live[number].initialised) and chance(self.draws, 50)
+                reductions.append(Reduction(number, choice(self.draws, OPERATORS), include))
+        self._add_reads(accesses, whole)
+        taken = {reduction.buffer for reduction in reductions}
+        accesses = [access for access in accesses if access.buffer not in taken]
+        granularity, split_2d, oversubscribe = self._split_options(len(whole), True)
+        self._submit(Kernel(whole, tuple(accesses), tuple(reductions), granularity, split_2d, oversubscribe))
+
+
+def seeded_program(seed: int) -> Program:
+    return ProgramGenerator(SeededDraws(seed)).generate()
+
+
+@st.composite
+def _programs(draw: DrawFn) -> Program:
+    return ProgramGenerator(HypothesisDraws(draw)).generate()
+
+
+def programs() -> SearchStrategy[Program]:
+    return _programs()

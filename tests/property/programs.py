@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""Programs as data: what a user could have written, small enough to read after shrinking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tests.elements import UserBox
+from tests.mappers import Mapper, show_box
+
+Mode: TypeAlias = Literal["read", "write", "read_write"]
+Initial: TypeAlias = Literal["none", "array", "function"]
+Operator: TypeAlias = Literal["sum", "prod", "min", "max"]
+
+
+@dataclass(frozen=True)
+class BufferDecl:
+    """Made before the first task; `number` is its place in the program's list of buffers."""
+
+    number: int
+    shape: tuple[int, ...]
+    initial: Initial
+    element_size_bytes: int = 4
+
+    @property
+    def name(self) -> str:
+        return f"b{self.number}"
+
+    def __str__(self) -> str:
+        size = "" if self.element_size_bytes == 4 else f", element_size={self.element_size_bytes}"
+        return f'{self.name} = Buffer({self.shape}, initial="{self.initial}"{size})'
+
+
+@dataclass(frozen=True)
+class Access:
+    buffer: int
+    mode: Mode
+    mapper: Mapper
+
+    def __str__(self) -> str:
+        return f"b{self.buffer}.{self.mode}({self.mapper})"
+
+
+@dataclass(frozen=True)
+class Reduction:
+    buffer: int
+    op: Operator
+    include_current: bool = False
+
+    def __str__(self) -> str:
+        return f'reduction(b{self.buffer}, "{self.op}"{", include_current=True" if self.include_current else ""})'
+
+
+@dataclass(frozen=True)
+class Kernel:
+    box: UserBox
+    accesses: tuple[Access, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    granularity: tuple[int, ...] | None = None
+    split_2d: bool = False
+    oversubscribe: int = 1
+
+    def __str__(self) -> str:
+        parts = [show_box(self.box), *map(str, self.accesses), *map(str, self.reductions)]
+        if self.granularity is not None:
+            parts.append(f"constrain={self.granularity}")
+        if self.split_2d:
+            parts.append("split_2d")
+        if self.oversubscribe != 1:
+            parts.append(f"oversubscribe({self.oversubscribe})")
+        return f"kernel({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class HostTask:
+    on: Literal["once", "master", "split"]
+    box: UserBox
+    accesses: tuple[Access, ...] = ()
+
+    def __str__(self) -> str:
+        where = show_box(self.box) if self.on == "split" else f'"{self.on}"'
+        return f"host_task({', '.join([f'on={where}', *map(str, self.accesses)])})"
+
+
+@dataclass(frozen=True)
+class Fence:
+    buffer: int
+    box: UserBox
+    on_all: bool = True
+
+    def __str__(self) -> str:
+        return f"fence(b{self.buffer}, {show_box(self.box)}{'' if self.on_all else ', on=master'})"
+
+
+@dataclass(frozen=True)
+class Destroy:
+    buffer: int
+
+    def __str__(self) -> str:
+        return f"del b{self.buffer}"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    action: Literal["none", "barrier"] = "none"
+
+    def __str__(self) -> str:
+        return "wait()" if self.action == "none" else "barrier()"
+
+
+@dataclass(frozen=True)
+class Flush:
+    def __str__(self) -> str:
+        return "flush()"
+
+
+Task: TypeAlias = Kernel | HostTask | Fence | Epoch
+"""Steps that take a submission id."""
+Step: TypeAlias = BufferDecl | Task | Destroy | Flush
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The machine and the options under which a program runs."""
+
+    num_ranks: int = 1
+    num_devices: int = 1
+    device_peers: bool = True
+    user_device_peers: bool = True
+    direct_pairs: frozenset[tuple[int, int]] = frozenset()
+    lookahead: Literal["none", "auto", "infinite"] = "none"
+    horizon_step: int = 4
+    horizon_max_parallelism: int = 64
+    compute_lanes: int = 1
+    single_fifo: bool = False
+    seed: int = 0
+
+    def direct_ranks(self, rank: int) -> list[bool]:
+        return [(min(rank, peer), max(rank, peer)) in self.direct_pairs for peer in range(self.num_ranks)]
+
+    def __str__(self) -> str:
+        changed = [f"{name}={value}" for name, value in vars(self).items() if value != getattr(Settings, name)]
+        return f"Settings({', '.join(changed)})"
+
+
+@dataclass
+class Program:
+    """Statements in program order. Buffers still alive at the end are destroyed, then comes the shutdown epoch."""
+
+    settings: Settings
+    steps: list[Step] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [str(self.settings)]
+        number = 0
+        for step in self.steps:
+            if isinstance(step, Task):
+                number += 1
+            lines.append(f"{step!s:<100}  # S{number}" if isinstance(step, Task) else str(step))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @property
+    def buffers(self) -> dict[int, BufferDecl]:
+        return {step.number: step for step in self.steps if isinstance(step, BufferDecl)}
+
+    def tasks(self) -> Iterator[tuple[int, Task]]:
+        """(submission id, task), ids from 1 on as the runtime gives them."""
+        number = 0
+        for step in self.steps:
+            if isinstance(step, Task):
+                number += 1
+                yield number, step
+
+    @property
+    def task_count(self) -> int:
+        return sum(1 for _ in self.tasks())

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""What the generators of one rank said, as the plain records of `_native.GraphContext`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Record: TypeAlias = dict[str, Any]
+
+
+@dataclass
+class Trace:
+    """All that one rank's generators said, in order."""
+
+    rank: int
+    tasks: list[Record] = field(default_factory=list)
+    commands: list[Record] = field(default_factory=list)
+    instructions: list[Record] = field(default_factory=list)
+    pilots: list[Record] = field(default_factory=list)
+    buffer_numbers: dict[int, int] = field(default_factory=dict)
+    """Program's number of a buffer, by the id that records use."""
+    user_allocations: dict[int, tuple[Literal["buffer", "fence"], int]] = field(default_factory=dict)
+    """Raw id in memory 0 -> the buffer (by number) that it initialises, or the fence (by submission) that fills it."""
+    is_finished: bool = False
+    """The shutdown epoch was submitted, so that nothing may be left over."""
+
+    def submission_of_task(self) -> dict[int, int]:
+        return {task["id"]: task["submission"] for task in self.tasks}
