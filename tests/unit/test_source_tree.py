@@ -69,6 +69,44 @@ def test_the_executor_core_sees_only_the_data_types_of_the_scheduler() -> None:
     assert not offenders
 
 
+def _imports(path: Path) -> set[str]:
+    """The names imported when the file runs: not those below `if TYPE_CHECKING`."""
+    names: set[str] = set()
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        nodes.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize(("layer", "below"), [("scheduler", ("scheduler",)), ("executor", ("executor", "scheduler"))])
+def test_a_layer_imports_only_itself_and_what_lies_below(layer: str, below: tuple[str, ...]) -> None:
+    allowed = tuple(f"celerity_py.{name}" for name in (*below, "_native"))
+    offenders = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sorted((ROOT / layer).glob("*.py"))
+        for name in sorted(_imports(path))
+        if name.startswith("celerity_py") and not name.startswith(allowed)
+    ]
+    assert not offenders
+
+
+def test_only_the_mpi_communicator_imports_mpi() -> None:
+    importers = {
+        str(path.relative_to(ROOT))
+        for folder in ("celerity_py", "scheduler", "executor")
+        for path in (ROOT / folder).rglob("*.py")
+        if any(name.startswith(("mpi4py.MPI", "mpi4py.util")) for name in _imports(path))
+    }
+    assert importers <= {"executor/mpi_communicator.py"}
+
+
 def test_no_file_is_longer_than_one_can_review() -> None:
     table = [
         (len(path.read_text().splitlines()), str(path.relative_to(ROOT))) for path in _sources(".py", ".cpp", ".hpp")
