@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Parts of the core that only tests call from Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "scheduler/core/region_map.hpp"
+#include "scheduler/core/split.hpp"
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+
+void bind_geometry_for_tests(nb::module_& m);
+
+namespace {
+
+template <box_vector (*Split)(const box&, const point&, std::size_t)>
+nb::list split(const user_box& space, const nb::tuple& granularity, const std::size_t count) {
+	int dims = 0;
+	nb::list chunks;
+	for(const box& chunk : Split(space.b, to_point(granularity, 1, dims, "A granularity"), count)) chunks.append(user_box{chunk, space.dims});
+	return chunks;
+}
+
+auto affine(const int factor, const int offset) {
+	return [=](int& value) { value = value * factor + offset; };
+}
+
+/// A region map from elements to integers.
+class region_map_for_tests {
+  public:
+	using entries = std::vector<std::pair<user_box, int>>;
+
+	region_map_for_tests(const user_box& domain, const int initial) : m_map(domain.b, initial), m_dims(domain.dims) {}
+
+	void update(const user_region& where, const int value) { m_map.update(where.r, value); }
+	void update_box(const user_box& where, const int value) { m_map.update(where.b, value); }
+	/// v := v * factor + offset
+	void modify(const user_region& where, const int factor, const int offset) { m_map.modify(where.r, affine(factor, offset)); }
+	void modify_box(const user_box& where, const int factor, const int offset) { m_map.modify(where.b, affine(factor, offset)); }
+	void transform(const int factor, const int offset) { m_map.transform(affine(factor, offset)); }
+
+	entries query(const user_box& where) const {
+		entries found;
+		m_map.query(where.b, [&](const box& b, const int value) { found.emplace_back(user_box{b, m_dims}, value); });
+		return found;
+	}
+	entries all() const {
+		entries found;
+		m_map.for_each([&](const box& b, const int value) { found.emplace_back(user_box{b, m_dims}, value); });
+		return found;
+	}
+	std::size_t size() const { return m_map.size(); }
+
+  private:
+	region_map<int> m_map;
+	int m_dims;
+};
+
+} // namespace
+
+void bind_geometry_for_tests(nb::module_& m) {
+	m.def("split_1d", &split<split_1d>, "space"_a, "granularity"_a, "count"_a,
+	    nb::sig("def split_1d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]"));
+	m.def("split_2d", &split<split_2d>, "space"_a, "granularity"_a, "count"_a,
+	    nb::sig("def split_2d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]"));
+	nb::class_<region_map_for_tests>(m, "RegionMapForTests", "Maps the elements of a box to integers.")
+	    .def(nb::init<const user_box&, int>(), "domain"_a, "initial"_a)
+	    .def("update", &region_map_for_tests::update_box, "where"_a, "value"_a)
+	    .def("update", &region_map_for_tests::update, "where"_a, "value"_a)
+	    .def("modify", &region_map_for_tests::modify_box, "where"_a, "factor"_a, "offset"_a, "Replaces each value v in `where` by v * factor + offset.")
+	    .def("modify", &region_map_for_tests::modify, "where"_a, "factor"_a, "offset"_a)
+	    .def("transform", &region_map_for_tests::transform, "factor"_a, "offset"_a)
+	    .def("query", &region_map_for_tests::query, "where"_a)
+	    .def("entries", &region_map_for_tests::all)
+	    .def("__len__", &region_map_for_tests::size);
+}

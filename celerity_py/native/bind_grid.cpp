@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT
+// Box, Region, splits and range mappers for Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <limits>
+#include <memory>
+
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+
+void bind_range_mapper(nb::module_& m);
+void bind_geometry_for_tests(nb::module_& m);
+
+namespace {
+
+const char* const box_doc = R"(A half-open box of elements in the global coordinates of a buffer or an index space.
+
+Immutable. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An empty box always is
+`Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`, holds one element.
+A box is true if it is not empty.
+
+Args:
+    min: First element, one integer for each of 0 to 3 dimensions.
+    max: One past the last element, in every dimension.
+
+Raises:
+    DimensionMismatch: If `min` and `max` differ in length, or have more than 3 dimensions.
+    TypeError: If they are not sequences of integers.)";
+
+const char* const region_doc = R"(A set of elements, as a union of boxes.
+
+Immutable. The boxes are kept in a normal form: disjoint, as long as possible in the last dimension first, sorted. So
+equal regions are equal sets, no matter how they were put together. A region is true if it is not empty. `Region()` fits
+any number of dimensions. Where the operators take a region they also take a box.
+
+Args:
+    boxes: Boxes of the same number of dimensions; they may overlap.
+
+Raises:
+    DimensionMismatch: If the boxes differ in their number of dimensions.)";
+
+[[noreturn]] void raise_mismatch(const std::string& a, const std::string& operation, const std::string& b) {
+	raise_dimension_mismatch(a + " " + operation + " " + b + ": the two have different numbers of dimensions. Use boxes of the same space.");
+}
+
+user_box make_box(const nb::handle min, const nb::handle max) {
+	int min_dims = 0;
+	int max_dims = 0;
+	const point lower = to_point(min, 0, min_dims, "Box");
+	const point upper = to_point(max, 1, max_dims, "Box");
+	if(min_dims != max_dims) {
+		raise_dimension_mismatch("Box takes as many integers for `min` as for `max`, but got " + std::string(nb::repr(min).c_str()) + " and "
+		                         + nb::repr(max).c_str() + ".");
+	}
+	return {box(lower, upper), min_dims};
+}
+
+user_box intersect(const user_box& a, const user_box& b) {
+	if(a.dims != b.dims) raise_mismatch(repr(a), "&", repr(b));
+	return {intersection(a.b, b.b), a.dims};
+}
+
+/// One offset or width per dimension.
+point to_amounts(const user_box& b, const nb::args& amounts, const char* const method) {
+	int count = 0;
+	if(amounts.size() == static_cast<std::size_t>(b.dims)) return to_point(amounts, 0, count, method);
+	raise_dimension_mismatch(std::string(method) + "() takes one integer per dimension: " + repr(b) + " has " + std::to_string(b.dims) + ", but got "
+	                         + nb::repr(amounts).c_str() + ".");
+}
+
+coordinate saturating_add(const coordinate a, const coordinate b) {
+	coordinate sum = 0;
+	if(!__builtin_add_overflow(a, b, &sum)) return sum;
+	return b > 0 ? std::numeric_limits<coordinate>::max() : std::numeric_limits<coordinate>::min();
+}
+
+/// Moves the lower corner by `-low_sign * amounts`, the upper one by `amounts`.
+template <typename F>
+user_box move_corners(const user_box& b, const nb::args& amounts, const char* const method, const F& offsets) {
+	const point amount = to_amounts(b, amounts, method);
+	if(b.b.empty()) return b;
+	point min = b.b.min();
+	point max = b.b.max();
+	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
+		const auto [lower, upper] = offsets(amount[d]);
+		min[d] = saturating_add(min[d], lower);
+		max[d] = saturating_add(max[d], upper);
+	}
+	return {box(min, max), b.dims};
+}
+
+nb::tuple slices_relative_to(const user_box& b, const point& origin) {
+	nb::object slices = nb::steal(PyTuple_New(b.dims));
+	if(!slices.is_valid()) throw nb::python_error();
+	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
+		const nb::object start = nb::steal(PyLong_FromLongLong(b.b.empty() ? 0 : b.b.min(d) - origin[d]));
+		const nb::object stop = nb::steal(PyLong_FromLongLong(b.b.empty() ? 0 : b.b.max(d) - origin[d]));
+		PyObject* const slice = PySlice_New(start.ptr(), stop.ptr(), nullptr);
+		if(slice == nullptr) throw nb::python_error();
+		PyTuple_SET_ITEM(slices.ptr(), static_cast<Py_ssize_t>(d), slice);
+	}
+	return nb::borrow<nb::tuple>(slices);
+}
+
+nb::tuple relative_slices(const user_box& b, const user_box& origin) {
+	if(b.dims != origin.dims) raise_mismatch(repr(b), "relative to", repr(origin));
+	for(std::size_t d = 0; d < 3 && !b.b.empty(); ++d) {
+		if(b.b.min(d) < origin.b.min(d)) throw nb::value_error((repr(b) + " begins before " + repr(origin) + ", which would give negative indices.").c_str());
+	}
+	return slices_relative_to(b, origin.b.min());
+}
+
+nb::tuple to_flat(const user_box& b) {
+	nb::object flat = nb::steal(PyTuple_New(6));
+	if(!flat.is_valid()) throw nb::python_error();
+	for(std::size_t d = 0; d < 3; ++d) {
+		PyTuple_SET_ITEM(flat.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(b.b.min(d)));
+		PyTuple_SET_ITEM(flat.ptr(), static_cast<Py_ssize_t>(d + 3), PyLong_FromLongLong(b.b.max(d)));
+	}
+	return nb::borrow<nb::tuple>(flat);
+}
+
+user_box from_flat(const nb::tuple& flat, const int dims) {
+	if(flat.size() != 6 || dims < 0 || dims > 3) throw nb::value_error("box_from_flat takes six integers, and 0 to 3 dimensions.");
+	point min;
+	point max;
+	for(std::size_t d = 0; d < 3; ++d) {
+		min[d] = nb::cast<coordinate>(flat[d]);
+		max[d] = nb::cast<coordinate>(flat[d + 3]);
+	}
+	return {box(min, max), dims};
+}
+
+/// Whether an element, given as a tuple or (in one dimension) as an integer, lies in `container`, a user_box or user_region.
+template <typename Container>
+bool contains_element(const Container& container, const nb::handle element) {
+	int dims = 1;
+	point position{};
+	if(PyLong_Check(element.ptr())) {
+		position[0] = nb::cast<coordinate>(element);
+	} else {
+		position = to_point(element, 0, dims, "`in`");
+	}
+	if(container.dims != dims && container.dims != user_region::any_dims) raise_mismatch(nb::repr(element).c_str(), "in", repr(container));
+	point end = position;
+	for(std::size_t d = 0; d < 3; ++d) ++end[d];
+	const box one(position, end);
+	if constexpr(std::is_same_v<Container, user_box>) {
+		return container.b.covers(one);
+	} else {
+		return container.r.covers(one);
+	}
+}
+
+user_region to_region(const user_box& b) { return {b.b, b.dims}; }
+
+user_region make_region(const nb::iterable& boxes) {
+	user_region result;
+	box_vector all;
+	user_box first;
+	for(const nb::handle item : boxes) {
+		user_box b;
+		if(!nb::try_cast<user_box>(item, b)) {
+			throw nb::type_error((std::string("Region takes boxes, but got ") + nb::repr(item).c_str() + ".").c_str());
+		}
+		if(result.dims == user_region::any_dims) {
+			first = b;
+			result.dims = b.dims;
+		}
+		if(b.dims != result.dims) raise_mismatch(repr(first), "and", repr(b));
+		all.push_back(b.b);
+	}
+	result.r = region(std::move(all));
+	return result;
+}
+
+template <typename F>
+user_region combine(const user_region& a, const user_region& b, const char* const operation, const F& function) {
+	const bool is_any = a.dims == user_region::any_dims || b.dims == user_region::any_dims;
+	if(!is_any && a.dims != b.dims) raise_mismatch(repr(a), operation, repr(b));
+	return {function(a.r, b.r), std::max(a.dims, b.dims)};
+}
+
+user_region unite(const user_region& a, const user_region& b) { return combine(a, b, "|", region_union); }
+user_region intersect_regions(const user_region& a, const user_region& b) { return combine(a, b, "&", region_intersection); }
+user_region subtract(const user_region& a, const user_region& b) { return combine(a, b, "-", region_difference); }
+
+bool region_contains(const user_region& outer, const user_region& inner) {
+	const bool is_any = outer.dims == user_region::any_dims || inner.dims == user_region::any_dims;
+	if(!is_any && outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
+	return outer.r.covers(inner.r);
+}
+
+nb::tuple boxes_of(const user_region& r) {
+	nb::object boxes = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(r.r.boxes().size())));
+	if(!boxes.is_valid()) throw nb::python_error();
+	for(std::size_t i = 0; i < r.r.boxes().size(); ++i) {
+		PyTuple_SET_ITEM(boxes.ptr(), static_cast<Py_ssize_t>(i), nb::cast(user_box{r.r.boxes()[i], r.dims}).release().ptr());
+	}
+	return nb::borrow<nb::tuple>(boxes);
+}
+
+Py_hash_t combine_hash(const Py_hash_t seed, const coordinate value) {
+	std::uint64_t h = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(value);
+	h *= 0x9e3779b97f4a7c15ULL;
+	h ^= h >> 32;
+	return static_cast<Py_hash_t>(h >> 1); // never -1
+}
+
+Py_hash_t hash_box(const box& b, const int dims) {
+	Py_hash_t h = dims + 1;
+	for(std::size_t d = 0; d < 3; ++d) h = combine_hash(combine_hash(h, b.min(d)), b.max(d));
+	return h;
+}
+
+Py_hash_t hash_region(const user_region& r) {
+	Py_hash_t h = 0;
+	for(const box& b : r.r) h = combine_hash(h, hash_box(b, r.dims));
+	return h;
+}
+
+void bind_box(nb::module_& m) {
+	nb::class_<user_box>(m, "Box", nb::is_final(), box_doc)
+	    .def("__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a, nb::sig("def __init__(self, min: Sequence[int], max: Sequence[int]) -> None"))
+	    .def_prop_ro("min", [](const user_box& b) { return to_tuple(b.b.min(), b.dims); }, nb::sig("def min(self) -> tuple[int, ...]"), "The first element.")
+	    .def_prop_ro("max", [](const user_box& b) { return to_tuple(b.b.max(), b.dims); }, nb::sig("def max(self) -> tuple[int, ...]"), "One past the last element, in every dimension.")
+	    .def_prop_ro("shape", [](const user_box& b) { return to_tuple(b.b.extents(), b.dims); }, nb::sig("def shape(self) -> tuple[int, ...]"), "The number of elements in each dimension.")
+	    .def_prop_ro("size", [](const user_box& b) { return b.b.area(); }, "The number of elements.")
+	    .def_prop_ro("ndim", [](const user_box& b) { return b.dims; }, "The number of dimensions, 0 to 3.")
+	    .def_prop_ro("slices", [](const user_box& b) { return slices_relative_to(b, point{}); }, nb::sig("def slices(self) -> tuple[slice, ...]"),
+	        "One slice per dimension, in global coordinates: indexes an array that covers the whole space.")
+	    .def("relative_slices", &relative_slices, "origin"_a, nb::sig("def relative_slices(self, origin: Box) -> tuple[slice, ...]"),
+	        R"(One slice per dimension, counted from the first element of `origin`: indexes an array that covers `origin`.
+
+Raises:
+    DimensionMismatch: If the two boxes differ in their number of dimensions.
+    ValueError: If this box begins before `origin`.)")
+	    .def("shift", [](const user_box& b, const nb::args& offsets) { return move_corners(b, offsets, "shift", [](const coordinate n) { return std::pair(n, n); }); },
+	        nb::sig("def shift(self, *offsets: int) -> Box"), R"(The box moved by `offsets`. An empty box stays empty.
+
+Args:
+    offsets: One integer per dimension, in elements.
+
+Raises:
+    DimensionMismatch: If there are more or fewer integers than dimensions.)")
+	    .def("shrink", [](const user_box& b, const nb::args& widths) { return move_corners(b, widths, "shrink", [](const coordinate n) { return std::pair(n, -n); }); },
+	        nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
+
+Args:
+    widths: One integer per dimension, in elements. Negative ones grow.
+
+Raises:
+    DimensionMismatch: If there are more or fewer integers than dimensions.)")
+	    .def("grow", [](const user_box& b, const nb::args& widths) { return move_corners(b, widths, "grow", [](const coordinate n) { return std::pair(-n, n); }); },
+	        nb::sig("def grow(self, *widths: int) -> Box"), R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it.
+
+Args:
+    widths: One integer per dimension, in elements. Negative ones shrink.
+
+Raises:
+    DimensionMismatch: If there are more or fewer integers than dimensions.)")
+	    .def("flat", &to_flat, nb::sig("def flat(self) -> tuple[int, int, int, int, int, int]"), "Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.")
+	    .def("__and__", &intersect, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Box"), R"(The elements in both boxes.
+
+Raises:
+    DimensionMismatch: If the two boxes differ in their number of dimensions.)")
+	    .def("__contains__", [](const user_box& outer, const user_box& inner) {
+		    if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
+		    return outer.b.covers(inner.b);
+	    }, nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in this one.")
+	    .def("__contains__", &contains_element<user_box>, nb::sig("def __contains__(self, element: Sequence[int] | int) -> bool"), "Whether an element is in the box.")
+	    .def("__bool__", [](const user_box& b) { return !b.b.empty(); })
+	    .def("__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", [](const user_box& b) { return hash_box(b.b, b.dims); })
+	    .def("__repr__", [](const user_box& b) { return repr(b); })
+	    .def("__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("min"), self.attr("max"))); },
+	        nb::sig("def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]"));
+	m.def("box_from_flat", &from_flat, "flat"_a, "dims"_a, nb::sig("def box_from_flat(flat: tuple[int, int, int, int, int, int], dims: int) -> Box"),
+	    "The inverse of `Box.flat`.");
+}
+
+void bind_region(nb::module_& m) {
+	nb::class_<user_region>(m, "Region", nb::is_final(), region_doc)
+	    .def("__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(), nb::sig("def __init__(self, boxes: Iterable[Box] = ()) -> None"))
+	    .def_prop_ro("boxes", &boxes_of, nb::sig("def boxes(self) -> tuple[Box, ...]"), "The disjoint boxes of the normal form.")
+	    .def_prop_ro("bounding_box", [](const user_region& r) {
+		    if(r.dims == user_region::any_dims) throw nb::value_error("Region() has no bounding box, because its number of dimensions is not known.");
+		    return user_box{r.r.bounding_box(), r.dims};
+	    }, R"(The smallest box that contains the region.
+
+Raises:
+    ValueError: If the region was made from no boxes at all.)")
+	    .def_prop_ro("size", [](const user_region& r) { return r.r.area(); }, "The number of elements.")
+	    .def("__or__", &unite, nb::is_operator(), nb::sig("def __or__(self, other: Region) -> Region"), R"(The elements in either.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)")
+	    .def("__or__", [](const user_region& a, const user_box& b) { return unite(a, to_region(b)); }, nb::is_operator(), nb::sig("def __or__(self, other: Box) -> Region"))
+	    .def("__ror__", [](const user_region& a, const user_box& b) { return unite(to_region(b), a); }, nb::is_operator(), nb::sig("def __ror__(self, other: Box) -> Region"))
+	    .def("__and__", &intersect_regions, nb::is_operator(), nb::sig("def __and__(self, other: Region) -> Region"), R"(The elements in both.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)")
+	    .def("__and__", [](const user_region& a, const user_box& b) { return intersect_regions(a, to_region(b)); }, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Region"))
+	    .def("__rand__", [](const user_region& a, const user_box& b) { return intersect_regions(to_region(b), a); }, nb::is_operator(), nb::sig("def __rand__(self, other: Box) -> Region"))
+	    .def("__sub__", &subtract, nb::is_operator(), nb::sig("def __sub__(self, other: Region) -> Region"), R"(The elements in this region but not in the other.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)")
+	    .def("__sub__", [](const user_region& a, const user_box& b) { return subtract(a, to_region(b)); }, nb::is_operator(), nb::sig("def __sub__(self, other: Box) -> Region"))
+	    .def("__rsub__", [](const user_region& a, const user_box& b) { return subtract(to_region(b), a); }, nb::is_operator(), nb::sig("def __rsub__(self, other: Box) -> Region"))
+	    .def("__contains__", &region_contains, nb::sig("def __contains__(self, part: Region) -> bool"), "Whether all elements of a region are in this one.")
+	    .def("__contains__", [](const user_region& outer, const user_box& inner) { return region_contains(outer, to_region(inner)); },
+	        nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in the region.")
+	    .def("__contains__", &contains_element<user_region>, nb::sig("def __contains__(self, element: Sequence[int] | int) -> bool"), "Whether an element is in the region.")
+	    .def("__bool__", [](const user_region& r) { return !r.r.empty(); })
+	    .def("__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", &hash_region)
+	    .def("__repr__", [](const user_region& r) { return repr(r); })
+	    .def("__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("boxes"))); },
+	        nb::sig("def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]"));
+}
+
+} // namespace
+
+void bind_grid(nb::module_& m) {
+	bind_box(m);
+	bind_region(m);
+	bind_range_mapper(m);
+	bind_geometry_for_tests(m);
+}

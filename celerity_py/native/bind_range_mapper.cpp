@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <vector>
+
+#include "scheduler/core/range_mapper.hpp"
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+
+void bind_range_mapper(nb::module_& m);
+
+namespace {
+
+region region_of(const nb::handle object) {
+	user_box b;
+	if(nb::try_cast<user_box>(object, b)) return b.b;
+	return nb::cast<const user_region&>(object).r;
+}
+
+range_mapper fixed_region(const user_region& where) {
+	if(where.dims == user_region::any_dims) throw nb::value_error("fixed() takes a box or a region with a number of dimensions, but got Region().");
+	return range_mapper::fixed(where.r, where.dims);
+}
+
+range_mapper neighborhood(const nb::tuple& extents, const std::string& shape) {
+	if(shape != "box" && shape != "axes") throw nb::value_error(("neighborhood() takes shape='box' or shape='axes', but got '" + shape + "'.").c_str());
+	int dims = 0;
+	const point widths = to_point(extents, 0, dims, "neighborhood()");
+	return range_mapper::neighborhood(widths, dims, shape == "axes" ? neighborhood_shape::axes : neighborhood_shape::box);
+}
+
+range_mapper permute(const nb::tuple& dims) {
+	int count = 0;
+	const point order = to_point(dims, 0, count, "permute()");
+	std::vector<int> numbers;
+	for(int i = 0; i < count; ++i) numbers.push_back(static_cast<int>(std::clamp<coordinate>(order[static_cast<std::size_t>(i)], -1, 3)));
+	return range_mapper::permute(numbers);
+}
+
+range_mapper table(const nb::list& entries) {
+	auto results = std::make_shared<range_mapper::table_type>();
+	results->reserve(nb::len(entries));
+	for(const nb::handle entry : entries) results->emplace_back(nb::cast<const user_box&>(entry[0]).b, region_of(entry[1]));
+	return range_mapper::from_table(std::move(results));
+}
+
+user_region map(const range_mapper& mapper, const user_box& chunk, const user_box& whole, const nb::handle buffer_shape) {
+	const user_box buffer = box_of_shape(buffer_shape);
+	return {mapper.map(chunk.b, whole.b, chunk.dims, buffer.b, buffer.dims), buffer.dims};
+}
+
+} // namespace
+
+void bind_range_mapper(nb::module_& m) {
+	nb::class_<range_mapper>(m, "RangeMapper", nb::is_final(), "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
+	    .def_static("one_to_one", &range_mapper::one_to_one)
+	    .def_static("all", &range_mapper::all)
+	    .def_static("fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
+	    .def_static("fixed", &fixed_region, "where"_a)
+	    .def_static("slice", &range_mapper::slice, "dim"_a)
+	    .def_static("neighborhood", &neighborhood, "extents"_a, "shape"_a = "box", nb::sig("def neighborhood(extents: tuple[int, ...], shape: str = \"box\") -> RangeMapper"))
+	    .def_static("even_split", &range_mapper::even_split, "granularity"_a = 1)
+	    .def_static("permute", &permute, "dims"_a, nb::sig("def permute(dims: tuple[int, ...]) -> RangeMapper"))
+	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
+	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
+	    .def("describe", &range_mapper::describe, "As the user would write it.")
+	    .def("check_dimensions", &range_mapper::check_dimensions, "kernel_dims"_a, "buffer_dims"_a, "Empty if fine, else the sentence for the error.")
+	    .def("map", &map, "chunk"_a, "whole"_a, "buffer_shape"_a, nb::sig("def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region"),
+	        R"(The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
+
+Raises:
+    RuntimeError: If this is a table that has no entry for `chunk`.)");
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity {
+
+namespace {
+
+coordinate to_coordinate(const nb::handle item, const char* const what) {
+	const long long value = PyLong_CheckExact(item.ptr()) ? PyLong_AsLongLong(item.ptr()) : [&] {
+		const nb::object integer = nb::steal(PyNumber_Index(item.ptr())); // NumPy's integers come this way
+		if(integer.is_valid()) return PyLong_AsLongLong(integer.ptr());
+		PyErr_Clear();
+		const std::string message = std::string(what) + " takes integers, but got " + nb::repr(item).c_str() + ".";
+		throw nb::type_error(message.c_str());
+	}();
+	if(value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+	return value;
+}
+
+} // namespace
+
+nb::tuple to_tuple(const point& p, const int count) {
+	nb::object tuple = nb::steal(PyTuple_New(count));
+	if(!tuple.is_valid()) throw nb::python_error();
+	for(int d = 0; d < count; ++d) PyTuple_SET_ITEM(tuple.ptr(), d, PyLong_FromLongLong(p[static_cast<std::size_t>(d)]));
+	return nb::borrow<nb::tuple>(tuple);
+}
+
+point to_point(const nb::handle sequence, const coordinate unused, int& count, const char* const what) {
+	nb::object items = nb::borrow(sequence);
+	if(!PyTuple_CheckExact(sequence.ptr())) {
+		items = nb::steal(PySequence_Tuple(sequence.ptr()));
+		if(!items.is_valid()) {
+			PyErr_Clear();
+			const std::string message = std::string(what) + " takes a sequence of integers, but got " + nb::repr(sequence).c_str() + ".";
+			throw nb::type_error(message.c_str());
+		}
+	}
+	const Py_ssize_t size = PyTuple_GET_SIZE(items.ptr());
+	if(size > 3) {
+		raise_dimension_mismatch(std::string(what) + " has at most 3 dimensions, but got " + std::to_string(size) + ": " + nb::repr(items).c_str() + ".");
+	}
+	count = static_cast<int>(size);
+	point p{{unused, unused, unused}};
+	for(Py_ssize_t i = 0; i < size; ++i) p[static_cast<std::size_t>(i)] = to_coordinate(PyTuple_GET_ITEM(items.ptr(), i), what);
+	return p;
+}
+
+user_box box_of_shape(const nb::handle shape) {
+	int dims = 0;
+	const point extents = to_point(shape, 1, dims, "A shape");
+	return {box::full(extents), dims};
+}
+
+std::string repr(const user_box& b) {
+	const auto tuple = [&](const point& p) {
+		std::string text = "(";
+		for(int d = 0; d < b.dims; ++d) {
+			if(d > 0) text += ", ";
+			text += std::to_string(p[static_cast<std::size_t>(d)]);
+		}
+		return text + (b.dims == 1 ? ",)" : ")");
+	};
+	return "Box(" + tuple(b.b.min()) + ", " + tuple(b.b.max()) + ")";
+}
+
+std::string repr(const user_region& r) {
+	if(r.r.empty()) return "Region()";
+	std::string text = "Region([";
+	for(std::size_t i = 0; i < r.r.boxes().size(); ++i) {
+		if(i > 0) text += ", ";
+		text += repr(user_box{r.r.boxes()[i], r.dims});
+	}
+	return text + "])";
+}
+
+void raise_dimension_mismatch(const std::string& message) {
+	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr("DimensionMismatch");
+	PyErr_SetString(type.ptr(), message.c_str());
+	throw nb::python_error();
+}
+
+} // namespace celerity

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Boxes and regions as Python sees them: with the number of dimensions that the core leaves out.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "scheduler/core/grid.hpp"
+
+namespace celerity {
+
+/// `celerity_py.Box`
+struct user_box {
+	box b;
+	int dims = 0;
+	friend bool operator==(const user_box&, const user_box&) = default;
+};
+
+/// `celerity_py.Region`
+struct user_region {
+	static constexpr int any_dims = -1; ///< of `Region()`, which fits everywhere
+
+	region r;
+	int dims = any_dims;
+	friend bool operator==(const user_region& a, const user_region& b) { return a.r == b.r && (a.r.empty() || a.dims == b.dims); }
+};
+
+/// The first `count` coordinates as a tuple.
+nanobind::tuple to_tuple(const point& p, int count);
+/// From up to three integers; `unused` stands for the dimensions not given. `what` begins the sentence of the TypeError or DimensionMismatch.
+point to_point(nanobind::handle sequence, coordinate unused, int& count, const char* what);
+/// The box of a whole buffer or index space of this shape.
+user_box box_of_shape(nanobind::handle shape);
+
+/// "Box((0, 0), (4, 4))"
+std::string repr(const user_box& b);
+std::string repr(const user_region& r);
+
+/// Raises celerity_py.DimensionMismatch.
+[[noreturn]] void raise_dimension_mismatch(const std::string& message);
+
+} // namespace celerity
