@@ -1,3 +1,307 @@
 """
 Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.
 """
+
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+
+class Box:
+    """
+    A half-open box of elements in the global coordinates of a buffer or an index space.
+
+    Immutable. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An empty box always is
+    `Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`, holds one element.
+    A box is true if it is not empty.
+
+    Args:
+        min: First element, one integer for each of 0 to 3 dimensions.
+        max: One past the last element, in every dimension.
+
+    Raises:
+        DimensionMismatch: If `min` and `max` differ in length, or have more than 3 dimensions.
+        TypeError: If they are not sequences of integers.
+    """
+
+    def __init__(self, min: Sequence[int], max: Sequence[int]) -> None: ...
+
+    @property
+    def min(self) -> tuple[int, ...]:
+        """The first element."""
+
+    @property
+    def max(self) -> tuple[int, ...]:
+        """One past the last element, in every dimension."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of elements in each dimension."""
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, 0 to 3."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """
+        One slice per dimension, in global coordinates: indexes an array that covers the whole space.
+        """
+
+    def relative_slices(self, origin: Box) -> tuple[slice, ...]:
+        """
+        One slice per dimension, counted from the first element of `origin`: indexes an array that covers `origin`.
+
+        Raises:
+            DimensionMismatch: If the two boxes differ in their number of dimensions.
+            ValueError: If this box begins before `origin`.
+        """
+
+    def shift(self, *offsets: int) -> Box:
+        """
+        The box moved by `offsets`. An empty box stays empty.
+
+        Args:
+            offsets: One integer per dimension, in elements.
+
+        Raises:
+            DimensionMismatch: If there are more or fewer integers than dimensions.
+        """
+
+    def shrink(self, *widths: int) -> Box:
+        """
+        The box with `widths` elements less on both sides; empty if nothing is left.
+
+        Args:
+            widths: One integer per dimension, in elements. Negative ones grow.
+
+        Raises:
+            DimensionMismatch: If there are more or fewer integers than dimensions.
+        """
+
+    def grow(self, *widths: int) -> Box:
+        """
+        The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it.
+
+        Args:
+            widths: One integer per dimension, in elements. Negative ones shrink.
+
+        Raises:
+            DimensionMismatch: If there are more or fewer integers than dimensions.
+        """
+
+    def flat(self) -> tuple[int, int, int, int, int, int]:
+        """
+        Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.
+        """
+
+    def __and__(self, other: Box) -> Box:
+        """
+        The elements in both boxes.
+
+        Raises:
+            DimensionMismatch: If the two boxes differ in their number of dimensions.
+        """
+
+    @overload
+    def __contains__(self, part: Box) -> bool:
+        """Whether all elements of a box are in this one."""
+
+    @overload
+    def __contains__(self, element: Sequence[int] | int) -> bool:
+        """Whether an element is in the box."""
+
+    def __bool__(self) -> bool: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]: ...
+
+def box_from_flat(flat: tuple[int, int, int, int, int, int], dims: int) -> Box:
+    """The inverse of `Box.flat`."""
+
+class Region:
+    """
+    A set of elements, as a union of boxes.
+
+    Immutable. The boxes are kept in a normal form: disjoint, as long as possible in the last dimension first, sorted. So
+    equal regions are equal sets, no matter how they were put together. A region is true if it is not empty. `Region()` fits
+    any number of dimensions. Where the operators take a region they also take a box.
+
+    Args:
+        boxes: Boxes of the same number of dimensions; they may overlap.
+
+    Raises:
+        DimensionMismatch: If the boxes differ in their number of dimensions.
+    """
+
+    def __init__(self, boxes: Iterable[Box] = ()) -> None: ...
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The disjoint boxes of the normal form."""
+
+    @property
+    def bounding_box(self) -> Box:
+        """
+        The smallest box that contains the region.
+
+        Raises:
+            ValueError: If the region was made from no boxes at all.
+        """
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    @overload
+    def __or__(self, other: Region) -> Region:
+        """
+        The elements in either.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    @overload
+    def __or__(self, other: Box) -> Region: ...
+
+    def __ror__(self, other: Box) -> Region: ...
+
+    @overload
+    def __and__(self, other: Region) -> Region:
+        """
+        The elements in both.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    @overload
+    def __and__(self, other: Box) -> Region: ...
+
+    def __rand__(self, other: Box) -> Region: ...
+
+    @overload
+    def __sub__(self, other: Region) -> Region:
+        """
+        The elements in this region but not in the other.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    @overload
+    def __sub__(self, other: Box) -> Region: ...
+
+    def __rsub__(self, other: Box) -> Region: ...
+
+    @overload
+    def __contains__(self, part: Region) -> bool:
+        """Whether all elements of a region are in this one."""
+
+    @overload
+    def __contains__(self, part: Box) -> bool:
+        """Whether all elements of a box are in the region."""
+
+    @overload
+    def __contains__(self, element: Sequence[int] | int) -> bool:
+        """Whether an element is in the region."""
+
+    def __bool__(self) -> bool: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]: ...
+
+class RangeMapper:
+    """
+    Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.
+    """
+
+    @staticmethod
+    def one_to_one() -> RangeMapper: ...
+
+    @staticmethod
+    def all() -> RangeMapper: ...
+
+    @overload
+    @staticmethod
+    def fixed(where: Box) -> RangeMapper: ...
+
+    @overload
+    @staticmethod
+    def fixed(where: Region) -> RangeMapper: ...
+
+    @staticmethod
+    def slice(dim: int) -> RangeMapper: ...
+
+    @staticmethod
+    def neighborhood(extents: tuple[int, ...], shape: str = "box") -> RangeMapper: ...
+
+    @staticmethod
+    def even_split(granularity: int = 1) -> RangeMapper: ...
+
+    @staticmethod
+    def permute(dims: tuple[int, ...]) -> RangeMapper: ...
+
+    @staticmethod
+    def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper:
+        """
+        The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.
+        """
+
+    def describe(self) -> str:
+        """As the user would write it."""
+
+    def check_dimensions(self, kernel_dims: int, buffer_dims: int) -> str:
+        """Empty if fine, else the sentence for the error."""
+
+    def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region:
+        """
+        The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
+
+        Raises:
+            RuntimeError: If this is a table that has no entry for `chunk`.
+        """
+
+def split_1d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]: ...
+
+def split_2d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]: ...
+
+class RegionMapForTests:
+    """Maps the elements of a box to integers."""
+
+    def __init__(self, domain: Box, initial: int) -> None: ...
+
+    @overload
+    def update(self, where: Box, value: int) -> None: ...
+
+    @overload
+    def update(self, where: Region, value: int) -> None: ...
+
+    @overload
+    def modify(self, where: Box, factor: int, offset: int) -> None:
+        """Replaces each value v in `where` by v * factor + offset."""
+
+    @overload
+    def modify(self, where: Region, factor: int, offset: int) -> None: ...
+
+    def transform(self, factor: int, offset: int) -> None: ...
+
+    def query(self, where: Box) -> list[tuple[Box, int]]: ...
+
+    def entries(self) -> list[tuple[Box, int]]: ...
+
+    def __len__(self) -> int: ...

@@ -27,7 +27,7 @@ class plane_sweep {
   public:
 	std::vector<rectangle> plus;  ///< input: any rectangles, sorted by slow_min
 	std::vector<rectangle> minus; ///< input: disjoint rectangles, sorted by slow_min
-	std::vector<rectangle> out;   ///< sorted by (slow_min, fast_min)
+	std::vector<rectangle> out;	  ///< sorted by (slow_min, fast_min)
 
 	void run() {
 		out.clear();
@@ -94,8 +94,7 @@ class plane_sweep {
 		m_open.swap(m_still_open);
 	}
 
-	void emit_without_holes(
-	    coordinate begin, const coordinate end, const coordinate now, const coordinate next, std::size_t& open, std::size_t& hole) {
+	void emit_without_holes(coordinate begin, const coordinate end, const coordinate now, const coordinate next, std::size_t& open, std::size_t& hole) {
 		while(hole < m_holes.size() && m_holes[hole].fast_max <= begin) ++hole;
 		for(; hole < m_holes.size() && m_holes[hole].fast_min < end; ++hole) {
 			if(begin < m_holes[hole].fast_min) emit(begin, m_holes[hole].fast_min, now, next, open);
@@ -133,7 +132,7 @@ box with_interval(const box& b, const std::size_t dim, const coordinate min, con
 /// Stacks plane sweeps along dimension 0.
 class space_sweep {
   public:
-	std::vector<box> plus;  ///< input: any non-empty boxes, sorted by min
+	std::vector<box> plus;	///< input: any non-empty boxes, sorted by min
 	std::vector<box> minus; ///< input: disjoint boxes inside the bounding box of `plus`, sorted by min
 
 	/// Appends (union of `plus`) \ (union of `minus`) in normal form, sorted.
@@ -244,8 +243,7 @@ space_sweep& thread_sweep() {
 
 /// Whether the closures intersect: only then can the two matter to each other's normal form.
 bool touch(const box& a, const box& b) {
-	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
-	       & (b.min(2) <= a.max(2));
+	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2)) & (b.min(2) <= a.max(2));
 }
 
 bool is_same_interval(const box& a, const box& b, const std::size_t d) { return a.min(d) == b.min(d) && a.max(d) == b.max(d); }
@@ -312,9 +310,8 @@ class touching_groups {
 		m_order.resize(m_parent.size());
 		std::iota(m_order.begin(), m_order.end(), 0U);
 		for(std::uint32_t i = 0; i < m_parent.size(); ++i) m_parent[i] = root(i);
-		std::sort(m_order.begin(), m_order.end(), [&](const std::uint32_t a, const std::uint32_t b) {
-			return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b;
-		});
+		std::sort(m_order.begin(), m_order.end(),
+			[&](const std::uint32_t a, const std::uint32_t b) { return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b; });
 		for(std::size_t begin = 0; begin < m_order.size();) {
 			std::size_t end = begin;
 			bool conflicts = false;

@@ -188,7 +188,8 @@ range_mapper range_mapper::permute(const std::span<const int> dims) {
 	mapper.m_dims = static_cast<int>(dims.size());
 	for(std::size_t i = 0; i < dims.size(); ++i) mapper.m_params[i] = dims[i];
 	for(std::size_t i = 0; i < dims.size(); ++i) {
-		const bool is_repeated = std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
+		const bool is_repeated =
+			std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
 		if(dims[i] < 0 || dims[i] > 2 || is_repeated) {
 			throw std::invalid_argument("permute() needs different dimensions between 0 and 2, but got (" + join(mapper.m_params, mapper.m_dims) + ").");
 		}
@@ -220,29 +221,31 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 	case kind::fixed:
 		if(m_dims == buffer_dims) return {};
 		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
-		       + ". Give the box as many dimensions as the buffer.";
+			+ ". Give the box as many dimensions as the buffer.";
 	case kind::slice:
 		if(m_params[0] >= buffer_dims) {
-			return describe() + " names a dimension that the buffer does not have: it has " + count_dimensions(buffer_dims) + ", counted from 0. Name another one.";
+			return describe() + " names a dimension that the buffer does not have: it has " + count_dimensions(buffer_dims)
+				+ ", counted from 0. Name another one.";
 		}
 		if(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1) return {};
 		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch + "Use all() or a callable.";
 	case kind::neighborhood:
 		if(m_dims == kernel_dims && m_dims == buffer_dims) return {};
 		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch
-		       + "Give one extent per dimension, or use a callable.";
+			+ "Give one extent per dimension, or use a callable.";
 	case kind::even_split:
 		if(kernel_dims == 1 && buffer_dims >= 1) return {};
 		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch + "Use a callable.";
 	case kind::permute: break;
 	}
 	if(m_dims != buffer_dims) {
-		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch + "Name one dimension of the kernel for each dimension of the buffer.";
+		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch
+			+ "Name one dimension of the kernel for each dimension of the buffer.";
 	}
 	for(std::size_t i = 0; i < static_cast<std::size_t>(m_dims); ++i) {
 		if(m_params[i] >= kernel_dims) {
 			return describe() + " names dimension " + std::to_string(m_params[i]) + " of the kernel, which has " + count_dimensions(kernel_dims)
-			       + ", counted from 0. Name another one.";
+				+ ", counted from 0. Name another one.";
 		}
 	}
 	return {};
