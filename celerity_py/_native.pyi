@@ -3,7 +3,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 """
 
 from collections.abc import Iterable, Sequence
-from typing import overload
+from typing import Any, overload
 
 
 class Box:
@@ -305,3 +305,138 @@ class RegionMapForTests:
     def entries(self) -> list[tuple[Box, int]]: ...
 
     def __len__(self) -> int: ...
+
+class Engine:
+    """
+    The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.
+
+    Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
+    other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
+    reached), and reporting complete(). Not thread-safe.
+    """
+
+    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True) -> None: ...
+
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False) -> None:
+        """
+        Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+
+        Args:
+            id: The instruction.
+            priority: Higher is issued first among issuable instructions.
+            key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
+            dependencies: Ids of predecessors.
+            target: "lane", "host" (needs all predecessors complete), or "clock" (horizons and epochs: never handed out, complete by themselves).
+            lane_class: Index of the class, for target "lane".
+            deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
+            remote_wait: Issuable only when no unissued lane instruction has a smaller key.
+        """
+
+    def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None:
+        """
+        (id, lane, sequence, [(lane, sequence), ...] to wait for first) of the issuable instruction of highest priority, or None. The lane is -1 for target "host".
+        """
+
+    def notify_issued(self, id: int) -> None:
+        """A deferred instruction has been enqueued on its lane."""
+
+    def notify_remote_ready(self, id: int) -> None:
+        """
+        What a remote wait waits for is enqueued already: it need not respect the order of keys.
+        """
+
+    def complete(self, id: int) -> list[int]:
+        """
+        Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.
+        """
+
+    def take_completed(self) -> list[int]:
+        """
+        Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.
+        """
+
+    def lanes_of_class(self, lane_class: int) -> range:
+        """The range of lane numbers of a class."""
+
+    def unissued(self) -> list[int]:
+        """Ids of live instructions that next() has not handed out."""
+
+    def in_flight(self) -> list[int]:
+        """Ids handed out and not complete."""
+
+    @property
+    def num_live(self) -> int:
+        """Submitted and not complete."""
+
+    @property
+    def num_in_flight(self) -> int:
+        """Handed out and not complete."""
+
+    @property
+    def num_issuable(self) -> int:
+        """
+        Instructions whose predecessors allow issue, among them remote waits held back by their keys.
+        """
+
+    @property
+    def num_issued_early(self) -> int:
+        """Lane instructions issued before all their predecessors were complete."""
+
+    @property
+    def num_waits(self) -> int:
+        """Cross-lane waits asked for."""
+
+class ReceiveArbiter:
+    """
+    Brings together requests to receive, pilots, and arrived payloads, in whatever order they come. A pure machine.
+
+    Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consumer task, buffer, reduction), allocations (memory, raw). Not thread-safe.
+    """
+
+    def __init__(self) -> None: ...
+
+    def receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+        """
+        Instruction `id` completes when all of `boxes` have arrived. Requests of one transfer are disjoint.
+        """
+
+    def split_receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+        """Instruction `id` completes at once; its parts are awaited one by one."""
+
+    def await_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], boxes: Sequence[tuple[int, int, int, int, int, int]]) -> None:
+        """
+        Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.
+        """
+
+    def gather_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], bytes_per_slot: int, sources: Sequence[int], slots: Sequence[int]) -> None:
+        """
+        Instruction `id` completes when each rank of `sources` has filled its slot.
+        """
+
+    def pilot(self, source_rank: int, message: int, transfer: tuple[int, int, int], sent_box: tuple[int, int, int, int, int, int]) -> None:
+        """
+        Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.
+        """
+
+    def take_posts(self) -> list[dict[str, Any]]:
+        """
+        What to post since the last call: dicts with
+
+        "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
+        "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
+        where the slot begins; otherwise offset_bytes is 0.
+        """
+
+    def complete(self, fragment: int) -> None:
+        """The payload of a post has arrived."""
+
+    def take_completed(self) -> list[int]:
+        """Instructions that became complete since the last call."""
+
+    @property
+    def num_open(self) -> int:
+        """Requests and awaits that are not complete."""
+
+    @property
+    def num_unclaimed_pilots(self) -> int:
+        """Pilots with a part that no request has taken."""

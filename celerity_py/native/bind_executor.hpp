@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace celerity::native {
+
+void bind_executor_machines(nanobind::module_& m);
+
+} // namespace celerity::native

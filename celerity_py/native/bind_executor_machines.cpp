@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// The pure machines of the executor, for tests and for the simulation of many ranks in one process.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind_executor.hpp"
+#include "executor/core/out_of_order_engine.hpp"
+#include "executor/core/receive_arbiter.hpp"
+#include "instruction_conversion.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+namespace {
+
+using lane_class_tuple = std::tuple<std::string, std::uint32_t, std::uint32_t, std::uint32_t>;
+
+lane_kind parse_lane_kind(const std::string& name) {
+	if(name == "compute") return lane_kind::compute;
+	if(name == "host_to_device") return lane_kind::host_to_device;
+	if(name == "device_to_host") return lane_kind::device_to_host;
+	if(name == "peer") return lane_kind::peer;
+	if(name == "host_copy") return lane_kind::host_copy;
+	throw std::invalid_argument("a lane is of kind 'compute', 'host_to_device', 'device_to_host', 'peer' or 'host_copy', not '" + name + "'");
+}
+
+issue_target parse_target(const std::string& name) {
+	if(name == "host") return issue_target::host;
+	if(name == "lane") return issue_target::lane;
+	if(name == "clock") return issue_target::clock;
+	throw std::invalid_argument("a target is 'host', 'lane' or 'clock', not '" + name + "'");
+}
+
+std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& tuples) {
+	std::vector<lane_class> classes;
+	for(const auto& [kind, device, size, domain] : tuples) classes.push_back({parse_lane_kind(kind), device_id(device), size, domain});
+	return classes;
+}
+
+class python_engine {
+  public:
+	python_engine(const std::vector<lane_class_tuple>& classes, const bool remote_waits) : m_engine(make_lane_classes(classes), remote_waits) {}
+
+	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
+	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait) {
+		std::vector<instruction_id> ids;
+		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
+		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, nullptr});
+	}
+
+	nb::object next() {
+		issue issued;
+		if(!m_engine.next(issued)) return nb::none();
+		nb::list waits;
+		for(const auto& wait : issued.waits) waits.append(nb::make_tuple(wait.lane, wait.sequence));
+		return nb::make_tuple(issued.id.value, issued.lane == no_lane ? -1 : static_cast<int>(issued.lane), issued.sequence, waits);
+	}
+
+	std::vector<std::uint64_t> complete(const std::uint64_t id) {
+		m_engine.complete(instruction_id(id));
+		return take_completed();
+	}
+
+	std::vector<std::uint64_t> take_completed() {
+		std::vector<out_of_order_engine::completed_instruction> completed;
+		m_engine.take_completed(completed);
+		std::vector<std::uint64_t> ids;
+		for(const auto& item : completed) ids.push_back(item.id.value);
+		return ids;
+	}
+
+	std::vector<std::uint64_t> live(const bool issued) const {
+		std::vector<std::uint64_t> ids;
+		m_engine.for_each_live([&](const out_of_order_engine::live_instruction& item) {
+			if(item.is_issued == issued && (!issued || item.target != issue_target::clock)) ids.push_back(item.id.value);
+		});
+		return ids;
+	}
+
+	nb::object lanes_of_class(const std::uint32_t lane_class) const {
+		const auto& lanes = m_engine.lanes();
+		if(lane_class >= lanes.num_classes()) throw nb::index_error("no such lane class");
+		const lane_index first = lanes.first_lane(lane_class);
+		return nb::module_::import_("builtins").attr("range")(first, first + lanes.class_info(lane_class).size);
+	}
+
+	out_of_order_engine& engine() { return m_engine; }
+	const out_of_order_engine& engine() const { return m_engine; }
+
+  private:
+	out_of_order_engine m_engine;
+};
+
+void bind_engine(nb::module_& m) {
+	nb::class_<python_engine>(m, "Engine", R"(The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.
+
+Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
+other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
+reached), and reporting complete(). Not thread-safe.)")
+	    .def(nb::init<const std::vector<lane_class_tuple>&, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true)
+	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "target"_a, "lane_class"_a = 0, nb::kw_only(),
+	        "deferred"_a = false, "remote_wait"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+
+Args:
+    id: The instruction.
+    priority: Higher is issued first among issuable instructions.
+    key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
+    dependencies: Ids of predecessors.
+    target: "lane", "host" (needs all predecessors complete), or "clock" (horizons and epochs: never handed out, complete by themselves).
+    lane_class: Index of the class, for target "lane".
+    deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
+    remote_wait: Issuable only when no unissued lane instruction has a smaller key.)")
+	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None"),
+	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first) of the issuable instruction of highest priority, or None. The lane is -1 for target \"host\".")
+	    .def(
+	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
+	        "A deferred instruction has been enqueued on its lane.")
+	    .def(
+	        "notify_remote_ready", [](python_engine& self, const std::uint64_t id) { self.engine().notify_remote_ready(instruction_id(id)); }, "id"_a,
+	        "What a remote wait waits for is enqueued already: it need not respect the order of keys.")
+	    .def("complete", &python_engine::complete, "id"_a,
+	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.")
+	    .def("take_completed", &python_engine::take_completed, "Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.")
+	    .def("lanes_of_class", &python_engine::lanes_of_class, "lane_class"_a, nb::sig("def lanes_of_class(self, lane_class: int) -> range"), "The range of lane numbers of a class.")
+	
+	    .def("unissued", [](const python_engine& self) { return self.live(false); }, "Ids of live instructions that next() has not handed out.")
+	    .def("in_flight", [](const python_engine& self) { return self.live(true); }, "Ids handed out and not complete.")
+	    .def_prop_ro("num_live", [](const python_engine& self) { return self.engine().num_live(); }, "Submitted and not complete.")
+	    .def_prop_ro("num_in_flight", [](const python_engine& self) { return self.engine().num_in_flight(); }, "Handed out and not complete.")
+	    .def_prop_ro("num_issuable", [](const python_engine& self) { return self.engine().num_issuable(); },
+	        "Instructions whose predecessors allow issue, among them remote waits held back by their keys.")
+	    .def_prop_ro("num_issued_early", [](const python_engine& self) { return self.engine().get_counters().issued_early; },
+	        "Lane instructions issued before all their predecessors were complete.")
+	    .def_prop_ro("num_waits", [](const python_engine& self) { return self.engine().get_counters().waits; }, "Cross-lane waits asked for.");
+}
+
+// ---- receive arbiter ------------------------------------------------------------------------------------------------------------
+
+class python_arbiter {
+  public:
+	void receive(const std::uint64_t id, const flat_transfer& transfer, const std::vector<flat_box>& boxes, const flat_allocation& destination,
+	    const flat_box& allocated_box, const std::size_t element_size) {
+		const auto storage = unflatten(boxes);
+		m_arbiter.receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), unflatten(allocated_box), element_size});
+	}
+	void split_receive(const std::uint64_t id, const flat_transfer& transfer, const std::vector<flat_box>& boxes, const flat_allocation& destination,
+	    const flat_box& allocated_box, const std::size_t element_size) {
+		const auto storage = unflatten(boxes);
+		m_arbiter.split_receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), unflatten(allocated_box), element_size});
+	}
+	void await_receive(const std::uint64_t id, const flat_transfer& transfer, const flat_allocation& destination, const std::vector<flat_box>& boxes) {
+		const auto storage = unflatten(boxes);
+		m_arbiter.await_receive(instruction_id(id), {unflatten(transfer), unflatten(destination), storage});
+	}
+	void gather_receive(const std::uint64_t id, const flat_transfer& transfer, const flat_allocation& destination, const std::size_t bytes_per_slot,
+	    const std::vector<std::uint32_t>& sources, const std::vector<std::uint32_t>& slots) {
+		if(sources.size() != slots.size()) throw std::invalid_argument("one slot per source");
+		std::vector<rank_id> ranks;
+		for(const auto source : sources) ranks.push_back(rank_id(source));
+		m_arbiter.gather_receive(instruction_id(id), {unflatten(transfer), unflatten(destination), bytes_per_slot, ranks, slots});
+	}
+	void pilot(const std::uint32_t source, const std::uint64_t message, const flat_transfer& transfer, const flat_box& sent_box) {
+		m_arbiter.pilot(rank_id(source), message_id(message), unflatten(transfer), unflatten(sent_box));
+	}
+
+	nb::list take_posts() {
+		std::vector<posted_receive> posts;
+		m_arbiter.take_posts(posts);
+		nb::list result;
+		for(const auto& post : posts) {
+			nb::dict entry;
+			entry["fragment"] = post.fragment.value;
+			entry["instruction"] = post.instruction.value;
+			entry["source"] = post.source.value;
+			entry["message"] = post.message.value;
+			entry["transfer"] = nb::cast(flatten(post.transfer));
+			entry["destination"] = nb::cast(flatten(post.destination));
+			entry["allocated_box"] = nb::cast(flatten(post.allocated_box));
+			entry["box"] = nb::cast(flatten(post.part));
+			entry["message_box"] = nb::cast(flatten(post.message_box));
+			entry["offset_bytes"] = post.offset_bytes;
+			entry["element_size"] = post.element_size_bytes;
+			result.append(entry);
+		}
+		return result;
+	}
+	std::vector<std::uint64_t> take_completed() {
+		std::vector<instruction_id> completed;
+		m_arbiter.take_completed(completed);
+		std::vector<std::uint64_t> ids;
+		for(const auto id : completed) ids.push_back(id.value);
+		return ids;
+	}
+
+	receive_arbiter& arbiter() { return m_arbiter; }
+	const receive_arbiter& arbiter() const { return m_arbiter; }
+
+  private:
+	receive_arbiter m_arbiter;
+};
+
+void bind_arbiter(nb::module_& m) {
+	nb::class_<python_arbiter>(m, "ReceiveArbiter", R"(Brings together requests to receive, pilots, and arrived payloads, in whatever order they come. A pure machine.
+
+Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consumer task, buffer, reduction), allocations (memory, raw). Not thread-safe.)")
+	    .def(nb::init<>())
+	    .def("receive", &python_arbiter::receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "allocated_box"_a, "element_size"_a,
+	        "Instruction `id` completes when all of `boxes` have arrived. Requests of one transfer are disjoint.")
+	    .def("split_receive", &python_arbiter::split_receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "allocated_box"_a, "element_size"_a,
+	        "Instruction `id` completes at once; its parts are awaited one by one.")
+	    .def("await_receive", &python_arbiter::await_receive, "id"_a, "transfer"_a, "destination"_a, "boxes"_a,
+	        "Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.")
+	    .def("gather_receive", &python_arbiter::gather_receive, "id"_a, "transfer"_a, "destination"_a, "bytes_per_slot"_a, "sources"_a, "slots"_a,
+	        "Instruction `id` completes when each rank of `sources` has filled its slot.")
+	    .def("pilot", &python_arbiter::pilot, "source_rank"_a, "message"_a, "transfer"_a, "sent_box"_a,
+	        "Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.")
+	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"), R"(What to post since the last call: dicts with
+
+"fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
+"message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
+where the slot begins; otherwise offset_bytes is 0.)")
+	    .def(
+	        "complete", [](python_arbiter& self, const std::uint64_t fragment) { self.arbiter().complete(fragment_id(fragment)); }, "fragment"_a,
+	        "The payload of a post has arrived.")
+	    .def("take_completed", &python_arbiter::take_completed, "Instructions that became complete since the last call.")
+	    .def_prop_ro("num_open", [](const python_arbiter& self) { return self.arbiter().num_open(); }, "Requests and awaits that are not complete.")
+	    .def_prop_ro("num_unclaimed_pilots", [](const python_arbiter& self) { return self.arbiter().num_unclaimed_pilots(); },
+	        "Pilots with a part that no request has taken.");
+}
+
+} // namespace
+
+void bind_executor_machines(nb::module_& m) {
+	bind_engine(m);
+	bind_arbiter(m);
+}
+
+} // namespace celerity::native

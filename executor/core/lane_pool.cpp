@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "lane_pool.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+namespace celerity {
+
+lane_pool::lane_pool(const std::span<const lane_class> classes) : m_classes(classes.begin(), classes.end()) {
+	for(std::uint32_t cls = 0; cls < m_classes.size(); ++cls) {
+		if(m_classes[cls].size == 0) throw std::invalid_argument("a lane class needs at least one lane");
+		m_first_lane.push_back(static_cast<lane_index>(m_lanes.size()));
+		for(std::uint32_t i = 0; i < m_classes[cls].size; ++i) {
+			auto& lane = m_lanes.emplace_back();
+			lane.cls = cls;
+			lane.domain = m_classes[cls].domain;
+			lane.slots.resize(64);
+		}
+	}
+	m_clocks.resize(m_lanes.size() * m_lanes.size());
+}
+
+lane_index lane_pool::find_idle(const std::uint32_t cls) const {
+	const lane_index first = m_first_lane[cls];
+	for(lane_index lane = first; lane < first + m_classes[cls].size; ++lane) {
+		if(in_flight(lane) == 0) return lane;
+	}
+	return no_lane;
+}
+
+lane_index lane_pool::find_least_loaded(const std::uint32_t cls, const bool deferred) const {
+	const lane_index first = m_first_lane[cls];
+	lane_index best = no_lane;
+	for(lane_index lane = first; lane < first + m_classes[cls].size; ++lane) {
+		if(accepts(lane, deferred) && (best == no_lane || in_flight(lane) < in_flight(best))) best = lane;
+	}
+	return best;
+}
+
+std::uint64_t lane_pool::push(const lane_index index, const std::uint32_t slot) {
+	auto& lane = m_lanes[index];
+	if(in_flight(index) == lane.slots.size()) {
+		std::vector<std::uint32_t> slots(lane.slots.size() * 2);
+		for(std::uint64_t s = lane.completed + 1; s <= lane.issued; ++s) slots[s & (slots.size() - 1)] = lane.slots[s & (lane.slots.size() - 1)];
+		lane.slots = std::move(slots);
+	}
+	const std::uint64_t sequence = ++lane.issued;
+	lane.slots[sequence & (lane.slots.size() - 1)] = slot;
+	clock(index)[index] = sequence;
+	return sequence;
+}
+
+} // namespace celerity

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+#include "out_of_order_engine.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace celerity {
+
+namespace {
+
+// Heaps of the standard library have the greatest element on top.
+constexpr auto is_less_urgent = [](const auto& a, const auto& b) { return a.priority != b.priority ? a.priority < b.priority : a.id > b.id; };
+constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key != b.key ? a.key > b.key : a.id > b.id; };
+
+} // namespace
+
+out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const bool track_keys) : m_lanes(classes), m_track_keys(track_keys) {}
+
+void out_of_order_engine::submit(const engine_request& request) {
+	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
+	if(request.remote_wait && (!m_track_keys || request.target != issue_target::lane)) throw std::invalid_argument("remote waits need a lane and tracked keys");
+
+	const slot_type slot = allocate_slot();
+	m_window.insert(request.id, slot);
+	++m_num_live;
+	++m_counters.submitted;
+
+	node& n = m_nodes[slot];
+	n.id = request.id;
+	n.payload = request.payload;
+	n.key = request.key;
+	n.priority = request.priority;
+	n.target = request.target;
+	n.state = node_state::blocked;
+	n.deferred = request.deferred && request.target == issue_target::lane;
+	n.remote_wait = request.remote_wait;
+	n.inherited = false;
+	n.lane_class = request.lane_class;
+	n.domain = request.target == issue_target::lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
+	n.lane = no_lane;
+	n.num_blocking = 0;
+	n.num_incomplete = 0;
+	n.predecessors.clear();
+	n.successors.clear();
+	n.frontier.clear();
+
+	for(const auto id : request.dependencies) {
+		const slot_type predecessor_slot = m_window.find(id);
+		if(predecessor_slot == instruction_window::no_slot || predecessor_slot == slot) continue;
+		node& predecessor = m_nodes[predecessor_slot];
+		predecessor.successors.push_back(slot);
+		n.predecessors.push_back(id);
+		++n.num_incomplete;
+		if(!is_satisfied_by_issue(predecessor, n)) ++n.num_blocking;
+	}
+	if(m_track_keys && n.target == issue_target::lane) {
+		m_unissued_keys.push_back({n.key, n.id});
+		std::push_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
+	}
+	if(n.num_blocking == 0) {
+		make_issuable(slot);
+		settle_clocks();
+	}
+}
+
+bool out_of_order_engine::next(issue& out) {
+	if(m_track_keys) release_gated();
+	while(!m_ready.empty()) {
+		std::pop_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
+		const slot_type slot = m_ready.back().slot;
+		m_ready.pop_back();
+		node& n = m_nodes[slot];
+
+		m_waits.clear();
+		if(n.target == issue_target::host) {
+			n.state = node_state::issued;
+		} else if(must_stay_gated(n)) {
+			push_gated(slot);
+			continue;
+		} else {
+			const lane_index lane = choose_lane(n);
+			if(lane == no_lane) {
+				m_parked.push_back(slot);
+				continue;
+			}
+			issue_to_lane(slot, lane);
+		}
+		++m_num_in_flight;
+		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits};
+		return true;
+	}
+	return false;
+}
+
+void out_of_order_engine::notify_issued(const instruction_id id) {
+	const slot_type slot = m_window.find(id);
+	if(slot == instruction_window::no_slot) return; // complete already
+	node& n = m_nodes[slot];
+	if(n.state != node_state::assigned) return;
+	n.state = node_state::issued;
+	m_lanes.remove_deferred(n.lane);
+	release_parked();
+	propagate_issue(slot);
+	settle_clocks();
+}
+
+void out_of_order_engine::notify_remote_ready(const instruction_id id) {
+	const slot_type slot = m_window.find(id);
+	if(slot == instruction_window::no_slot) return;
+	node& n = m_nodes[slot];
+	n.remote_wait = false;
+	const auto gated = std::find_if(m_gated.begin(), m_gated.end(), [&](const keyed_entry& entry) { return entry.id == id; });
+	if(gated == m_gated.end()) return;
+	m_gated.erase(gated);
+	std::make_heap(m_gated.begin(), m_gated.end(), has_greater_key);
+	push_ready(slot);
+}
+
+void out_of_order_engine::complete(const instruction_id id) {
+	const slot_type slot = m_window.find(id);
+	if(slot == instruction_window::no_slot) return; // completed by a later one on its lane
+	if(m_nodes[slot].target == issue_target::clock) throw std::logic_error("horizons and epochs complete by themselves");
+	if(m_nodes[slot].state < node_state::assigned) throw std::logic_error("an instruction that was never issued cannot complete");
+	complete_slot(slot);
+}
+
+void out_of_order_engine::complete_lane(const lane_index lane, const std::uint64_t sequence) {
+	while(m_lanes.completed(lane) < sequence) complete_slot(m_lanes.front(lane));
+}
+
+void out_of_order_engine::take_completed(std::vector<completed_instruction>& out) {
+	out.clear();
+	std::swap(out, m_completed);
+}
+
+out_of_order_engine::slot_type out_of_order_engine::allocate_slot() {
+	if(!m_free_slots.empty()) {
+		const slot_type slot = m_free_slots.back();
+		m_free_slots.pop_back();
+		return slot;
+	}
+	m_nodes.emplace_back();
+	m_node_clocks.resize(m_nodes.size() * m_lanes.num_lanes());
+	return static_cast<slot_type>(m_nodes.size() - 1);
+}
+
+std::span<std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) {
+	return {m_node_clocks.data() + std::size_t{slot} * m_lanes.num_lanes(), m_lanes.num_lanes()};
+}
+
+std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) const {
+	return {m_node_clocks.data() + std::size_t{slot} * m_lanes.num_lanes(), m_lanes.num_lanes()};
+}
+
+bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const node& successor) const {
+	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host) return false;
+	switch(successor.target) {
+	case issue_target::host: return false;
+	case issue_target::clock: return true;
+	case issue_target::lane: return predecessor.domain == successor.domain;
+	}
+	return false;
+}
+
+void out_of_order_engine::make_issuable(const slot_type slot) {
+	node& n = m_nodes[slot];
+	if(n.target == issue_target::clock) {
+		m_unblocked_clocks.push_back(slot);
+	} else if(n.remote_wait) {
+		push_gated(slot);
+	} else {
+		push_ready(slot);
+	}
+}
+
+void out_of_order_engine::push_ready(const slot_type slot) {
+	node& n = m_nodes[slot];
+	n.state = node_state::ready;
+	m_ready.push_back({n.priority, n.id, slot});
+	std::push_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
+}
+
+void out_of_order_engine::push_gated(const slot_type slot) {
+	node& n = m_nodes[slot];
+	n.state = node_state::ready;
+	m_gated.push_back({n.key, n.id});
+	std::push_heap(m_gated.begin(), m_gated.end(), has_greater_key);
+}
+
+void out_of_order_engine::release_parked() {
+	for(const slot_type slot : m_parked) push_ready(slot);
+	m_parked.clear();
+}
+
+void out_of_order_engine::release_gated() {
+	while(!m_unissued_keys.empty()) {
+		const slot_type slot = m_window.find(m_unissued_keys.front().id);
+		if(slot != instruction_window::no_slot && m_nodes[slot].state != node_state::issued) break;
+		std::pop_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
+		m_unissued_keys.pop_back();
+	}
+	// A gated instruction is unissued itself, so its key is never below the smallest one.
+	while(!m_gated.empty() && m_gated.front().key == m_unissued_keys.front().key) {
+		const slot_type slot = m_window.find(m_gated.front().id);
+		std::pop_heap(m_gated.begin(), m_gated.end(), has_greater_key);
+		m_gated.pop_back();
+		push_ready(slot);
+	}
+}
+
+// Something with a smaller key may have been submitted after the gate had opened.
+bool out_of_order_engine::must_stay_gated(const node& n) const { return n.remote_wait && m_unissued_keys.front().key < n.key; }
+
+lane_index out_of_order_engine::choose_lane(node& n) {
+	const std::uint32_t cls = n.lane_class;
+	node* parent = nullptr;
+	for(std::size_t i = n.predecessors.size(); i-- > 0;) {
+		const slot_type slot = m_window.find(n.predecessors[i]);
+		if(slot == instruction_window::no_slot) continue;
+		node& predecessor = m_nodes[slot];
+		if(predecessor.lane == no_lane || predecessor.inherited || m_lanes.class_of(predecessor.lane) != cls) continue;
+		if(!m_lanes.accepts(predecessor.lane, n.deferred)) continue;
+		if(m_lanes.issued(predecessor.lane) == predecessor.sequence) { // nothing else stands between the two
+			predecessor.inherited = true;
+			return predecessor.lane;
+		}
+		if(parent == nullptr) parent = &predecessor;
+	}
+	if(const lane_index idle = m_lanes.find_idle(cls); idle != no_lane) return idle;
+	if(parent != nullptr) {
+		parent->inherited = true;
+		return parent->lane;
+	}
+	return m_lanes.find_least_loaded(cls, n.deferred);
+}
+
+template <typename Waits>
+void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane, const std::span<std::uint64_t> clock, Waits& waits) const {
+	const auto add = [&](const lane_position position) {
+		if(position.lane == own_lane || clock[position.lane] >= position.sequence || m_lanes.completed(position.lane) >= position.sequence) return;
+		clock[position.lane] = position.sequence;
+		const auto same_lane = std::find_if(waits.begin(), waits.end(), [&](const lane_position& wait) { return wait.lane == position.lane; });
+		if(same_lane == waits.end()) {
+			waits.push_back(position);
+		} else {
+			same_lane->sequence = position.sequence; // clock[] said that the one before was smaller
+		}
+	};
+	// Youngest first: what it has waited for itself often implies the others.
+	for(std::size_t i = n.predecessors.size(); i-- > 0;) {
+		const slot_type slot = m_window.find(n.predecessors[i]);
+		if(slot == instruction_window::no_slot) continue;
+		const node& predecessor = m_nodes[slot];
+		if(predecessor.target == issue_target::lane) {
+			add({predecessor.lane, predecessor.sequence});
+		} else {
+			for(const auto& position : predecessor.frontier) add(position);
+		}
+		merge_clock(clock, node_clock(slot));
+	}
+}
+
+void out_of_order_engine::issue_to_lane(const slot_type slot, const lane_index lane) {
+	node& n = m_nodes[slot];
+	const auto clock = m_lanes.clock(lane);
+	if(n.num_incomplete > 0) {
+		collect_waits(n, lane, clock, m_waits);
+		++m_counters.issued_early;
+		m_counters.waits += m_waits.size();
+	}
+	n.lane = lane;
+	n.sequence = m_lanes.push(lane, slot);
+	std::copy(clock.begin(), clock.end(), node_clock(slot).begin());
+	if(n.deferred) {
+		n.state = node_state::assigned;
+		m_lanes.add_deferred(lane);
+	} else {
+		n.state = node_state::issued;
+		propagate_issue(slot);
+		settle_clocks();
+	}
+}
+
+void out_of_order_engine::issue_clock(const slot_type slot) {
+	node& n = m_nodes[slot];
+	const auto clock = node_clock(slot);
+	std::fill(clock.begin(), clock.end(), 0);
+	collect_waits(n, no_lane, clock, n.frontier);
+	n.domain = n.frontier.empty() ? mixed_domains : m_lanes.domain_of(n.frontier.front().lane);
+	for(const auto& position : n.frontier) {
+		if(m_lanes.domain_of(position.lane) != n.domain) n.domain = mixed_domains;
+	}
+	n.state = node_state::issued;
+	propagate_issue(slot);
+}
+
+void out_of_order_engine::propagate_issue(const slot_type slot) {
+	const node& n = m_nodes[slot];
+	for(const slot_type successor : n.successors) {
+		node& s = m_nodes[successor];
+		if(is_satisfied_by_issue(n, s) && --s.num_blocking == 0) make_issuable(successor);
+	}
+}
+
+void out_of_order_engine::settle_clocks() {
+	while(!m_unblocked_clocks.empty() || !m_completed_clocks.empty()) {
+		if(!m_completed_clocks.empty()) {
+			const slot_type slot = m_completed_clocks.back();
+			m_completed_clocks.pop_back();
+			finalize(slot);
+			continue;
+		}
+		const slot_type slot = m_unblocked_clocks.back();
+		m_unblocked_clocks.pop_back();
+		issue_clock(slot);
+		if(m_nodes[slot].num_incomplete == 0) m_completed_clocks.push_back(slot);
+	}
+}
+
+// An explicit stack, since predecessors on other lanes may form long chains. Everything on it was issued before what lies below it.
+void out_of_order_engine::complete_slot(const slot_type target) {
+	m_completion_stack.push_back(target);
+	while(!m_completion_stack.empty()) {
+		const slot_type slot = m_completion_stack.back();
+		const slot_type prerequisite = find_prerequisite(m_nodes[slot]);
+		if(prerequisite != instruction_window::no_slot) {
+			m_completion_stack.push_back(prerequisite);
+			continue;
+		}
+		m_completion_stack.pop_back();
+		finalize(slot);
+		settle_clocks();
+		// Settling may have finished clock nodes that are still on the stack.
+		while(!m_completion_stack.empty() && m_nodes[m_completion_stack.back()].state == node_state::blocked) m_completion_stack.pop_back();
+	}
+}
+
+out_of_order_engine::slot_type out_of_order_engine::find_prerequisite(const node& n) const {
+	if(n.target == issue_target::lane) {
+		if(const slot_type front = m_lanes.front(n.lane); m_nodes[front].id != n.id) return front;
+	}
+	if(n.num_incomplete == 0) return instruction_window::no_slot;
+	for(const auto id : n.predecessors) {
+		if(const slot_type slot = m_window.find(id); slot != instruction_window::no_slot) return slot;
+	}
+	return instruction_window::no_slot;
+}
+
+void out_of_order_engine::finalize(const slot_type slot) {
+	node& n = m_nodes[slot];
+	const bool was_issued = n.state == node_state::issued;
+	if(n.target == issue_target::lane) {
+		m_lanes.pop_front(n.lane);
+		if(n.state == node_state::assigned) {
+			m_lanes.remove_deferred(n.lane);
+			release_parked();
+		}
+	}
+	if(n.target != issue_target::clock) --m_num_in_flight;
+	m_completed.push_back({n.id, n.payload});
+	m_window.erase(n.id);
+	--m_num_live;
+
+	for(const slot_type successor : n.successors) {
+		node& s = m_nodes[successor];
+		const bool blocked = !(was_issued && is_satisfied_by_issue(n, s));
+		--s.num_incomplete;
+		if(blocked && --s.num_blocking == 0) make_issuable(successor);
+		if(s.target == issue_target::clock && s.state == node_state::issued && s.num_incomplete == 0) m_completed_clocks.push_back(successor);
+	}
+	n.state = node_state::blocked;
+	m_free_slots.push_back(slot);
+}
+
+} // namespace celerity

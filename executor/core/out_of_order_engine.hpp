@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Decides which instruction is issued next, where, and after what. A pure machine: no clock, no thread, no device.
+//
+// Its ancestor is the out-of-order engine of the Celerity runtime, which issues an instruction early only if all its incomplete predecessors are
+// at the tail of one lane. Here an instruction is issued as soon as all predecessors are issued to lanes that can wait for each other, and horizons
+// and epochs pass for issue as soon as their predecessors are issued, so that work flows past them without a round trip through the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheduler/core/ids.hpp"
+#include "scheduler/core/instruction.hpp"
+#include "scheduler/core/small_vector.hpp"
+#include "instruction_window.hpp"
+#include "lane_pool.hpp"
+
+namespace celerity {
+
+enum class issue_target : std::uint8_t {
+	host,  ///< carried out by the host: issuable once all predecessors are complete
+	lane,  ///< issuable once every predecessor is complete or issued to a lane of the same domain
+	clock, ///< horizons and epochs: a vector clock over lanes; never handed out, completes by itself
+};
+
+/// What the engine wants to know of an instruction.
+struct engine_request {
+	instruction_id id;
+	instruction_key key;
+	instruction_priority priority = 0;
+	std::span<const instruction_id> dependencies;
+	issue_target target = issue_target::host;
+	std::uint32_t lane_class = 0; ///< index of the class, for target lane
+	/// A launcher thread will enqueue it later: until notify_issued() it holds a place on its lane, but nobody may follow it there.
+	bool deferred = false;
+	/// Waits for another rank: issuable only when no unissued lane instruction has a smaller key.
+	bool remote_wait = false;
+	const instruction* payload = nullptr; ///< handed back untouched
+};
+
+struct issue {
+	instruction_id id;
+	const instruction* payload = nullptr;
+	lane_index lane = no_lane; ///< `no_lane` for target host
+	std::uint64_t sequence = 0;
+	/// What must be complete on other lanes before this may run; valid until the next call of the engine.
+	std::span<const lane_position> waits;
+};
+
+class out_of_order_engine {
+  public:
+	struct completed_instruction {
+		instruction_id id;
+		const instruction* payload = nullptr;
+	};
+	struct live_instruction {
+		instruction_id id;
+		const instruction* payload = nullptr;
+		issue_target target = issue_target::host;
+		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
+		lane_index lane = no_lane;
+	};
+	struct counters {
+		std::uint64_t submitted = 0;
+		std::uint64_t issued_early = 0; ///< to a lane, before all predecessors were complete
+		std::uint64_t waits = 0;        ///< cross-lane waits asked for
+	};
+
+	/// Without `track_keys` no instruction may be a remote wait, and keys cost nothing.
+	explicit out_of_order_engine(std::span<const lane_class> classes, bool track_keys = true);
+
+	/// In topological order. Dependencies on ids that are not live count as complete.
+	void submit(const engine_request& request);
+
+	/// The issuable instruction of highest priority (smallest id among equals). Appends it to its lane.
+	bool next(issue& out);
+
+	/// The launcher thread has enqueued a deferred instruction.
+	void notify_issued(instruction_id id);
+	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
+	void notify_remote_ready(instruction_id id);
+
+	/// May be called in any order. A lane instruction completes everything before it on its lane, and its predecessors; a second report is ignored.
+	void complete(instruction_id id);
+	void complete_lane(lane_index lane, std::uint64_t sequence);
+
+	/// Everything that became complete since the last call, predecessors first. Swaps buffers with the caller.
+	void take_completed(std::vector<completed_instruction>& out);
+
+	const lane_pool& lanes() const { return m_lanes; }
+	const counters& get_counters() const { return m_counters; }
+	std::size_t num_live() const { return m_num_live; }
+	std::size_t num_in_flight() const { return m_num_in_flight; } ///< issued or assigned, without horizons and epochs
+	std::size_t num_issuable() const { return m_ready.size() + m_gated.size() + m_parked.size(); }
+
+	/// Calls f(live_instruction) in the order of ids. For watchdogs and tests.
+	template <typename F>
+	void for_each_live(F&& f) const {
+		m_window.for_each([&](const slot_type slot) {
+			const node& n = m_nodes[slot];
+			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned, n.lane});
+		});
+	}
+
+  private:
+	using slot_type = instruction_window::slot_type;
+	static constexpr std::uint32_t mixed_domains = UINT32_MAX;
+
+	enum class node_state : std::uint8_t { blocked, ready, assigned, issued };
+
+	struct node {
+		instruction_id id;
+		const instruction* payload = nullptr;
+		instruction_key key;
+		instruction_priority priority = 0;
+		issue_target target = issue_target::host;
+		node_state state = node_state::blocked;
+		bool deferred = false;
+		bool remote_wait = false;
+		bool inherited = false; ///< a successor already runs on this lane behind it
+		std::uint32_t lane_class = 0;
+		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
+		lane_index lane = no_lane;
+		std::uint64_t sequence = 0;
+		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
+		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
+		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
+		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
+		small_vector<lane_position, 2> frontier;      ///< clock only: what a successor on a lane has to wait for
+	};
+	struct ready_entry {
+		instruction_priority priority;
+		instruction_id id;
+		slot_type slot;
+	};
+	struct keyed_entry {
+		instruction_key key;
+		instruction_id id;
+	};
+
+	lane_pool m_lanes;
+	bool m_track_keys;
+	instruction_window m_window;
+	std::vector<node> m_nodes;
+	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued
+	std::vector<slot_type> m_free_slots;
+	std::vector<ready_entry> m_ready;        ///< heap
+	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
+	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
+	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread
+	std::vector<slot_type> m_unblocked_clocks;
+	std::vector<slot_type> m_completed_clocks;
+	std::vector<slot_type> m_completion_stack;
+	std::vector<completed_instruction> m_completed;
+	std::vector<lane_position> m_waits; ///< of the latest issue
+	std::size_t m_num_live = 0;
+	std::size_t m_num_in_flight = 0;
+	counters m_counters;
+
+	slot_type allocate_slot();
+	std::span<std::uint64_t> node_clock(slot_type slot);
+	std::span<const std::uint64_t> node_clock(slot_type slot) const;
+	bool is_satisfied_by_issue(const node& predecessor, const node& successor) const;
+	void make_issuable(slot_type slot);
+	void push_ready(slot_type slot);
+	void push_gated(slot_type slot);
+	void release_parked();
+	void release_gated();
+	lane_index choose_lane(node& n);
+	bool must_stay_gated(const node& n) const;
+	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.
+	template <typename Waits>
+	void collect_waits(const node& n, lane_index own_lane, std::span<std::uint64_t> clock, Waits& waits) const;
+	void issue_to_lane(slot_type slot, lane_index lane);
+	void issue_clock(slot_type slot);
+	void propagate_issue(slot_type slot);
+	void settle_clocks();
+	void complete_slot(slot_type slot);
+	slot_type find_prerequisite(const node& n) const;
+	void finalize(slot_type slot);
+};
+
+} // namespace celerity

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "receive_arbiter.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace celerity {
+
+namespace {
+
+template <typename Boxes>
+coordinate total_area(const Boxes& boxes) {
+	coordinate area = 0;
+	for(const box& b : boxes) area += b.area();
+	return area;
+}
+
+template <typename Boxes>
+coordinate overlap_area(const Boxes& boxes, const box& with) {
+	coordinate area = 0;
+	for(const box& b : boxes) area += intersection(b, with).area();
+	return area;
+}
+
+} // namespace
+
+template <typename Request>
+void receive_arbiter::add_request(const instruction_id instruction, const Request& request, const bool is_split) {
+	const coordinate area = total_area(request.boxes);
+	if(area == 0) return finish(instruction);
+
+	auto& transfer = m_transfers[request.transfer];
+	auto& state = transfer.requests.emplace_back();
+	state.serial = m_next_serial++;
+	state.instruction = instruction;
+	state.is_split = is_split;
+	state.destination = request.destination;
+	state.allocated_box = request.allocated_box;
+	state.element_size_bytes = request.element_size_bytes;
+	state.boxes.append(request.boxes.data(), request.boxes.data() + request.boxes.size());
+	state.missing = state.unclaimed = area;
+	++m_num_open;
+	if(is_split) m_completed.push_back(instruction);
+
+	for(auto& pilot : transfer.pilots) claim(request.transfer, state, pilot);
+	m_num_unclaimed_pilots -= std::erase_if(transfer.pilots, [](const pilot_state& pilot) { return pilot.unclaimed == 0; });
+}
+
+void receive_arbiter::receive(const instruction_id instruction, const receive_instruction& request) { add_request(instruction, request, false); }
+void receive_arbiter::split_receive(const instruction_id instruction, const split_receive_instruction& request) { add_request(instruction, request, true); }
+
+void receive_arbiter::await_receive(const instruction_id instruction, const await_receive_instruction& request) {
+	const auto transfer = m_transfers.find(request.transfer);
+	if(transfer == m_transfers.end()) return m_completed.push_back(instruction); // all has arrived already
+
+	await_state await{instruction, request.destination, box_vector(request.boxes), 0};
+	for(const auto& candidate : transfer->second.requests) {
+		if(!candidate.is_split || candidate.destination != request.destination) continue;
+		for(const box& expected : candidate.boxes) await.missing += overlap_area(await.boxes, expected);
+		for(const box& part : candidate.arrived) await.missing -= overlap_area(await.boxes, part);
+	}
+	if(await.missing == 0) return m_completed.push_back(instruction);
+	transfer->second.awaits.push_back(await);
+	++m_num_open;
+}
+
+void receive_arbiter::gather_receive(const instruction_id instruction, const gather_receive_instruction& request) {
+	if(request.sources.empty()) return finish(instruction);
+	auto& transfer = m_transfers[request.transfer];
+	auto& state = transfer.gathers.emplace_back();
+	state.instruction = instruction;
+	state.destination = request.destination;
+	state.bytes_per_slot = request.bytes_per_slot;
+	state.sources.assign(request.sources.begin(), request.sources.end());
+	state.slots.assign(request.slots.begin(), request.slots.end());
+	state.missing = state.unclaimed = request.sources.size();
+	++m_num_open;
+
+	const auto pilots = std::move(transfer.pilots);
+	transfer.pilots.clear();
+	m_num_unclaimed_pilots -= pilots.size();
+	for(const auto& pilot : pilots) claim_slot(request.transfer, m_transfers.at(request.transfer).gathers.front(), pilot);
+	for(const auto& pilot : pilots) {
+		if(pilot.sent_box.empty()) arrive_in_slot(m_transfers.at(request.transfer));
+	}
+	drop_if_idle(request.transfer, m_transfers.at(request.transfer));
+}
+
+void receive_arbiter::pilot(const rank_id source, const message_id message, const transfer_id& transfer, const box& sent_box) {
+	auto& state = m_transfers[transfer];
+	pilot_state pilot{source, message, sent_box, sent_box.area()};
+	if(transfer.reduction.value != 0) {
+		if(state.gathers.empty()) {
+			state.pilots.push_back(pilot);
+			++m_num_unclaimed_pilots;
+			return;
+		}
+		claim_slot(transfer, state.gathers.front(), pilot);
+		if(sent_box.empty()) arrive_in_slot(state);
+	} else {
+		for(auto& request : state.requests) claim(transfer, request, pilot);
+		if(pilot.unclaimed > 0) {
+			state.pilots.push_back(pilot);
+			++m_num_unclaimed_pilots;
+		}
+	}
+	drop_if_idle(transfer, state);
+}
+
+void receive_arbiter::complete(const fragment_id fragment) {
+	const auto found = m_fragments.find(fragment);
+	if(found == m_fragments.end()) throw std::invalid_argument("no such receive was posted, or it is complete already");
+	const fragment_state done = found->second;
+	m_fragments.erase(found);
+
+	auto& state = m_transfers.at(done.transfer);
+	if(done.request_serial == 0) {
+		arrive_in_slot(state);
+	} else {
+		const auto request =
+		    std::find_if(state.requests.begin(), state.requests.end(), [&](const request_state& r) { return r.serial == done.request_serial; });
+		arrive(state, *request, done.part);
+		if(request->missing == 0) {
+			if(!request->is_split) m_completed.push_back(request->instruction);
+			state.requests.erase(request);
+			--m_num_open;
+		}
+	}
+	drop_if_idle(done.transfer, state);
+}
+
+void receive_arbiter::take_posts(std::vector<posted_receive>& out) {
+	out.clear();
+	std::swap(out, m_posts);
+}
+
+void receive_arbiter::take_completed(std::vector<instruction_id>& out) {
+	out.clear();
+	std::swap(out, m_completed);
+}
+
+receive_arbiter::open_transfer receive_arbiter::find_open(const instruction_id instruction, const transfer_id& transfer) const {
+	const auto found = m_transfers.find(transfer);
+	if(found == m_transfers.end()) return {};
+	for(const auto& request : found->second.requests) {
+		if(request.instruction == instruction) return {instruction, request.missing, request.unclaimed};
+	}
+	for(const auto& await : found->second.awaits) {
+		if(await.instruction != instruction) continue;
+		coordinate unannounced = 0;
+		for(const auto& request : found->second.requests) unannounced += request.destination == await.destination ? request.unclaimed : 0;
+		return {instruction, await.missing, std::min(await.missing, unannounced)};
+	}
+	for(const auto& gather : found->second.gathers) {
+		return {gather.instruction, static_cast<coordinate>(gather.missing), static_cast<coordinate>(gather.unclaimed)};
+	}
+	return {};
+}
+
+void receive_arbiter::claim(const transfer_id& transfer, request_state& request, pilot_state& pilot) {
+	for(const box& expected : request.boxes) {
+		const box part = intersection(expected, pilot.sent_box);
+		if(part.empty()) continue;
+		pilot.unclaimed -= part.area();
+		request.unclaimed -= part.area();
+		const fragment_id fragment(m_next_fragment++);
+		m_fragments.emplace(fragment, fragment_state{transfer, request.serial, part});
+		m_posts.push_back({fragment, request.instruction, pilot.source, pilot.message, transfer, request.destination, request.allocated_box, part,
+		    pilot.sent_box, 0, request.element_size_bytes});
+	}
+}
+
+void receive_arbiter::claim_slot(const transfer_id& transfer, gather_state& gather, const pilot_state& pilot) {
+	const auto source = std::find(gather.sources.begin(), gather.sources.end(), pilot.source);
+	if(source == gather.sources.end()) throw std::logic_error("a rank announced a partial result that nobody gathers");
+	--gather.unclaimed;
+	if(pilot.sent_box.empty()) return;
+	const box element = box::full(point{{1, 1, 1}});
+	const auto slot = gather.slots[static_cast<std::size_t>(source - gather.sources.begin())];
+	const fragment_id fragment(m_next_fragment++);
+	m_fragments.emplace(fragment, fragment_state{transfer, 0, element});
+	m_posts.push_back({fragment, gather.instruction, pilot.source, pilot.message, transfer, gather.destination, element, element, element,
+	    slot * gather.bytes_per_slot, gather.bytes_per_slot});
+}
+
+void receive_arbiter::arrive(transfer_state& state, request_state& request, const box& part) {
+	request.missing -= part.area();
+	if(!request.is_split) return;
+	request.arrived.push_back(part);
+	std::erase_if(state.awaits, [&](await_state& await) {
+		if(await.destination != request.destination) return false;
+		await.missing -= overlap_area(await.boxes, part);
+		if(await.missing > 0) return false;
+		m_completed.push_back(await.instruction);
+		--m_num_open;
+		return true;
+	});
+}
+
+void receive_arbiter::arrive_in_slot(transfer_state& state) {
+	if(state.gathers.empty()) throw std::logic_error("a partial result came twice");
+	auto& gather = state.gathers.front();
+	if(--gather.missing > 0) return;
+	m_completed.push_back(gather.instruction);
+	state.gathers.clear();
+	--m_num_open;
+}
+
+void receive_arbiter::drop_if_idle(const transfer_id& transfer, const transfer_state& state) {
+	if(state.is_idle()) m_transfers.erase(transfer);
+}
+
+void receive_arbiter::finish(const instruction_id instruction) { m_completed.push_back(instruction); }
+
+} // namespace celerity
