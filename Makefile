@@ -115,7 +115,7 @@ mutants: $(VENV)/.installed ## Does the property test find deliberately broken c
 
 bench: $(VENV)/.installed ## Benchmarks: a table and JSON each, into results/
 	mkdir -p results
-	for benchmark in cluster_jobs/benchmarks/*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" timeout 900 $(BIN)/python $$benchmark; done
+	for benchmark in $(wildcard cluster_jobs/benchmarks/*.py); do PATH="$(CURDIR)/$(BIN):$$PATH" timeout 900 $(BIN)/python $$benchmark; done
 
 clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist results celerity_py/_native.*.so
