@@ -40,6 +40,8 @@ struct task_geometry {
 	split_kind split = split_kind::split_1d;
 	std::uint32_t oversubscription = 1; ///< parts per device
 	bool can_split = true;              ///< false: one chunk, on rank 0
+
+	friend bool operator==(const task_geometry&, const task_geometry&) = default;
 };
 
 struct buffer_access {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Dependencies and execution front of one graph, for the part of it that can still be depended upon.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "small_vector.hpp"
+
+namespace celerity {
+
+enum class dependency_kind : std::uint8_t { anti, dataflow };
+
+/// Hands out the ids of one graph in order and collects the edges of the node under construction. Ids below the applied epoch stand for the
+/// epoch, so that no edge ever leads to a node that may be gone.
+template <typename Id>
+class dependency_window {
+  public:
+	/// The first id handed out is 1; 0 is "nothing" and never becomes an edge.
+	dependency_window() { m_slots.reserve(256); }
+
+	Id current() const { return Id(m_base + m_slots.size() - 1); }
+	Id epoch() const { return m_epoch; }
+	/// An id below the epoch stands for it.
+	Id resolve(const Id id) const { return id < m_epoch && id != Id{} ? m_epoch : id; }
+
+	/// Starts the next node.
+	Id begin() {
+		m_slots.push_back(slot{});
+		++m_front_size;
+		m_edges.clear();
+		m_kinds.clear();
+		m_has_dataflow = false;
+		return current();
+	}
+
+	/// Adds an edge from the node under construction; a second edge to the same node only upgrades its kind.
+	void depend(Id on, const dependency_kind kind = dependency_kind::dataflow) {
+		if(on == Id{}) return;
+		on = resolve(on);
+		if(on == current()) return;
+		if(kind == dependency_kind::dataflow) m_has_dataflow = true;
+		if(on.value < m_base) return add_unique_by_search(on, kind); // the epoch itself, when its slot is gone
+		slot& s = m_slots[on.value - m_base];
+		if(s.last_dependent == current().value) {
+			if(kind == dependency_kind::dataflow) upgrade(on);
+			return;
+		}
+		s.last_dependent = current().value;
+		if(!s.has_successor) {
+			s.has_successor = true;
+			--m_front_size;
+		}
+		m_edges.push_back(on);
+		m_kinds.push_back(kind);
+	}
+
+	/// Nodes that nothing tracked precedes come after the epoch.
+	void depend_on_epoch_if_alone(const bool only_dataflow_counts) {
+		if(only_dataflow_counts ? !m_has_dataflow : m_edges.empty()) depend(m_epoch);
+	}
+
+	/// Edges to every node that nothing depends on yet, as horizons and epochs have.
+	void depend_on_front() {
+		const std::uint64_t self = current().value;
+		for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {
+			if(!m_slots[value - m_base].has_successor) depend(Id(value), dependency_kind::dataflow);
+		}
+		m_front_begin = self; // everything older now has a successor
+	}
+	/// Number of nodes that nothing depends on yet.
+	std::size_t front_size() const { return m_front_size; }
+
+	std::span<const Id> edges() const { return m_edges; }
+	std::span<const dependency_kind> kinds() const { return m_kinds; }
+
+	/// From now on `epoch` stands for everything before it.
+	void apply_epoch(const Id epoch) {
+		m_epoch = epoch;
+		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin);
+		if(keep_from - m_base > m_slots.size() / 2) { // amortised: each slot moves O(1) times
+			m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
+			m_base = keep_from;
+		}
+	}
+
+  private:
+	struct slot {
+		std::uint64_t last_dependent = 0; ///< the node whose construction last added an edge to this one
+		bool has_successor = false;
+	};
+
+	std::uint64_t m_base = 1; ///< id of m_slots[0]
+	std::uint64_t m_front_begin = 1; ///< everything older has a successor
+	std::size_t m_front_size = 0;
+	std::vector<slot> m_slots;
+	Id m_epoch{};
+	small_vector<Id, 16> m_edges;
+	small_vector<dependency_kind, 16> m_kinds;
+	bool m_has_dataflow = false;
+
+	void upgrade(const Id on) {
+		for(std::size_t i = 0; i < m_edges.size(); ++i) {
+			if(m_edges[i] == on) m_kinds[i] = dependency_kind::dataflow;
+		}
+	}
+	void add_unique_by_search(const Id on, const dependency_kind kind) {
+		for(std::size_t i = 0; i < m_edges.size(); ++i) {
+			if(m_edges[i] != on) continue;
+			if(kind == dependency_kind::dataflow) m_kinds[i] = kind;
+			return;
+		}
+		m_edges.push_back(on);
+		m_kinds.push_back(kind);
+	}
+};
+
+/// Who last wrote a piece of data, and who has read it since. Writers wait for the readers, or, if there are none, for the writer.
+template <typename Id>
+struct access_front {
+	Id writer{};
+	small_vector<Id, 3> readers;
+
+	friend bool operator==(const access_front&, const access_front&) = default;
+
+	void add_reader(const Id reader) {
+		if(readers.empty() || readers.back() != reader) readers.push_back(reader);
+	}
+	void set_writer(const Id id) {
+		writer = id;
+		readers.clear();
+	}
+	/// Replaces everything older than `epoch` by it. Reads before an epoch need no entry of their own: the epoch as writer implies them.
+	void apply_epoch(const Id epoch) {
+		std::size_t kept = 0;
+		bool dropped = false;
+		for(std::size_t i = 0; i < readers.size(); ++i) {
+			if(readers[i] <= epoch) {
+				dropped = true;
+			} else {
+				readers[kept++] = readers[i];
+			}
+		}
+		readers.resize(kept);
+		if(writer < epoch && (writer != Id{} || dropped)) writer = epoch;
+	}
+
+	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }
+	void depend_for_write(dependency_window<Id>& window) const {
+		if(readers.empty()) {
+			window.depend(writer, dependency_kind::anti);
+		} else {
+			for(const Id reader : readers) window.depend(reader, dependency_kind::anti);
+		}
+	}
+};
+
+} // namespace celerity
