@@ -69,7 +69,7 @@ test-mpi: $(VENV)/.installed
 	for ranks in 1 2 4; do \
 		[ -d tests/mpi ] || break; \
 		echo "---- $$ranks rank(s)"; \
-		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider -o faulthandler_timeout=60 \
+		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			--randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
 
@@ -86,7 +86,7 @@ types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native.pyi is wha
 
 native: ## Build the extension for PATH's python and put it into celerity_py/
 	python -c 'import nanobind' || { echo "'make native' uses PATH's python, which needs: pip install nanobind cmake ninja"; exit 1; }
-	build=build/dev-$$(python -c 'import sys; print(sys.implementation.cache_tag)'); \
+	mkdir -p build; build=build/dev-$$(python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCELERITY_WERROR=ON -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
 		|| { cat $$build.log; exit 1; }; \
 	nice cmake --build $$build -j $(JOBS); \

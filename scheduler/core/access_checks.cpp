@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "access_checks.hpp"
+
+#include <algorithm>
+
+#include "command_graph.hpp"
+#include "local_chunks.hpp"
+#include "region_map.hpp"
+
+namespace celerity {
+
+namespace {
+
+	/// Chunks that may run at the same time: those of the other ranks, and this rank's by device.
+	std::vector<box> concurrent_chunks(const task& node, const partition& parts) {
+		std::vector<box> result;
+		const box_vector ranks = split_among_ranks(node, parts.num_ranks);
+		std::vector<local_chunk> local;
+		for(std::size_t r = 0; r < ranks.size(); ++r) {
+			if(r != parts.local_rank.value) {
+				result.push_back(ranks[r]);
+				continue;
+			}
+			split_among_devices(node, ranks[r], parts.num_devices, local);
+			for(const auto& [chunk, memory] : local) result.push_back(chunk);
+		}
+		return result;
+	}
+
+	struct mapped_access {
+		std::size_t index;
+		const buffer_access* access;
+		const buffer_info* buffer;
+
+		region map(const task& node, const box& chunk) const {
+			return access->mapper.map(chunk, node.geometry.global, node.geometry.dims, box::full(buffer->extents), buffer->dims);
+		}
+	};
+
+	std::string describe(const mapped_access& a) { return "buffer B" + std::to_string(a.buffer->id.value) + " \"" + a.buffer->name + "\" through " + a.access->mapper.describe(); }
+
+	/// The mapping of the whole range has to agree with that of its chunks: other ranks rely on it to know what they do not hold any more.
+	void check_union(const task& node, const mapped_access& a, const std::vector<box>& chunks) {
+		if(a.access->mapper.is_additive()) return;
+		const region whole = a.map(node, node.geometry.global);
+		region parts;
+		for(const box& chunk : chunks) add_to(parts, a.map(node, chunk));
+		const int dims = a.buffer->dims;
+		const region beyond = region_difference(parts, whole);
+		const region missing = is_producer(a.access->mode) ? region_difference(whole, parts) : region();
+		if(beyond.empty() && missing.empty()) return;
+		const region& wrong = beyond.empty() ? missing : beyond;
+		std::string text = describe(a) + ": asked for the whole range the mapper returns " + to_string(whole, dims) + ", but its "
+		                   + std::to_string(chunks.size()) + " chunks together return " + to_string(parts, dims) + ". "
+		                   + (beyond.empty() ? "Nobody would write " : "The whole range does not contain ") + to_string(wrong, dims)
+		                   + ". Let the mapper return, for any chunk, what exactly that chunk accesses.";
+		throw access_pattern_error(access_pattern_error::kind::incomplete_union, a.index, access_pattern_error::no_argument, std::move(text),
+		    std::vector<box>(wrong.begin(), wrong.end()), dims);
+	}
+
+	/// No chunk may write what another chunk of the same task accesses.
+	void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::vector<box>& chunks) {
+		const auto& buffer = *group.front().buffer;
+		constexpr std::size_t nobody = ~std::size_t{0};
+		struct writer {
+			std::size_t chunk;
+			std::size_t access;
+			bool operator==(const writer&) const = default;
+		};
+		region_map<writer> writers(box::full(buffer.extents), writer{nobody, 0});
+		const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
+			const auto other_access = std::find_if(group.begin(), group.end(), [&](const auto& g) { return g.index == other.access; });
+			std::string text = describe(*other_access) + ": chunk " + to_string(chunks[other.chunk], node.geometry.dims) + " writes "
+			                   + to_string(where, buffer.dims) + ", which chunk " + to_string(chunks[chunk], node.geometry.dims)
+			                   + (is_producer(a.access->mode) ? " writes" : " reads") + " too, through " + a.access->mapper.describe()
+			                   + ". Chunks run at the same time: write disjoint parts, or read the old values from a second buffer.";
+			throw access_pattern_error(access_pattern_error::kind::overlap, other.access, a.index, std::move(text), {where}, buffer.dims);
+		};
+		for(const auto& a : group) {
+			if(!is_producer(a.access->mode)) continue;
+			for(std::size_t c = 0; c < chunks.size(); ++c) {
+				const region where = a.map(node, chunks[c]);
+				writers.query(where, [&](const box& part, const writer& w) {
+					if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
+				});
+				writers.update(where, writer{c, a.index});
+			}
+		}
+		for(const auto& a : group) {
+			if(is_producer(a.access->mode)) continue;
+			for(std::size_t c = 0; c < chunks.size(); ++c) {
+				writers.query(a.map(node, chunks[c]), [&](const box& part, const writer& w) {
+					if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
+				});
+			}
+		}
+	}
+
+} // namespace
+
+std::vector<box> all_chunks(const task& node, const partition& parts) {
+	std::vector<box> result{node.geometry.global};
+	const auto add = [&](const box& chunk) {
+		if(std::find(result.begin(), result.end(), chunk) == result.end()) result.push_back(chunk);
+	};
+	const box_vector ranks = split_among_ranks(node, parts.num_ranks);
+	// Chunks of different ranks differ; only the whole range may come twice.
+	for(const box& chunk : ranks) {
+		if(chunk != node.geometry.global) result.push_back(chunk);
+	}
+	if(parts.local_rank.value < ranks.size()) {
+		std::vector<local_chunk> local;
+		split_among_devices(node, ranks[parts.local_rank.value], parts.num_devices, local);
+		for(const auto& [chunk, memory] : local) add(chunk);
+	}
+	return result;
+}
+
+void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
+	std::vector<mapped_access> accesses;
+	accesses.reserve(node.accesses.size());
+	bool needs_chunks = false;
+	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
+		const auto& access = node.accesses[i];
+		const auto& buffer = find_buffer(access.buffer);
+		if(std::string text = access.mapper.check_dimensions(node.geometry.dims, buffer.dims); !text.empty()) {
+			throw access_pattern_error(access_pattern_error::kind::dimensions, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
+		}
+		accesses.push_back({i, &access, &buffer});
+		needs_chunks |= is_producer(access.mode) || !access.mapper.is_additive();
+	}
+	if(!needs_chunks) return;
+
+	std::vector<box> chunks; // computed once somebody needs them
+	const auto get_chunks = [&]() -> const std::vector<box>& {
+		if(chunks.empty()) chunks = concurrent_chunks(node, parts);
+		return chunks;
+	};
+	for(const auto& a : accesses) {
+		if(!a.access->mapper.is_additive()) check_union(node, a, get_chunks());
+	}
+	for(std::size_t i = 0; i < accesses.size(); ++i) {
+		const bool is_first = std::none_of(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(i),
+		    [&](const auto& earlier) { return earlier.access->buffer == accesses[i].access->buffer; });
+		if(!is_first) continue;
+		std::vector<mapped_access> group;
+		bool writes = false;
+		bool is_harmless = true; // every access maps disjoint chunks to disjoint parts, and all in the same way
+		for(std::size_t k = i; k < accesses.size(); ++k) {
+			if(accesses[k].access->buffer != accesses[i].access->buffer) continue;
+			group.push_back(accesses[k]);
+			writes |= is_producer(accesses[k].access->mode);
+			const auto& mapper = accesses[k].access->mapper;
+			is_harmless &= mapper.is_injective(node.geometry.dims, accesses[k].buffer->dims)
+			               && (group.size() == 1 || mapper.get_kind() == range_mapper::kind::one_to_one)
+			               && (group.size() == 1 || group.front().access->mapper.get_kind() == range_mapper::kind::one_to_one);
+		}
+		if(writes && !is_harmless && get_chunks().size() > 1) check_overlap(node, group, chunks);
+	}
+}
+
+} // namespace celerity

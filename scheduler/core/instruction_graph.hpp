@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// Lowers the commands of one rank to what its memories, devices and links really do: allocations, copies, kernels, sends, receives.
+// After the instruction graph of Knorr et al. (arXiv 2503.10516); copies here come from the nearest up-to-date memory, and peers that reach each
+// other's device memory exchange data without host memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "arena.hpp"
+#include "command_graph.hpp"
+#include "dependency_window.hpp"
+#include "ids.hpp"
+#include "instruction.hpp"
+#include "local_chunks.hpp"
+#include "region_map.hpp"
+#include "task.hpp"
+
+namespace celerity {
+
+class instruction_graph_generator {
+  public:
+	using warning_callback = std::function<void(std::string&&)>;
+
+	instruction_graph_generator(system_capabilities capabilities, warning_callback warn);
+	~instruction_graph_generator();
+
+	void create_buffer(const buffer_info& info);
+	/// Frees the buffer's allocations after their last use.
+	void destroy_buffer(buffer_id id, instruction_batch& out);
+
+	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
+	void compile(const command& cmd, instruction_batch& out);
+
+	/// Notes which memory `cmd` will want once compiled. True if some of it is not allocated yet, so that waiting for further commands may pay:
+	/// all wants noted so far become one allocation.
+	bool anticipate(const command& cmd);
+
+	/// Everything before the epoch or horizon `reached` has been executed.
+	void notify_epoch_reached(task_id reached);
+
+	std::uint64_t num_instructions() const { return m_window.current().value; }
+
+  private:
+	using front = access_front<instruction_id>;
+	using phase = instruction_key::phase_type;
+
+	/// A dense row-major array over `allocated`, in buffer coordinates.
+	struct allocation_state {
+		allocation_id id;
+		box allocated;
+		std::size_t size_bytes;
+		region_map<front> accesses;
+	};
+	struct memory_state {
+		std::vector<allocation_state> allocations; ///< disjoint boxes
+		box_vector anticipated;                    ///< wanted by commands not compiled yet
+		std::size_t num_allocations_made = 0;
+		bool warned = false;
+	};
+	/// Who holds the newest value of an element on this rank.
+	struct content_state {
+		std::uint64_t up_to_date = 0; ///< bit per memory; none: never written, or held by another rank
+		instruction_id origin;        ///< what produced the value (never a copy)
+		memory_id origin_memory;      ///< where it was produced
+		friend bool operator==(const content_state&, const content_state&) = default;
+	};
+	struct pending_receive {
+		transfer_id transfer;
+		region awaited;
+	};
+	struct buffer_state {
+		buffer_info info;
+		box domain;
+		region_map<content_state> contents;
+		std::vector<memory_state> memories; ///< by memory id
+		std::vector<pending_receive> receives;
+	};
+	/// `where` must be up to date in `memory` before the task starts there.
+	struct read_requirement {
+		memory_id memory;
+		region where;
+	};
+	/// What one command wants of one buffer.
+	struct buffer_requirements {
+		std::vector<std::pair<memory_id, box>> contiguous; ///< each must lie in a single allocation
+		std::vector<read_requirement> reads;
+		region discarded; ///< overwritten without being read
+	};
+	/// A device-to-device copy that has to go through host memory.
+	struct staged_copy {
+		memory_id source;
+		instruction_id origin;
+		region where;
+		small_vector<memory_id, 8> destinations;
+	};
+	struct staging_allocation {
+		allocation_id id;
+		std::size_t size_bytes;
+		std::size_t alignment_bytes;
+		instruction_id last_use;
+	};
+	/// Where one reduction of the current task collects this rank's partial results.
+	struct local_reduction {
+		const task_reduction* reduction;
+		bool includes_current;
+		bool gathers;
+		allocation_id gather;
+		instruction_id gather_alloc;
+		std::size_t gather_size_bytes;
+		small_vector<instruction_id, 8> last_gather_writes;
+	};
+	struct arena_bucket {
+		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
+		arena nodes;
+	};
+
+	system_capabilities m_capabilities;
+	warning_callback m_warn;
+	arena_block_pool m_block_pool;
+	std::deque<arena_bucket> m_arenas;
+	task_id m_last_reached;
+	dependency_window<instruction_id> m_window;
+	instruction_id m_pending_horizon;
+	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
+	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
+	std::uint64_t m_last_message = 0;
+
+	// State of the command being compiled.
+	instruction_batch* m_out = nullptr;
+	instruction_key m_key;
+	instruction_priority m_priority_boost = 0;
+
+	// Scratch, kept to avoid allocation per task.
+	std::vector<local_chunk> m_chunks;
+	std::vector<region> m_regions; ///< of access a by chunk c: m_regions[a * m_chunks.size() + c]
+	buffer_requirements m_requirements;
+	std::vector<access_binding> m_access_bindings;
+	std::vector<reduction_binding> m_reduction_bindings;
+	std::vector<local_reduction> m_local_reductions;
+
+	// instruction_graph.cpp: emission, epochs, buffers, lookahead
+	void begin() { m_window.begin(); }
+	instruction_id emit(instruction_operation&& operation, instruction_priority priority, std::uint64_t traffic_bytes = 0);
+	arena& nodes() { return m_arenas.back().nodes; }
+	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
+	void compile_epoch_or_horizon(const command& cmd);
+	void apply_epoch(instruction_id epoch);
+	void anticipate_box(buffer_state& buffer, memory_id memory, const box& wanted, bool& found_new);
+	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
+	void free_staging();
+
+	// instruction_graph_memory.cpp: allocations and coherence
+	allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
+	void require_contiguous(buffer_state& buffer, const buffer_requirements& requirements);
+	void allocate_contiguous(buffer_state& buffer, memory_id memory, box_vector&& wanted);
+	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, std::vector<allocation_state>& old_allocations);
+	void free_allocation(const allocation_state& allocation);
+	void materialize_initial_contents(buffer_state& buffer, const region& where);
+	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
+	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
+	void copy_missing(buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
+	memory_id select_source(const content_state& state, memory_id destination, bool& needs_staging) const;
+	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
+	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
+	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
+	void copy_staged_region(buffer_state& buffer, const staged_copy& copy, allocation_id staging, std::size_t offset_bytes, instruction_id staging_ready);
+	staging_allocation& acquire_staging(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
+	bool should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const;
+	void depend_for_read(const allocation_state& allocation, const region& where);
+	void depend_for_write(const allocation_state& allocation, const region& where);
+	void record_read(allocation_state& allocation, const region& where);
+	void record_write(allocation_state& allocation, const region& where);
+
+	// instruction_graph_transfers.cpp: pushes and receives
+	void compile_push(const command& cmd, const push_command& push);
+	void compile_await_push(const await_push_command& await);
+	void send_through_host(buffer_state& buffer, const push_command& push, rank_id target, const region& where);
+	void send_directly(buffer_state& buffer, const push_command& push, rank_id target, const region& where);
+	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
+	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
+	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_to_readers(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void emit_receive(buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, memory_id memory);
+
+	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions
+	void plan_local_chunks(const task& node, const box& chunk);
+	void map_accesses(const task& node);
+	void compile_execution(const command& cmd, const execution_command& execution);
+	void collect_requirements(const task& node, const buffer_state& buffer, const execution_command& execution);
+	void emit_chunk(const task& node, std::size_t chunk_index);
+	void prepare_local_reductions(const task& node, const execution_command& execution);
+	void finish_local_reductions();
+	void compile_reduction(const command& cmd, const reduction_command& reduction);
+	void emit_reduce(buffer_state& buffer, const task_reduction& reduction, allocation_id gather, std::size_t count, std::span<const instruction_id> inputs,
+	    std::size_t gather_size_bytes);
+	void compile_fence(const command& cmd);
+	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
+	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
+};
+
+} // namespace celerity

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT
+// Allocations of buffers, and copies that bring data where it is read.
+#include "instruction_graph.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <numeric>
+
+#include "instruction_priorities.hpp"
+
+namespace celerity {
+
+namespace {
+
+	constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
+
+	// Scattered elements reach copy engines at a fraction of their bandwidth, so narrow strided data is packed on the device first ...
+	constexpr coordinate linearize_below_run_bytes = 64;
+	// ... unless it is so large that the packed copy would weigh on device memory.
+	constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
+	constexpr std::size_t staging_alignment_bytes = 128;
+	constexpr std::size_t many_allocations = 10;
+
+} // namespace
+
+void instruction_graph_generator::depend_for_read(const allocation_state& allocation, const region& where) {
+	allocation.accesses.query(where, [&](const box&, const front& f) { f.depend_for_read(m_window); });
+}
+
+void instruction_graph_generator::depend_for_write(const allocation_state& allocation, const region& where) {
+	allocation.accesses.query(where, [&](const box&, const front& f) { f.depend_for_write(m_window); });
+}
+
+void instruction_graph_generator::record_read(allocation_state& allocation, const region& where) {
+	const instruction_id self = m_window.current();
+	allocation.accesses.modify(where, [&](front& f) { f.add_reader(self); });
+}
+
+void instruction_graph_generator::record_write(allocation_state& allocation, const region& where) {
+	allocation.accesses.update(where, front{m_window.current(), {}});
+}
+
+instruction_graph_generator::allocation_state* instruction_graph_generator::find_allocation(
+    buffer_state& buffer, const memory_id memory, const box& covered) {
+	for(auto& allocation : buffer.memories[memory.value].allocations) {
+		if(allocation.allocated.covers(covered)) return &allocation;
+	}
+	return nullptr;
+}
+
+void instruction_graph_generator::require_contiguous(buffer_state& buffer, const buffer_requirements& requirements) {
+	small_vector<memory_id, 8> growing;
+	for(const auto& [memory, wanted] : requirements.contiguous) {
+		if(wanted.empty() || find_allocation(buffer, memory, wanted) != nullptr) continue;
+		if(std::find(growing.begin(), growing.end(), memory) == growing.end()) growing.push_back(memory);
+	}
+	if(growing.empty()) return;
+	// What is about to be overwritten need not survive the move to a larger allocation.
+	if(!requirements.discarded.empty()) {
+		buffer.contents.modify(requirements.discarded, [](content_state& state) { state.up_to_date = 0; });
+	}
+	for(const memory_id memory : growing) {
+		box_vector wanted;
+		for(const auto& [other, contiguous] : requirements.contiguous) {
+			if(other == memory && !contiguous.empty()) wanted.push_back(contiguous);
+		}
+		allocate_contiguous(buffer, memory, std::move(wanted));
+	}
+}
+
+void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
+	auto& state = buffer.memories[memory.value];
+	wanted.append(state.anticipated.begin(), state.anticipated.end());
+	state.anticipated.clear();
+
+	// Overlapping boxes become one; an existing allocation that this swallows is replaced.
+	box_vector target = std::move(wanted);
+	for(const auto& allocation : state.allocations) target.push_back(allocation.allocated);
+	merge_overlapping_bounding_boxes(target);
+
+	std::vector<allocation_state> kept;
+	std::vector<allocation_state> replaced;
+	for(auto& allocation : state.allocations) {
+		const auto same = std::find(target.begin(), target.end(), allocation.allocated);
+		if(same != target.end()) {
+			target.swap_remove(static_cast<std::size_t>(same - target.begin()));
+			kept.push_back(std::move(allocation));
+		} else {
+			replaced.push_back(std::move(allocation));
+		}
+	}
+	merge_connected_boxes(target);
+	std::sort(target.begin(), target.end());
+	state.allocations = std::move(kept);
+
+	for(const box& allocated : target) {
+		const std::size_t size_bytes = static_cast<std::size_t>(allocated.area()) * buffer.info.element_size_bytes;
+		const allocation_id id = next_allocation(memory);
+		begin();
+		const instruction_id alloc =
+		    emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(buffer.info.element_alignment_bytes, 64), buffer.info.id, allocated}, priorities::alloc);
+		state.allocations.push_back(allocation_state{id, allocated, size_bytes, region_map<front>(allocated, front{alloc, {}})});
+		resize_into(buffer, memory, state.allocations.back(), replaced);
+	}
+	for(const auto& allocation : replaced) free_allocation(allocation);
+
+	state.num_allocations_made += target.size();
+	if(state.num_allocations_made >= many_allocations && !state.warned && m_warn) {
+		state.warned = true;
+		m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
+		       + " times in memory M" + std::to_string(memory.value)
+		       + ", because its accesses keep growing or are scattered. Set CELERITY_LOOKAHEAD=infinite, or access a larger part of it early.");
+	}
+}
+
+void instruction_graph_generator::resize_into(
+    buffer_state& buffer, const memory_id memory, allocation_state& target, std::vector<allocation_state>& old_allocations) {
+	for(auto& old : old_allocations) {
+		const box overlap = intersection(old.allocated, target.allocated);
+		if(overlap.empty()) continue;
+		box_vector live;
+		buffer.contents.query(overlap, [&](const box& part, const content_state& content) {
+			if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);
+		});
+		if(!live.empty()) emit_copy(buffer, region(std::move(live)), old, target, copy_reason::resize);
+	}
+}
+
+void instruction_graph_generator::free_allocation(const allocation_state& allocation) {
+	begin();
+	allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });
+	emit(free_instruction{allocation.id, allocation.size_bytes}, priorities::free);
+}
+
+void instruction_graph_generator::materialize_initial_contents(buffer_state& buffer, const region& where) {
+	if(buffer.info.initial != buffer_info::initial_contents::user_function) return;
+	box_vector missing;
+	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		if(state.up_to_date == bit_of(user_memory)) missing.push_back(part);
+	});
+	if(missing.empty()) return;
+	const region wanted(std::move(missing));
+	buffer_requirements on_host;
+	for(const box& contiguous : connected_bounding_boxes(wanted)) on_host.contiguous.emplace_back(host_memory, contiguous);
+	require_contiguous(buffer, on_host);
+	for(auto& allocation : buffer.memories[host_memory.value].allocations) {
+		const region part = region_intersection(wanted, allocation.allocated);
+		if(part.empty()) continue;
+		begin();
+		depend_for_write(allocation, part);
+		const instruction_id self = emit(
+		    initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
+		    priorities::kernel);
+		record_write(allocation, part);
+		buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
+	}
+}
+
+void instruction_graph_generator::satisfy(buffer_state& buffer, const buffer_requirements& requirements) {
+	const auto saved_key = m_key;
+	m_key.phase = phase::receive; // a receive may have to wait for a resize, so that must not be ordered after it
+	for(const auto& read : requirements.reads) materialize_initial_contents(buffer, read.where);
+	require_contiguous(buffer, requirements);
+	if(!buffer.receives.empty()) commit_receives(buffer, requirements.reads);
+	m_key = saved_key;
+	make_coherent(buffer, requirements.reads);
+}
+
+void instruction_graph_generator::make_coherent(buffer_state& buffer, const std::span<const read_requirement> reads) {
+	struct missing_data {
+		memory_id destination;
+		region where;
+	};
+	std::vector<missing_data> all_missing;
+	for(const auto& read : reads) {
+		box_vector missing;
+		buffer.contents.query(read.where, [&](const box& part, const content_state& state) {
+			if(state.up_to_date != 0 && (state.up_to_date & bit_of(read.memory)) == 0) missing.push_back(part);
+		});
+		if(!missing.empty()) all_missing.push_back({read.memory, region(std::move(missing))});
+	}
+	if(all_missing.empty()) return;
+
+	std::vector<staged_copy> staged;
+	std::vector<bool> done(all_missing.size());
+	for(std::size_t i = 0; i < all_missing.size(); ++i) {
+		if(done[i]) continue;
+		// Chunks that share a memory may lack the same data: copy it once, yet let each chunk wait for its own parts only.
+		std::vector<region> parts;
+		for(std::size_t k = i; k < all_missing.size(); ++k) {
+			if(all_missing[k].destination != all_missing[i].destination) continue;
+			done[k] = true;
+			parts.push_back(all_missing[k].where);
+		}
+		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+		for(const auto& part : parts) copy_missing(buffer, all_missing[i].destination, part, staged);
+	}
+	if(!staged.empty()) copy_staged(buffer, staged);
+	for(const auto& missing : all_missing) {
+		buffer.contents.modify(missing.where, [&](content_state& state) { state.up_to_date |= bit_of(missing.destination); });
+	}
+}
+
+void instruction_graph_generator::copy_missing(
+    buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
+	struct source_group {
+		memory_id source;
+		instruction_id origin;
+		bool needs_staging;
+		box_vector boxes;
+	};
+	std::vector<source_group> groups;
+	buffer.contents.query(missing, [&](const box& part, const content_state& state) {
+		bool needs_staging = false;
+		const memory_id source = select_source(state, destination, needs_staging);
+		for(auto& group : groups) {
+			if(group.source == source && group.origin == state.origin) return group.boxes.push_back(part);
+		}
+		groups.push_back({source, state.origin, needs_staging, box_vector{part}});
+	});
+	for(auto& group : groups) {
+		const region where(std::move(group.boxes));
+		if(group.needs_staging) {
+			// Packed data has one order, so a staged piece lies in a single allocation on either side.
+			for(const auto& from : buffer.memories[group.source.value].allocations) {
+				for(const auto& to : buffer.memories[destination.value].allocations) {
+					region part = region_intersection(where, intersection(from.allocated, to.allocated));
+					if(!part.empty()) staged.push_back(staged_copy{group.source, group.origin, std::move(part), {destination}});
+				}
+			}
+		} else {
+			copy_between_memories(
+			    buffer, where, group.source, destination, group.source == user_memory ? copy_reason::initial : copy_reason::coherence);
+		}
+	}
+}
+
+memory_id instruction_graph_generator::select_source(
+    const content_state& state, const memory_id destination, bool& needs_staging) const {
+	needs_staging = false;
+	const auto usable = [&](const memory_id memory) {
+		return (state.up_to_date & bit_of(memory)) != 0 && m_capabilities.can_copy(memory, destination);
+	};
+	if(usable(state.origin_memory)) return state.origin_memory;
+	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
+	memory_id best{};
+	unsigned best_distance = ~0U;
+	for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories(); ++m) {
+		const unsigned distance = m > destination.value ? m - destination.value : destination.value - m;
+		if(usable(memory_id(m)) && distance < best_distance) {
+			best = memory_id(m);
+			best_distance = distance;
+		}
+	}
+	if(best_distance != ~0U) return best;
+	if(usable(host_memory)) return host_memory;
+	if(usable(user_memory)) return user_memory;
+	needs_staging = true;
+	if((state.up_to_date & bit_of(state.origin_memory)) != 0) return state.origin_memory;
+	return memory_id(static_cast<std::uint8_t>(std::countr_zero(state.up_to_date)));
+}
+
+void instruction_graph_generator::copy_between_memories(
+    buffer_state& buffer, const region& where, const memory_id source, const memory_id destination, const copy_reason reason) {
+	for(auto& from : buffer.memories[source.value].allocations) {
+		if(!from.allocated.overlaps(where.bounding_box())) continue;
+		for(auto& to : buffer.memories[destination.value].allocations) {
+			const box overlap = intersection(from.allocated, to.allocated);
+			if(overlap.covers(where.bounding_box())) {
+				emit_copy(buffer, where, from, to, reason);
+				return;
+			}
+			const region part = region_intersection(where, overlap);
+			if(!part.empty()) emit_copy(buffer, part, from, to, reason);
+		}
+	}
+}
+
+instruction_id instruction_graph_generator::emit_copy(
+    buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, const copy_reason reason) {
+	begin();
+	depend_for_read(source, where);
+	depend_for_write(destination, where);
+	const instruction_id self = emit(copy_instruction{source.id, copy_layout{false, source.allocated, 0}, destination.id,
+	                                     copy_layout{false, destination.allocated, 0}, nodes().copy(where.boxes()), buffer.info.element_size_bytes, reason,
+	                                     buffer.info.id},
+	    priorities::copy);
+	record_read(source, where);
+	record_write(destination, where);
+	return self;
+}
+
+void instruction_graph_generator::copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged) {
+	// A value that several devices lack crosses the source's link once: make the regions of each source disjoint, and note who wants each.
+	std::vector<staged_copy> plan;
+	std::vector<bool> done(staged.size());
+	for(std::size_t i = 0; i < staged.size(); ++i) {
+		if(done[i]) continue;
+		std::vector<region> parts;
+		small_vector<std::size_t, 16> members;
+		for(std::size_t k = i; k < staged.size(); ++k) {
+			if(staged[k].source != staged[i].source || staged[k].origin != staged[i].origin) continue;
+			done[k] = true;
+			members.push_back(k);
+			parts.push_back(staged[k].where);
+		}
+		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+		for(const auto& part : parts) {
+			staged_copy piece{staged[i].source, staged[i].origin, part, {}};
+			for(const std::size_t k : members) {
+				const memory_id destination = staged[k].destinations.front();
+				if(!staged[k].where.overlaps(part)) continue;
+				if(std::find(piece.destinations.begin(), piece.destinations.end(), destination) == piece.destinations.end()) {
+					piece.destinations.push_back(destination);
+				}
+			}
+			plan.push_back(std::move(piece));
+		}
+	}
+
+	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
+	const auto round_up = [](const std::size_t value, const std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; };
+	std::size_t total_bytes = 0;
+	std::vector<std::size_t> offsets;
+	for(const auto& piece : plan) {
+		offsets.push_back(total_bytes);
+		total_bytes += round_up(static_cast<std::size_t>(piece.where.area()) * buffer.info.element_size_bytes, alignment_bytes);
+	}
+	auto& staging = acquire_staging(host_memory, total_bytes, alignment_bytes);
+	const auto [id, ready] = std::pair(staging.id, staging.last_use);
+	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(buffer, plan[i], id, offsets[i], ready);
+	// copy_staged_region may have grown the pools of other memories, but never this one
+	for(auto& candidate : m_staging[host_memory.value]) {
+		if(candidate.id == id) candidate.last_use = m_window.current();
+	}
+}
+
+void instruction_graph_generator::copy_staged_region(
+    buffer_state& buffer, const staged_copy& copy, const allocation_id staging, const std::size_t offset_bytes, const instruction_id staging_ready) {
+	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
+	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * element_size_bytes;
+	const auto boxes = nodes().copy(copy.where.boxes());
+	const copy_layout host_layout{true, box(), offset_bytes};
+	const auto emit_part = [&](const allocation_id from, const copy_layout& from_layout, const allocation_id to, const copy_layout& to_layout) {
+		return emit(
+		    copy_instruction{from, from_layout, to, to_layout, boxes, element_size_bytes, copy_reason::staging, buffer.info.id}, priorities::copy);
+	};
+
+	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
+
+	// Into host memory, packed on the device first where that pays.
+	auto* const source = find_allocation(buffer, copy.source, copy.where.bounding_box());
+	assert(source != nullptr);
+	instruction_id in_host_memory;
+	if(should_linearize(buffer, copy.where, *source)) {
+		auto& packed = acquire_staging(copy.source, size_bytes, alignment_bytes);
+		begin();
+		m_window.depend(packed.last_use);
+		depend_for_read(*source, copy.where);
+		const instruction_id packing = emit_part(source->id, copy_layout{false, source->allocated, 0}, packed.id, copy_layout{true, box(), 0});
+		record_read(*source, copy.where);
+		begin();
+		m_window.depend(packing);
+		m_window.depend(staging_ready);
+		in_host_memory = packed.last_use = emit_part(packed.id, copy_layout{true, box(), 0}, staging, host_layout);
+	} else {
+		begin();
+		m_window.depend(staging_ready);
+		depend_for_read(*source, copy.where);
+		in_host_memory = emit_part(source->id, copy_layout{false, source->allocated, 0}, staging, host_layout);
+		record_read(*source, copy.where);
+	}
+
+	for(const memory_id destination : copy.destinations) {
+		auto* const target = find_allocation(buffer, destination, copy.where.bounding_box());
+		assert(target != nullptr);
+		if(should_linearize(buffer, copy.where, *target)) {
+			auto& packed = acquire_staging(destination, size_bytes, alignment_bytes);
+			begin();
+			m_window.depend(in_host_memory);
+			m_window.depend(packed.last_use);
+			const instruction_id arrived = emit_part(staging, host_layout, packed.id, copy_layout{true, box(), 0});
+			begin();
+			m_window.depend(arrived);
+			depend_for_write(*target, copy.where);
+			packed.last_use = emit_part(packed.id, copy_layout{true, box(), 0}, target->id, copy_layout{false, target->allocated, 0});
+		} else {
+			begin();
+			m_window.depend(in_host_memory);
+			depend_for_write(*target, copy.where);
+			emit_part(staging, host_layout, target->id, copy_layout{false, target->allocated, 0});
+		}
+		record_write(*target, copy.where);
+	}
+}
+
+bool instruction_graph_generator::should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const {
+	if(!is_device_memory(allocation.id.memory)) return false;
+	if(static_cast<std::size_t>(where.area()) * buffer.info.element_size_bytes > linearize_up_to_bytes) return false;
+	for(const box& part : where) {
+		coordinate run = 1; // elements in a row without a gap
+		for(std::size_t d = 3; d-- > 0;) {
+			run *= part.extent(d);
+			if(part.extent(d) != allocation.allocated.extent(d)) break;
+		}
+		if(run != part.area() && run * static_cast<coordinate>(buffer.info.element_size_bytes) < linearize_below_run_bytes) return true;
+	}
+	return false;
+}
+
+instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(
+    const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+	// Powers of two, so that growing transfers reuse what shorter ones left.
+	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
+	auto& pool = m_staging[memory.value];
+	for(auto& staging : pool) {
+		// Old enough that waiting for it costs no concurrency: everything it was used for precedes the applied epoch.
+		if(staging.size_bytes == rounded_bytes && staging.alignment_bytes == alignment_bytes && staging.last_use <= m_window.epoch()) {
+			staging.last_use = m_window.epoch();
+			return staging;
+		}
+	}
+	const allocation_id id = next_allocation(memory);
+	begin();
+	const instruction_id alloc = emit(alloc_instruction{id, rounded_bytes, alignment_bytes, buffer_id{}, box()}, priorities::alloc);
+	pool.push_back(staging_allocation{id, rounded_bytes, alignment_bytes, alloc});
+	return pool.back();
+}
+
+} // namespace celerity

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Sends and receives: data leaves as soon as its producer has finished, and a reader waits only for what it reads.
+#include "instruction_graph.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "instruction_priorities.hpp"
+
+namespace celerity {
+
+namespace {
+
+	constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
+
+} // namespace
+
+void instruction_graph_generator::compile_push(const command& cmd, const push_command& push) {
+	m_key = {cmd.node->id, phase::send};
+	m_priority_boost = priorities::push_boost;
+	auto& buffer = m_buffers.at(push.transfer.buffer);
+	const bool is_reduction = push.transfer.reduction != reduction_id{}; // partial results meet in host memory
+	// All host allocations first, so that a broadcast resizes at most once.
+	buffer_requirements on_host;
+	for(const auto& [rank, where] : push.targets) {
+		if(m_capabilities.is_direct(rank) && !is_reduction) continue;
+		for(const box& contiguous : connected_bounding_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
+	}
+	require_contiguous(buffer, on_host);
+	for(const auto& [rank, where] : push.targets) {
+		if(m_capabilities.is_direct(rank) && !is_reduction) {
+			send_directly(buffer, push, rank, where);
+		} else {
+			send_through_host(buffer, push, rank, where);
+		}
+	}
+}
+
+void instruction_graph_generator::send_through_host(
+    buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
+	struct piece {
+		instruction_id origin;
+		box_vector boxes;
+	};
+	std::vector<piece> pieces;
+	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		for(auto& existing : pieces) {
+			if(existing.origin == state.origin) return existing.boxes.push_back(part);
+		}
+		pieces.push_back({state.origin, box_vector{part}});
+	});
+	for(auto& [origin, boxes] : pieces) {
+		const region sent(std::move(boxes));
+		const read_requirement on_host{host_memory, sent};
+		make_coherent(buffer, std::span(&on_host, 1));
+		for(auto& source : buffer.memories[host_memory.value].allocations) {
+			const region part = region_intersection(sent, source.allocated);
+			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
+		}
+	}
+}
+
+void instruction_graph_generator::send_directly(buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
+	struct piece {
+		instruction_id origin;
+		memory_id source;
+		box_vector boxes;
+	};
+	std::vector<piece> pieces;
+	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		memory_id source = state.origin_memory;
+		if((state.up_to_date & bit_of(source)) == 0 || !is_device_memory(source)) {
+			for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories(); ++m) {
+				if((state.up_to_date & bit_of(memory_id(m))) == 0) continue;
+				source = memory_id(m);
+				break;
+			}
+			if((state.up_to_date & bit_of(source)) == 0) source = host_memory;
+		}
+		for(auto& existing : pieces) {
+			if(existing.origin == state.origin && existing.source == source) return existing.boxes.push_back(part);
+		}
+		pieces.push_back({state.origin, source, box_vector{part}});
+	});
+	for(auto& [origin, memory, boxes] : pieces) {
+		const region sent(std::move(boxes));
+		for(auto& source : buffer.memories[memory.value].allocations) {
+			const region part = region_intersection(sent, source.allocated);
+			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
+		}
+	}
+}
+
+void instruction_graph_generator::emit_send(
+    buffer_state& buffer, const push_command& push, const rank_id target, allocation_state& source, const box& sent) {
+	const message_id message(++m_last_message);
+	begin();
+	depend_for_read(source, sent);
+	const instruction_id self = emit(
+	    send_instruction{target, message, push.transfer, source.id, source.allocated, sent, buffer.info.element_size_bytes}, priorities::transfer);
+	record_read(source, sent);
+	m_out->pilots.push_back(outbound_pilot{target, message, push.transfer, sent, self});
+}
+
+void instruction_graph_generator::compile_await_push(const await_push_command& await) {
+	auto& buffer = m_buffers.at(await.transfer.buffer);
+	// The old contents are stale: nothing needs to copy or keep them any more.
+	buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });
+	buffer.receives.push_back(pending_receive{await.transfer, await.awaited});
+}
+
+void instruction_graph_generator::commit_receives(buffer_state& buffer, const std::span<const read_requirement> reads) {
+	const auto receives = std::move(buffer.receives);
+	buffer.receives.clear();
+	for(const auto& receive : receives) {
+		if(m_capabilities.has_direct_peer()) {
+			receive_to_readers(buffer, receive, reads);
+		} else {
+			receive_to_host(buffer, receive, reads);
+		}
+	}
+}
+
+void instruction_graph_generator::receive_to_host(
+    buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+	buffer_requirements on_host;
+	for(const box& contiguous : connected_bounding_boxes(receive.awaited)) on_host.contiguous.emplace_back(host_memory, contiguous);
+	require_contiguous(buffer, on_host);
+	for(auto& destination : buffer.memories[host_memory.value].allocations) {
+		const region arriving = region_intersection(receive.awaited, destination.allocated);
+		if(arriving.empty()) continue;
+		std::vector<region> parts;
+		for(const auto& read : reads) {
+			region part = region_intersection(read.where, arriving);
+			if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+		}
+		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+		if(parts.size() <= 1) {
+			emit_receive(buffer, receive.transfer, destination, arriving, host_memory);
+			continue;
+		}
+		begin();
+		depend_for_write(destination, arriving);
+		emit(split_receive_instruction{receive.transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated,
+		         buffer.info.element_size_bytes},
+		    priorities::transfer);
+		record_write(destination, arriving);
+		for(const auto& part : parts) {
+			begin();
+			depend_for_write(destination, part);
+			const instruction_id self =
+			    emit(await_receive_instruction{receive.transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
+			record_write(destination, part);
+			buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
+		}
+	}
+}
+
+void instruction_graph_generator::receive_to_readers(
+    buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+	std::vector<region> parts;
+	for(const auto& read : reads) {
+		region part = region_intersection(read.where, receive.awaited);
+		if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+	}
+	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+	for(const auto& part : parts) {
+		// The first reader receives; the others of the same set copy from it.
+		const auto reader = std::find_if(reads.begin(), reads.end(), [&](const auto& read) { return read.where.overlaps(part); });
+		assert(reader != reads.end());
+		for(auto& destination : buffer.memories[reader->memory.value].allocations) {
+			const region arriving = region_intersection(part, destination.allocated);
+			if(!arriving.empty()) emit_receive(buffer, receive.transfer, destination, arriving, reader->memory);
+		}
+	}
+}
+
+void instruction_graph_generator::emit_receive(
+    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, const memory_id memory) {
+	begin();
+	depend_for_write(destination, where);
+	const instruction_id self = emit(
+	    receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
+	    priorities::transfer);
+	record_write(destination, where);
+	buffer.contents.update(where, content_state{bit_of(memory), self, memory});
+}
+
+} // namespace celerity

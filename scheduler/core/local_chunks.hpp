@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "grid.hpp"
+#include "ids.hpp"
+#include "task.hpp"
+
+namespace celerity {
+
+/// A part of a rank's chunk, and the memory in which it runs.
+struct local_chunk {
+	box chunk;
+	memory_id memory;
+};
+
+/// Divides a rank's chunk of a task among its devices, then each device's share into oversubscribed parts, so that what one device works on
+/// stays contiguous. Host tasks stay whole. Tasks with reductions are not oversubscribed: each device has one place for its partial result.
+void split_among_devices(const task& node, const box& rank_chunk, std::size_t num_devices, std::vector<local_chunk>& out);
+
+} // namespace celerity

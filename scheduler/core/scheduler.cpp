@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include "scheduler.hpp"
+
+#include <cassert>
+#include <exception>
+#include <utility>
+
+namespace celerity {
+
+namespace {
+
+	using clock = std::chrono::steady_clock;
+
+	/// Input that the scheduler has not looked at yet is bounded too: it always gets there by itself, so waiting for it cannot deadlock.
+	constexpr std::uint64_t max_waiting_events = 8192;
+	/// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
+	constexpr int polls_before_sleep = 64;
+
+	double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+} // namespace
+
+scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
+    : m_settings(settings), m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank,
+                                settings.pipeline.capabilities.num_devices},
+      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
+
+scheduler::~scheduler() { stop(); }
+
+void scheduler::start() {
+	assert(!m_thread.joinable());
+	m_thread = std::thread([this] { run(); });
+}
+
+void scheduler::stop() {
+	if(!m_thread.joinable()) return;
+	{
+		const std::lock_guard lock(m_mutex);
+		m_is_stopping = true;
+		m_is_paused = false;
+	}
+	m_wake.notify_all();
+	m_thread.join();
+}
+
+buffer_id scheduler::create_buffer(buffer_info info) {
+	forget_dead_buffers();
+	info.id = buffer_id(++m_last_buffer);
+	m_buffers.emplace(info.id, info);
+	push(buffer_event{info});
+	return info.id;
+}
+
+void scheduler::destroy_buffer(const buffer_id id) {
+	{
+		const std::lock_guard lock(m_dead_buffers_mutex);
+		m_dead_buffers.push_back(id);
+	}
+	push(destroy_event{id});
+}
+
+void scheduler::forget_dead_buffers() {
+	std::vector<buffer_id> dead;
+	{
+		const std::lock_guard lock(m_dead_buffers_mutex);
+		dead.swap(m_dead_buffers);
+	}
+	for(const buffer_id id : dead) m_buffers.erase(id);
+}
+
+const buffer_info& scheduler::find_buffer(const buffer_id id) const {
+	const auto it = m_buffers.find(id);
+	if(it == m_buffers.end()) {
+		throw access_pattern_error(access_pattern_error::kind::unknown_buffer, access_pattern_error::no_argument, access_pattern_error::no_argument,
+		    "buffer B" + std::to_string(id.value) + " does not exist (any more)", {}, 0);
+	}
+	return it->second;
+}
+
+submission_id scheduler::submit(task&& submitted) {
+	if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
+		check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
+	}
+	submitted.submission = submission_id(++m_last_submission);
+	const submission_id result = submitted.submission;
+	push(std::make_shared<task>(std::move(submitted)));
+	return result;
+}
+
+template <typename Event>
+void scheduler::push(Event&& e) {
+	bool must_wake = false;
+	{
+		const std::lock_guard lock(m_mutex);
+		m_input.emplace_back(std::forward<Event>(e));
+		m_num_pushed.fetch_add(1, std::memory_order_relaxed);
+		m_has_input.store(true, std::memory_order_release);
+		must_wake = m_is_sleeping && !m_is_paused;
+		if(must_wake) m_is_sleeping = false;
+	}
+	if(must_wake) m_wake.notify_one();
+}
+
+void scheduler::notify_reached(const task_id reached, const bool is_epoch) {
+	if(!is_epoch) {
+		m_executed_horizons.fetch_add(1, std::memory_order_release);
+		notify_progress();
+	}
+	push(reached_event{reached});
+}
+
+void scheduler::set_paused(const bool paused) {
+	{
+		const std::lock_guard lock(m_mutex);
+		m_is_paused = paused;
+	}
+	m_wake.notify_one();
+}
+
+bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint64_t allowed_events) const {
+	// Executed first: it never exceeds released, and both only grow.
+	const std::uint64_t executed = m_executed_horizons.load(std::memory_order_acquire);
+	const std::uint64_t released = m_released_horizons.load(std::memory_order_acquire);
+	if(released > executed + allowed_horizons) return true;
+	const std::uint64_t planned = m_num_planned.load(std::memory_order_acquire);
+	return m_num_pushed.load(std::memory_order_relaxed) > planned + allowed_events;
+}
+
+bool scheduler::may_submit() const { return !m_is_throttled && !is_behind(m_settings.run_ahead, max_waiting_events); }
+
+bool scheduler::throttle(const std::chrono::milliseconds limit) {
+	if(may_submit()) return true;
+	m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
+	const auto may_go_on = [this] { return !is_behind(m_settings.run_ahead / 2, max_waiting_events / 2); };
+	std::unique_lock lock(m_progress_mutex);
+	m_has_waiter.store(true);
+	const bool done = m_progress.wait_for(lock, limit, may_go_on);
+	m_has_waiter.store(false);
+	if(done) m_is_throttled = false;
+	return done;
+}
+
+bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
+	const std::uint64_t target = m_num_pushed.load();
+	std::unique_lock lock(m_progress_mutex);
+	m_has_waiter.store(true);
+	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_planned.load(std::memory_order_acquire) >= target; });
+	m_has_waiter.store(false);
+	return done;
+}
+
+void scheduler::notify_progress() {
+	if(!m_has_waiter.load()) return;
+	{ const std::lock_guard lock(m_progress_mutex); } // the waiter is either before its test or asleep
+	m_progress.notify_all();
+}
+
+std::vector<scheduler::message> scheduler::take_messages() {
+	const std::lock_guard lock(m_messages_mutex);
+	m_has_messages.store(false, std::memory_order_relaxed);
+	return std::exchange(m_messages, {});
+}
+
+void scheduler::report(const bool is_error, std::string&& text) {
+	const std::lock_guard lock(m_messages_mutex);
+	m_messages.push_back({is_error, std::move(text)});
+	m_has_messages.store(true, std::memory_order_relaxed);
+}
+
+scheduler_statistics scheduler::statistics() const {
+	const std::lock_guard lock(m_statistics_mutex);
+	scheduler_statistics result = m_statistics;
+	result.released_horizons = m_released_horizons.load();
+	result.executed_horizons = m_executed_horizons.load();
+	return result;
+}
+
+void scheduler::run() {
+	try {
+		scheduling_pipeline pipeline(
+		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](std::string&& text) { report(false, std::move(text)); }});
+		std::vector<event> events;
+		auto idle_since = clock::now();
+		bool was_idle = true;
+		while(take_input(events, was_idle)) {
+			const auto busy_since = clock::now();
+			for(auto& e : events) handle(pipeline, std::move(e));
+			const auto busy_until = clock::now();
+			{
+				const std::lock_guard lock(m_statistics_mutex);
+				m_statistics.counts = pipeline.counts();
+				m_statistics.idle_s += seconds(busy_since - idle_since);
+				m_statistics.busy_s += seconds(busy_until - busy_since);
+			}
+			idle_since = busy_until;
+			events.clear();
+			// Held commands count as work: an executor that runs dry behind lookahead is starving.
+			was_idle = !pipeline.is_holding_back();
+		}
+	} catch(const std::exception& error) {
+		report(true, std::string("the scheduler failed: ") + error.what());
+		if(m_on_busy) m_on_busy(false);
+		// Whoever waits for planning must not wait for ever.
+		m_num_planned.store(~std::uint64_t{0} >> 1);
+		notify_progress();
+	}
+}
+
+bool scheduler::take_input(std::vector<event>& out, bool& may_report_idle) {
+	for(int i = 0; i < polls_before_sleep && !m_has_input.load(std::memory_order_acquire); ++i) std::this_thread::yield();
+	std::unique_lock lock(m_mutex);
+	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };
+	if(!is_ready()) {
+		if(m_on_busy && may_report_idle) m_on_busy(false);
+		while(!is_ready()) {
+			m_is_sleeping = true;
+			m_wake.wait(lock);
+		}
+		m_is_sleeping = false;
+		if(m_on_busy) m_on_busy(true);
+	}
+	if(m_input.empty()) return false; // stopping, and everything is done
+	out.swap(m_input);
+	m_has_input.store(false, std::memory_order_relaxed);
+	return true;
+}
+
+void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
+	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
+		pipeline.submit(std::move(*submitted));
+	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
+		pipeline.create_buffer(created->info);
+	} else if(const auto* const destroyed = std::get_if<destroy_event>(&e)) {
+		pipeline.destroy_buffer(destroyed->id);
+	} else if(const auto* const reached = std::get_if<reached_event>(&e)) {
+		pipeline.notify_epoch_reached(reached->reached);
+	} else if(const auto* const changed = std::get_if<lookahead_event>(&e)) {
+		pipeline.set_lookahead(changed->mode);
+	} else {
+		pipeline.flush();
+	}
+	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
+	m_num_planned.fetch_add(1, std::memory_order_release);
+	notify_progress();
+}
+
+void scheduler::dry_sink::submit(instruction_batch&& batch) {
+	for(const auto* const node : batch.instructions) {
+		if(const auto* const horizon = std::get_if<horizon_instruction>(&node->operation)) {
+			m_owner.notify_reached(horizon->task, false);
+		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&node->operation)) {
+			m_owner.notify_reached(epoch->task, true);
+		}
+	}
+}
+
+} // namespace celerity

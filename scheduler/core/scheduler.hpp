@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// The thread that plans while the executor runs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "access_checks.hpp"
+#include "instruction_sink.hpp"
+#include "scheduling_pipeline.hpp"
+
+namespace celerity {
+
+struct scheduler_settings {
+	pipeline_settings pipeline;
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
+	std::uint64_t run_ahead = 16;
+};
+
+struct scheduler_statistics {
+	pipeline_counts counts;
+	double busy_s = 0;
+	double idle_s = 0;
+	std::uint64_t released_horizons = 0;
+	std::uint64_t executed_horizons = 0;
+};
+
+/// Owns the pipeline and its thread. `submit`, `create_buffer` and `throttle` belong to one application thread; the notify functions and
+/// `destroy_buffer` may be called from any thread. Nothing here ever takes the GIL.
+class scheduler {
+  public:
+	/// Without a sink this is a dry run: nothing is executed, and every horizon and epoch counts as passed once it is planned.
+	scheduler(const scheduler_settings& settings, instruction_sink* sink);
+	~scheduler();
+	scheduler(const scheduler&) = delete;
+	scheduler& operator=(const scheduler&) = delete;
+
+	void start();
+	/// Ends the thread once it has worked off its input; idempotent.
+	void stop();
+
+	buffer_id create_buffer(buffer_info info);
+	void destroy_buffer(buffer_id id);
+	/// Checks the accesses, numbers the task and hands it over. Throws access_pattern_error with nothing changed.
+	submission_id submit(task&& submitted);
+	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
+	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
+	void flush() { push(flush_event{}); }
+	void set_lookahead(const lookahead_mode mode) { push(lookahead_event{mode}); }
+
+	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
+	bool throttle(std::chrono::milliseconds limit);
+	/// True without taking a lock if `throttle` would not block.
+	bool may_submit() const;
+	/// Blocks until all input so far is planned, at most `limit`; for dry runs. Returns true once it is.
+	bool wait_until_planned(std::chrono::milliseconds limit);
+
+	/// The executor has passed a horizon or epoch.
+	void notify_reached(task_id reached, bool is_epoch);
+	/// Holds all input back (it queues up), or lets it go; for measurements.
+	void set_paused(bool paused);
+	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
+	void set_busy_callback(std::function<void(bool)> callback) { m_on_busy = std::move(callback); }
+
+	struct message {
+		bool is_error;
+		std::string text;
+	};
+	/// Warnings and errors since the last call.
+	std::vector<message> take_messages();
+	bool has_messages() const { return m_has_messages.load(std::memory_order_relaxed); }
+	scheduler_statistics statistics() const;
+	const buffer_info& find_buffer(buffer_id id) const;
+
+  private:
+	struct buffer_event {
+		buffer_info info;
+	};
+	struct destroy_event {
+		buffer_id id;
+	};
+	struct reached_event {
+		task_id reached;
+	};
+	struct lookahead_event {
+		lookahead_mode mode;
+	};
+	struct flush_event {};
+	using event = std::variant<std::shared_ptr<task>, buffer_event, destroy_event, reached_event, lookahead_event, flush_event>;
+
+	/// Passes horizons and epochs as soon as they are planned.
+	class dry_sink final : public instruction_sink {
+	  public:
+		explicit dry_sink(scheduler& owner) : m_owner(owner) {}
+		void submit(instruction_batch&& batch) override;
+
+	  private:
+		scheduler& m_owner;
+	};
+
+	scheduler_settings m_settings;
+	partition m_partition;
+	dry_sink m_dry_sink;
+	instruction_sink& m_sink;
+	std::function<void(bool)> m_on_busy;
+	std::thread m_thread;
+
+	// Application thread only.
+	std::uint64_t m_last_submission = 0;
+	std::uint64_t m_last_buffer = 0;
+	std::unordered_map<buffer_id, buffer_info> m_buffers;
+	std::mutex m_dead_buffers_mutex; ///< buffers may die on any thread
+	std::vector<buffer_id> m_dead_buffers;
+
+	mutable std::mutex m_mutex;
+	std::condition_variable m_wake;
+	std::vector<event> m_input;
+	bool m_is_sleeping = false;
+	bool m_is_stopping = false;
+	bool m_is_paused = false;
+	std::atomic<bool> m_has_input{false};
+
+	mutable std::mutex m_progress_mutex;
+	std::condition_variable m_progress;
+	std::atomic<std::uint64_t> m_num_pushed{0};
+	std::atomic<std::uint64_t> m_num_planned{0};
+	std::atomic<std::uint64_t> m_released_horizons{0};
+	std::atomic<std::uint64_t> m_executed_horizons{0};
+	std::atomic<bool> m_has_waiter{false};
+	bool m_is_throttled = false; ///< application thread only
+
+	mutable std::mutex m_messages_mutex;
+	std::vector<message> m_messages;
+	std::atomic<bool> m_has_messages{false};
+
+	mutable std::mutex m_statistics_mutex;
+	scheduler_statistics m_statistics;
+
+	template <typename Event>
+	void push(Event&& e);
+	void run();
+	bool take_input(std::vector<event>& out, bool& was_idle);
+	void handle(scheduling_pipeline& pipeline, event&& e);
+	void report(bool is_error, std::string&& text);
+	void notify_progress();
+	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
+	void forget_dead_buffers();
+};
+
+} // namespace celerity

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include "scheduling_pipeline.hpp"
+
+#include <utility>
+
+namespace celerity {
+
+namespace {
+
+	/// Held commands are bounded, so that an application that never stops asking for memory still runs; the same on every rank.
+	constexpr std::size_t max_held_commands = 65536;
+	/// A growth pattern that pauses for two horizons is taken to have ended.
+	constexpr std::size_t horizons_until_release = 2;
+
+	bool is_flushing(const command& cmd) {
+		return std::holds_alternative<epoch_command>(cmd.operation) || std::holds_alternative<fence_command>(cmd.operation);
+	}
+
+} // namespace
+
+scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
+    : m_sink(sink), m_warn(observers.warning), m_lookahead(settings.lookahead), m_tasks(settings.horizons, std::move(observers.task), observers.warning),
+      m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
+      m_instructions(settings.capabilities, observers.warning) {
+	auto initial = std::make_shared<task>();
+	initial->kind = task_kind::epoch;
+	initial->action = epoch_action::init;
+	initial->name = "init";
+	submit(std::move(initial));
+}
+
+void scheduling_pipeline::create_buffer(const buffer_info& info) {
+	m_tasks.create_buffer(info);
+	m_commands.create_buffer(info);
+	m_instructions.create_buffer(info); // not held back: anticipation must know it
+}
+
+void scheduling_pipeline::destroy_buffer(const buffer_id id) {
+	m_tasks.destroy_buffer(id);
+	m_commands.destroy_buffer(id);
+	m_held.emplace_back(destroy_event{id}); // commands that use it may still be held
+	release_ready();
+}
+
+void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
+	m_new_tasks.clear();
+	m_tasks.add(std::move(submitted), m_new_tasks);
+	for(const auto& node : m_new_tasks) {
+		m_new_commands.clear();
+		m_commands.lower(node, m_new_commands);
+		m_counts.tasks += node->kind != task_kind::horizon;
+		m_counts.horizons += node->kind == task_kind::horizon;
+		m_counts.commands += m_new_commands.size();
+		for(auto& cmd : m_new_commands) hold(std::move(cmd));
+	}
+	release_ready();
+}
+
+void scheduling_pipeline::set_lookahead(const lookahead_mode mode) {
+	m_held.emplace_back(lookahead_event{mode});
+	++m_num_flushing;
+	release_ready();
+}
+
+void scheduling_pipeline::flush() {
+	m_held.emplace_back(flush_event{});
+	++m_num_flushing;
+	release_ready();
+}
+
+void scheduling_pipeline::notify_epoch_reached(const task_id reached) { m_instructions.notify_epoch_reached(reached); }
+
+void scheduling_pipeline::hold(command&& cmd) {
+	const bool wants_memory = m_lookahead != lookahead_mode::none && m_instructions.anticipate(cmd);
+	if(is_flushing(cmd)) ++m_num_flushing;
+	if(wants_memory) {
+		m_horizons_since_want = 0;
+	} else if(std::holds_alternative<horizon_command>(cmd.operation)) {
+		++m_horizons_since_want;
+	}
+	m_held.emplace_back(held_command{std::move(cmd), wants_memory});
+	if(m_held.size() >= max_held_commands) {
+		if(!m_warned_cap && m_warn) {
+			m_warn("lookahead held back " + std::to_string(max_held_commands)
+			       + " commands that keep asking for more memory; they are compiled now, and buffers may be resized. Call queue.flush() now and then, or set "
+			         "CELERITY_LOOKAHEAD=auto.");
+		}
+		m_warned_cap = true;
+		m_held.emplace_back(flush_event{});
+		++m_num_flushing;
+	}
+}
+
+bool scheduling_pipeline::should_release() const {
+	if(m_held.empty()) return false;                                     // nothing to do
+	if(m_lookahead == lookahead_mode::none) return true;                 // never wait
+	if(m_num_flushing > 0) return true;                                  // somebody waits for what is held
+	const auto* const front = std::get_if<held_command>(&m_held.front());
+	if(front == nullptr) return true;                                    // wants no memory
+	if(!front->wants_memory) return true;                                // compiling it cannot cause an allocation that waiting would enlarge
+	if(m_lookahead == lookahead_mode::infinite) return false;            // only a flush ends it
+	return m_horizons_since_want >= horizons_until_release;              // the pattern has stopped growing
+}
+
+void scheduling_pipeline::release_ready() {
+	while(should_release()) {
+		held_event event = std::move(m_held.front());
+		m_held.pop_front();
+		release(std::move(event));
+	}
+	hand_over();
+}
+
+void scheduling_pipeline::release(held_event&& event) {
+	if(auto* const held = std::get_if<held_command>(&event)) {
+		if(is_flushing(held->cmd)) {
+			--m_num_flushing;
+			++m_counts.lookahead_flushes;
+		}
+		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_num_released_horizons;
+		m_instructions.compile(held->cmd, m_batch);
+	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
+		m_instructions.destroy_buffer(destroyed->buffer, m_batch);
+	} else if(const auto* const changed = std::get_if<lookahead_event>(&event)) {
+		--m_num_flushing;
+		m_lookahead = changed->mode;
+	} else {
+		--m_num_flushing;
+		++m_counts.lookahead_flushes;
+	}
+}
+
+void scheduling_pipeline::hand_over() {
+	if(m_batch.empty()) return;
+	m_counts.instructions += m_batch.instructions.size();
+	m_sink.submit(std::exchange(m_batch, instruction_batch{}));
+}
+
+} // namespace celerity
