@@ -306,6 +306,51 @@ class RegionMapForTests:
 
     def __len__(self) -> int: ...
 
+class GraphContext:
+    """
+    The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.
+    """
+
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, device_peers: bool = True, user_device_peers: bool = True, direct_ranks: Sequence[bool] | None = None, lookahead: str = 'none', horizon_step: int = 4, horizon_max_parallelism: int = 64) -> None: ...
+
+    def create_buffer(self, shape: object, element_size: int = 4, alignment: int = 4, initial: str = 'none', user_allocation: int = 0, name: str = '') -> int: ...
+
+    def destroy_buffer(self, buffer: int) -> None: ...
+
+    def chunks_for(self, box: Box, *, granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, kind: str = 'kernel') -> list[Box]: ...
+
+    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object = (), granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1) -> int: ...
+
+    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str) -> int: ...
+
+    def submit_fence(self, buffer: int, box: Box, user_allocation: int, on_all: bool = True) -> int: ...
+
+    def submit_epoch(self, action: str = 'none') -> int: ...
+
+    def next_submission(self) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def notify_epoch_reached(self, task: int) -> None:
+        """
+        The horizon or epoch with this task id was executed. Take the instructions before it first.
+        """
+
+    def take_tasks(self) -> list:
+        """Records since the last call."""
+
+    def take_commands(self) -> list:
+        """Records since the last call."""
+
+    def take_instructions(self) -> list:
+        """Records since the last call."""
+
+    def take_pilots(self) -> list:
+        """Records since the last call."""
+
+    def take_warnings(self) -> list[str]:
+        """Texts since the last call."""
+
 class Engine:
     """
     The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.

@@ -147,10 +147,8 @@ class MpiCommunicator:
     def abort(self, status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        try:
-            MPI.COMM_WORLD.Abort(status)
-        finally:
-            os._exit(status)  # an MPI_Abort that returns has lost its launcher
+        MPI.COMM_WORLD.Abort(status)
+        os._exit(status)  # an MPI_Abort that returns has lost its launcher
 
     def close(self) -> None:
         if self._is_closed:

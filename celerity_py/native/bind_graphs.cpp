@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Graph generation without threads or hardware, with everything recorded: for tests, and for whoever wants to look at a schedule.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph_records.hpp"
+#include "scheduler/core/access_checks.hpp"
+#include "scheduler/core/scheduling_pipeline.hpp"
+#include "task_building.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+using namespace celerity::native;
+
+void bind_graphs(nb::module_& m);
+
+namespace {
+
+/// One rank's pipeline, driven by hand.
+class graph_context final : public instruction_sink {
+  public:
+	graph_context(const pipeline_settings& settings)
+	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
+	      m_pipeline(settings, *this,
+	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); }, [this](command_record&& r) { m_commands.push_back(std::move(r)); },
+	              [this](std::string&& text) { m_warnings.push_back(std::move(text)); }}) {}
+
+	graph_context(const graph_context&) = delete;
+	graph_context& operator=(const graph_context&) = delete;
+
+	void submit(instruction_batch&& batch) override {
+		m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end());
+		m_pilots.insert(m_pilots.end(), batch.pilots.begin(), batch.pilots.end());
+	}
+
+	std::uint64_t create_buffer(buffer_info info) {
+		info.id = buffer_id(++m_last_buffer);
+		m_buffers.emplace(info.id, info);
+		m_pipeline.create_buffer(info);
+		return info.id.value;
+	}
+	void destroy_buffer(const std::uint64_t id) {
+		m_pipeline.destroy_buffer(buffer_id(id));
+		m_buffers.erase(buffer_id(id));
+	}
+	std::uint64_t submit_task(task&& submitted) {
+		if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
+			check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); });
+		}
+		submitted.submission = submission_id(++m_last_submission);
+		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));
+		return m_last_submission;
+	}
+	std::vector<box> chunks_for(const task& shape) const { return all_chunks(shape, m_partition); }
+	scheduling_pipeline& pipeline() { return m_pipeline; }
+	std::uint64_t next_submission() const { return m_last_submission + 1; }
+
+	nb::list take_tasks() { return take(m_tasks); }
+	nb::list take_commands() { return take(m_commands); }
+	nb::list take_instructions() { return take(m_instructions); }
+	nb::list take_pilots() { return take(m_pilots); }
+	std::vector<std::string> take_warnings() { return std::exchange(m_warnings, {}); }
+
+  private:
+	template <typename Record>
+	static nb::list take(std::vector<Record>& records) {
+		nb::list result;
+		for(const auto& record : records) result.append(to_dict(record));
+		records.clear();
+		return result;
+	}
+
+	partition m_partition;
+	std::vector<task_record> m_tasks;
+	std::vector<command_record> m_commands;
+	std::vector<const instruction*> m_instructions;
+	std::vector<outbound_pilot> m_pilots;
+	std::vector<std::string> m_warnings;
+	std::unordered_map<buffer_id, buffer_info> m_buffers;
+	std::uint64_t m_last_buffer = 0;
+	std::uint64_t m_last_submission = 0;
+	scheduling_pipeline m_pipeline; // last: emits the initial epoch into the members above
+};
+
+graph_context* make_context(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool device_peers,
+    const bool user_device_peers, std::optional<std::vector<bool>> direct_ranks, const std::string& lookahead, const std::size_t horizon_step,
+    const std::size_t horizon_max_parallelism) {
+	pipeline_settings settings;
+	settings.capabilities = system_capabilities::make(
+	    num_ranks, rank_id(rank), num_devices, device_peers, user_device_peers, std::move(direct_ranks).value_or(std::vector<bool>()));
+	settings.horizons = {horizon_step, horizon_max_parallelism};
+	settings.lookahead = lookahead == "none" ? lookahead_mode::none : lookahead == "auto" ? lookahead_mode::automatic : lookahead_mode::infinite;
+	return std::make_unique<graph_context>(settings).release(); // nanobind owns it
+}
+
+} // namespace
+
+void bind_graphs(nb::module_& m) {
+	nb::class_<graph_context>(m, "GraphContext",
+	    "The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.")
+	    .def(nb::new_(&make_context), nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "device_peers"_a = true,
+	        "user_device_peers"_a = true, "direct_ranks"_a = nb::none(), "lookahead"_a = "none", "horizon_step"_a = 4, "horizon_max_parallelism"_a = 64)
+	    .def(
+	        "create_buffer",
+	        [](graph_context& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,
+	            const std::uint64_t user_allocation, std::string name) {
+		        return self.create_buffer(make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name)));
+	        },
+	        "shape"_a, "element_size"_a = 4, "alignment"_a = 4, "initial"_a = "none", "user_allocation"_a = 0, "name"_a = "")
+	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
+	    .def(
+	        "chunks_for",
+	        [](const graph_context& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
+	            const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, kind)), space.dims); },
+	        "box"_a, nb::kw_only(), "granularity"_a.none() = nb::none(), "split_2d"_a = false, "oversubscribe"_a = 1, "kind"_a = "kernel")
+	    .def(
+	        "submit_kernel",
+	        [](graph_context& self, std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions,
+	            const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe) {
+		        return self.submit_task(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe));
+	        },
+	        "name"_a, "box"_a, "accesses"_a, "reductions"_a = nb::make_tuple(), "granularity"_a.none() = nb::none(), "split_2d"_a = false,
+	        "oversubscribe"_a = 1)
+	    .def(
+	        "submit_host_task",
+	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {
+		        return self.submit_task(make_host_task(std::move(name), space, accesses, on));
+	        },
+	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a)
+	    .def(
+	        "submit_fence",
+	        [](graph_context& self, const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
+		        return self.submit_task(make_fence(buffer, where, user_allocation, on_all));
+	        },
+	        "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true)
+	    .def(
+	        "submit_epoch", [](graph_context& self, const std::string& action) { return self.submit_task(make_epoch(action)); }, "action"_a = "none")
+	    .def("next_submission", &graph_context::next_submission)
+	    .def("flush", [](graph_context& self) { self.pipeline().flush(); })
+	    .def(
+	        "notify_epoch_reached", [](graph_context& self, const std::uint64_t id) { self.pipeline().notify_epoch_reached(task_id(id)); }, "task"_a,
+	        "The horizon or epoch with this task id was executed. Take the instructions before it first.")
+	    .def("take_tasks", &graph_context::take_tasks, "Records since the last call.")
+	    .def("take_commands", &graph_context::take_commands, "Records since the last call.")
+	    .def("take_instructions", &graph_context::take_instructions, "Records since the last call.")
+	    .def("take_pilots", &graph_context::take_pilots, "Records since the last call.")
+	    .def("take_warnings", &graph_context::take_warnings, "Texts since the last call.");
+}

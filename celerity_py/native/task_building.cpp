@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include "task_building.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <utility>
+
+#include "scheduler/core/access_checks.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+	template <typename Value, std::size_t Count>
+	Value look_up(const std::array<std::pair<const char*, Value>, Count>& names, const std::string& name, const char* const what) {
+		std::string known;
+		for(const auto& [candidate, value] : names) {
+			if(name == candidate) return value;
+			known += known.empty() ? "" : ", ";
+			known += candidate;
+		}
+		throw nb::value_error((std::string(what) + " is one of " + known + ", but got '" + name + "'").c_str());
+	}
+
+	constexpr std::array<std::pair<const char*, reduction_op>, 7> op_names{{{"sum", reduction_op::sum}, {"prod", reduction_op::prod},
+	    {"min", reduction_op::min}, {"max", reduction_op::max}, {"and", reduction_op::logical_and}, {"or", reduction_op::logical_or},
+	    {"xor", reduction_op::bit_xor}}};
+	constexpr std::array<std::pair<const char*, scalar_type>, 13> scalar_names{{{"int8", scalar_type::int8}, {"int16", scalar_type::int16},
+	    {"int32", scalar_type::int32}, {"int64", scalar_type::int64}, {"uint8", scalar_type::uint8}, {"uint16", scalar_type::uint16},
+	    {"uint32", scalar_type::uint32}, {"uint64", scalar_type::uint64}, {"float32", scalar_type::float32}, {"float64", scalar_type::float64},
+	    {"complex64", scalar_type::complex64}, {"complex128", scalar_type::complex128}, {"bool", scalar_type::boolean}}};
+
+	void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
+		out.reserve(nb::len(accesses));
+		for(const nb::handle item : accesses) {
+			const auto entry = nb::cast<nb::tuple>(item);
+			out.push_back(buffer_access{buffer_id(nb::cast<std::uint64_t>(entry[0])), static_cast<access_mode>(nb::cast<std::uint8_t>(entry[1])),
+			    nb::cast<const range_mapper&>(entry[2])});
+		}
+	}
+
+	task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription) {
+		task_geometry geometry;
+		geometry.dims = space.dims;
+		geometry.global = space.b;
+		if(!granularity.is_none()) {
+			int count = 0;
+			geometry.granularity = to_point(granularity, 1, count, "constrain");
+		}
+		geometry.split = split_2d ? split_kind::split_2d : split_kind::split_1d;
+		geometry.oversubscription = oversubscription;
+		if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
+		for(std::size_t d = 0; d < 3; ++d) {
+			if(geometry.granularity[d] < 1) throw nb::value_error("constrain takes positive integers");
+		}
+		return geometry;
+	}
+
+} // namespace
+
+task make_kernel(std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
+    const bool split_2d, const std::uint32_t oversubscription) {
+	task result;
+	result.kind = task_kind::device_kernel;
+	result.geometry = make_geometry(space, granularity, split_2d, oversubscription);
+	result.name = std::move(name);
+	read_accesses(accesses, result.accesses);
+	for(const nb::handle item : reductions) {
+		const auto entry = nb::cast<nb::tuple>(item);
+		task_reduction reduction;
+		reduction.buffer = buffer_id(nb::cast<std::uint64_t>(entry[0]));
+		reduction.op = look_up(op_names, nb::cast<std::string>(entry[1]), "a reduction's op");
+		reduction.type = look_up(scalar_names, nb::cast<std::string>(entry[2]), "a reduction's dtype");
+		reduction.include_current = nb::cast<bool>(entry[3]);
+		result.reductions.push_back(reduction);
+	}
+	return result;
+}
+
+task make_host_task(std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {
+	static constexpr std::array<std::pair<const char*, host_distribution>, 3> names{
+	    {{"once", host_distribution::once}, {"master", host_distribution::master}, {"split", host_distribution::split}}};
+	task result;
+	result.kind = task_kind::host_task;
+	result.distribution = look_up(names, on, "on");
+	if(result.distribution == host_distribution::split) {
+		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1);
+	} else {
+		result.geometry.can_split = false;
+	}
+	result.name = std::move(name);
+	read_accesses(accesses, result.accesses);
+	return result;
+}
+
+task make_fence(const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
+	task result;
+	result.kind = task_kind::fence;
+	result.geometry.can_split = false;
+	result.name = "fence";
+	result.accesses.push_back(buffer_access{buffer_id(buffer), access_mode::read, range_mapper::all()});
+	result.fence_box = where.b;
+	result.fence_destination = allocation_id{user_memory, user_allocation};
+	result.fence_on_all_ranks = on_all;
+	return result;
+}
+
+task make_epoch(const std::string& action) {
+	static constexpr std::array<std::pair<const char*, epoch_action>, 3> names{
+	    {{"none", epoch_action::none}, {"barrier", epoch_action::barrier}, {"shutdown", epoch_action::shutdown}}};
+	task result;
+	result.kind = task_kind::epoch;
+	result.action = look_up(names, action, "the action of an epoch");
+	result.name = result.action == epoch_action::none ? "wait" : action;
+	return result;
+}
+
+task make_shape(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription, const std::string& kind) {
+	task result;
+	result.geometry = make_geometry(space, granularity, split_2d, oversubscription);
+	result.kind = kind == "kernel" ? task_kind::device_kernel : task_kind::host_task;
+	result.geometry.can_split = kind != "single";
+	return result;
+}
+
+buffer_info make_buffer(const nb::handle shape, const std::size_t element_size_bytes, const std::size_t alignment_bytes, const std::string& initial,
+    const std::uint64_t user_allocation, std::string name) {
+	static constexpr std::array<std::pair<const char*, buffer_info::initial_contents>, 3> names{{{"none", buffer_info::initial_contents::none},
+	    {"array", buffer_info::initial_contents::user_array}, {"function", buffer_info::initial_contents::user_function}}};
+	const user_box whole = box_of_shape(shape);
+	buffer_info result;
+	result.dims = whole.dims;
+	result.extents = whole.b.max();
+	result.element_size_bytes = element_size_bytes;
+	result.element_alignment_bytes = alignment_bytes;
+	result.initial = look_up(names, initial, "the initial contents of a buffer");
+	if(result.initial == buffer_info::initial_contents::user_array) result.user_allocation = allocation_id{user_memory, user_allocation};
+	result.name = std::move(name);
+	return result;
+}
+
+std::vector<user_box> with_dims(const std::vector<box>& boxes, const int dims) {
+	std::vector<user_box> result;
+	result.reserve(boxes.size());
+	for(const box& b : boxes) result.push_back(user_box{b, dims});
+	return result;
+}
+
+void bind_access_pattern_error(nb::module_& m) {
+	static PyObject* const error_type = PyErr_NewExceptionWithDoc("celerity_py._native.AccessPatternError",
+	    "A task's declared accesses contradict each other. args = (kind, argument index, other argument index or -1, text, boxes).", PyExc_ValueError, nullptr);
+	m.attr("AccessPatternError") = nb::borrow(error_type);
+	nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+		try {
+			std::rethrow_exception(thrown);
+		} catch(const access_pattern_error& error) {
+			static constexpr std::array kinds{"dimensions", "overlap", "incomplete_union", "unknown_buffer", "granularity"};
+			nb::list boxes;
+			for(const box& b : error.involved) boxes.append(user_box{b, error.involved_dims});
+			const auto index = [](const std::size_t i) { return i == access_pattern_error::no_argument ? std::int64_t{-1} : static_cast<std::int64_t>(i); };
+			const nb::tuple args = nb::make_tuple(kinds[static_cast<std::size_t>(error.what_kind)], index(error.argument_index),
+			    index(error.other_argument_index), std::string(error.what()), boxes);
+			PyErr_SetObject(error_type, args.ptr());
+		}
+	});
+}
+
+} // namespace celerity::native

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Tasks from the arguments of the submit functions.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "scheduler/core/task.hpp"
+#include "user_geometry.hpp"
+
+namespace celerity::native {
+
+/// `accesses`: a sequence of (buffer, mode, RangeMapper); `reductions`: of (buffer, op, dtype name, include_current).
+task make_kernel(std::string name, const user_box& space, nanobind::handle accesses, nanobind::handle reductions, nanobind::handle granularity, bool split_2d,
+    std::uint32_t oversubscription);
+/// `on`: "once", "master" or "split"; `space` may be None unless it is "split".
+task make_host_task(std::string name, nanobind::handle space, nanobind::handle accesses, const std::string& on);
+task make_fence(std::uint64_t buffer, const user_box& where, std::uint64_t user_allocation, bool on_all);
+task make_epoch(const std::string& action);
+/// A task with a geometry only, of kind "kernel", "host" or "single".
+task make_shape(const user_box& space, nanobind::handle granularity, bool split_2d, std::uint32_t oversubscription, const std::string& kind);
+buffer_info make_buffer(nanobind::handle shape, std::size_t element_size_bytes, std::size_t alignment_bytes, const std::string& initial,
+    std::uint64_t user_allocation, std::string name);
+std::vector<user_box> with_dims(const std::vector<box>& boxes, int dims);
+
+/// Registers _native.AccessPatternError and translates access_pattern_error to it: args = (kind, argument index, other argument index or -1, text, boxes).
+void bind_access_pattern_error(nanobind::module_& m);
+
+} // namespace celerity::native
