@@ -69,7 +69,7 @@ test-mpi: $(VENV)/.installed
 	for ranks in 1 2 4; do \
 		[ -d tests/mpi ] || break; \
 		echo "---- $$ranks rank(s)"; \
-		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
+		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider -o faulthandler_timeout=60 \
 			--randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
 

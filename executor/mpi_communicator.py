@@ -147,8 +147,10 @@ class MpiCommunicator:
     def abort(self, status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(status)
-        os._exit(status)  # an MPI_Abort that returns has lost its launcher
+        try:
+            MPI.COMM_WORLD.Abort(status)
+        finally:
+            os._exit(status)  # an MPI_Abort that returns has lost its launcher
 
     def close(self) -> None:
         if self._is_closed:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""What went wrong, in a form that every rank can print."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from celerity_py.executor.communicator import PILOT_LIMIT_BYTES
+from celerity_py.scheduler.errors import CelerityError, TaskFailed
+
+_LONGEST_TEXT: Final = PILOT_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
+_PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
+
+
+class RemoteFailure(TaskFailed):
+    """Another rank failed. Stands for the exception that was raised there."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first failure of a run, as this rank got to know it."""
+
+    rank: int  # where it happened
+    text: str  # type and message of the exception
+    task: str = ""  # name of the task; empty if it was not in a task
+    site: str = ""  # "file:line" that submitted the task, or that raised
+    submission: int | None = None
+    error: BaseException | None = None  # None: it happened on another rank
+    exit_status: int = 1
+    _remote: RemoteFailure = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_remote", RemoteFailure(self.message()))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it happened on another rank."""
+        return self.error is None
+
+    def exception(self) -> BaseException:
+        """Return what to name as the cause of what later calls raise; the same object every time."""
+        return self._remote if self.error is None else self.error
+
+    def message(self) -> str:
+        """Say in one line where it happened and what."""
+        if not self.task:
+            where = f"rank {self.rank}"
+            site = f" at {self.site}" if self.site else ""
+        else:
+            where = f"rank {self.rank}: task '{self.task}'"
+            site = f" (submitted at {self.site})" if self.site and self.site not in self.text else ""
+        return f"{where} failed{site}: {self.text}"
+
+    def encode(self) -> bytes:
+        """Pack what other ranks need into a notice."""
+        record = [self.rank, self.text[:_LONGEST_TEXT], self.task[:80], self.site[-160:], self.exit_status]
+        return json.dumps(record).encode("ascii")
+
+
+def decode_failure(content: bytes) -> Failure:
+    """Unpack what `Failure.encode` packed on another rank."""
+    rank, text, task, site, exit_status = json.loads(content)
+    return Failure(rank, text, task, site, exit_status=exit_status)
+
+
+def describe_error(error: BaseException) -> str:
+    """Type and message of an exception; our own say by themselves what they are."""
+    text = str(error)
+    if not text:
+        return type(error).__name__
+    return text if type(error) is CelerityError else f"{type(error).__name__}: {text}"
+
+
+def find_user_line(error: BaseException) -> str:
+    """Return "file:line" of the innermost frame outside of this package, or an empty string."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
+def is_caused_by(error: BaseException | None, origin: BaseException) -> bool:
+    """Whether `origin` is `error` or one of the exceptions that it was raised from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if error is origin:
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

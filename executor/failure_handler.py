@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""What happens when something fails: once, on every rank, and with an end.
+
+A run is *alive* until its first failure, then *failed* for good. With one rank, the failure is an exception of the next
+call and nothing more. With several, the others must not wait for ever: this rank tells them, everyone prints the
+failure once, and everyone calls MPI_Abort a little later, so that the job ends with a status that is not 0 even if the
+program swallows the exception. Without that it would hang: mpi4py's exit hook calls MPI_Finalize, which waits for all
+ranks, so a rank with an uncaught exception does not even exit.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from celerity_py.executor.failure import Failure, describe_error, find_user_line, is_caused_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from celerity_py.executor.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class FailureTimes:
+    """When a run that does not move is given up, in seconds. The defaults are what the documentation promises."""
+
+    abort_s: float = 3.0  # from the first failure to MPI_Abort: time for all ranks to hear of it and to print it
+    gone_s: float = 3.0  # no progress for so long: a peer on this host whose process is gone is a failure
+    ping_s: float = 10.0  # no progress for so long: ask the others for a sign of life
+    report_s: float = 20.0  # no progress for so long: print what everyone is waiting for
+    silent_s: float = 25.0  # no progress for so long, and a peer did not answer: that is a failure
+
+
+class FailureHandler:
+    """Keeps the first failure of a run and sees to its end. Any thread.
+
+    Args:
+        communicator: Of the run.
+        times: When to abort.
+        on_failure: Called once, with the first failure, on the thread that reports it.
+    """
+
+    def __init__(self, communicator: Communicator, times: FailureTimes, on_failure: Callable[[Failure], None]) -> None:
+        self._communicator = communicator
+        self._times = times
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._failure: Failure | None = None
+        self._abort_timer: threading.Thread | None = None
+        self._original_hooks = (sys.excepthook, threading.excepthook)
+        self._has_hooks = False
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first failure, or None as long as all is well."""
+        return self._failure
+
+    def report(self, failure: Failure) -> bool:
+        """Enter the failed state. Return False if the run had failed before; then nothing happens."""
+        with self._lock:
+            if self._failure is not None:
+                return False
+            self._failure = failure
+        if self._communicator.size > 1:
+            self._print(failure)
+            self._abort_timer = threading.Thread(target=self._abort_later, name="celerity-abort", daemon=True)
+            self._abort_timer.start()
+        self._on_failure(failure)
+        return True
+
+    def report_program_error(self, error: BaseException) -> bool:
+        """Enter the failed state because of an exception that nobody in the program caught."""
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+        failure = Failure(
+            self._communicator.rank, describe_error(error), site=find_user_line(error), error=error, exit_status=status
+        )
+        return self.report(failure)
+
+    def wait_for_abort(self) -> NoReturn:
+        """Keep this process from exiting until the job is aborted: an exit would hang in MPI_Finalize."""
+        if self._abort_timer is not None:
+            self._abort_timer.join()
+        self._abort()
+
+    def install_hooks(self) -> None:
+        """Treat exceptions that nobody caught, on any thread, as failures of the run. Only for several ranks."""
+        self._original_hooks = (sys.excepthook, threading.excepthook)
+        sys.excepthook = self._on_uncaught
+        threading.excepthook = self._on_uncaught_in_thread
+        self._has_hooks = True
+
+    def remove_hooks(self) -> None:
+        """Undo `install_hooks`, unless somebody else has hooked in since."""
+        if self._has_hooks and sys.excepthook == self._on_uncaught:
+            sys.excepthook = self._original_hooks[0]
+        if self._has_hooks and threading.excepthook == self._on_uncaught_in_thread:
+            threading.excepthook = self._original_hooks[1]
+        self._has_hooks = False
+
+    def _on_uncaught(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+        if not self._is_known(error):
+            self._original_hooks[0](kind, error, where)
+        self.report_program_error(error)
+
+    def _on_uncaught_in_thread(self, event: threading.ExceptHookArgs) -> None:
+        if not self._is_known(event.exc_value):
+            self._original_hooks[1](event)
+        if event.exc_value is not None and not isinstance(event.exc_value, SystemExit):
+            self.report_program_error(event.exc_value)
+
+    def _is_known(self, error: BaseException | None) -> bool:
+        """Whether this exception only repeats the failure, which has been printed."""
+        return self._failure is not None and is_caused_by(error, self._failure.exception())
+
+    def _print(self, failure: Failure) -> None:
+        lines = [f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
+        if failure.error is not None and failure.task:
+            lines += traceback.format_exception(failure.error)
+        lines.append(f"celerity_py, rank {self._communicator.rank}: the job ends in {self._times.abort_s:g} s\n")
+        sys.stderr.write("".join(lines))
+        sys.stderr.flush()
+
+    def _abort_later(self) -> None:
+        threading.Event().wait(self._times.abort_s)
+        self._abort()
+
+    def _abort(self) -> NoReturn:
+        self._communicator.abort(self._failure.exit_status if self._failure is not None else 1)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: MIT
+"""The threads that execute, and the loop that connects the native engine, the network and the runtime.
+
+The executor thread lives in the native `run`, without the interpreter lock, and comes out of it for what only Python
+can do: MPI and the runtime's bookkeeping. Kernels written in Python run on one launcher thread per device, host tasks
+on a pool that grows while all its threads are busy, because host tasks may wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from celerity_py.executor.communicator import (
+    NOTICE_FAILURE,
+    NOTICE_GOODBYE,
+    NOTICE_PING,
+    NOTICE_PONG,
+    Notice,
+    Payload,
+)
+from celerity_py.executor.failure import Failure, decode_failure, describe_error
+from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
+from celerity_py.executor.interpreter import register_exit_hook, restore_switch_interval, shorten_switch_interval
+from celerity_py.executor.pacing import Pacing
+from celerity_py.executor.progress_watchdog import ProgressWatchdog
+from celerity_py.scheduler.errors import CommunicationError, ResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from celerity_py.executor.communicator import Communicator
+    from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
+
+_MOST_HOST_TASK_THREADS: Final = 64
+_JOIN_AFTER_FAILURE_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
+_FAILED_POLL_S: Final = 2e-3
+_SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
+
+
+class LiveExecutor:
+    """Runs what the scheduler hands to the native executor.
+
+    Args:
+        native: A `_native.Executor` that nobody else calls `run` on.
+        communicator: Of the run; only the executor thread uses it between `start` and `stop`.
+        delegate: The runtime.
+        num_devices: Of this rank.
+        poll: "adaptive" sleeps between looks at the network, the longer nothing has moved; "spin" does not.
+        times: When to give up; for tests.
+    """
+
+    def __init__(
+        self,
+        native: NativeExecutor,
+        communicator: Communicator,
+        delegate: ExecutorDelegate,
+        *,
+        num_devices: int,
+        poll: str = "adaptive",
+        times: FailureTimes | None = None,
+    ) -> None:
+        self._native = native
+        self._communicator = communicator
+        self._delegate = delegate
+        self._times = times or FailureTimes()
+        self._failures = FailureHandler(communicator, self._times, self._enter_failed_state)
+        cores_per_rank = len(os.sched_getaffinity(0)) / communicator.local_size
+        self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank)
+        self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
+        self._departed: dict[int, int] = {}  # rank -> its last submission
+        self._stop_requested = threading.Event()
+        self._unregister_exit_hook: Callable[[], None] = lambda: None
+        self._has_shut_down = threading.Event()
+        self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
+        for device in range(num_devices):
+            name = f"celerity-device-{device}"
+            self._threads.append(threading.Thread(target=self._launch_kernels, args=(device,), name=name, daemon=True))
+        self._pool_lock = threading.Lock()
+        self._num_idle_host_threads = 0
+        self._num_host_threads = 0
+        self._actions: dict[str, Callable[[tuple[Any, ...]], None]] = {
+            "pilot": lambda item: communicator.send_pilot(item[1], item[2]),
+            "send": lambda item: communicator.send(Payload(*item[1:])),
+            "receive": lambda item: communicator.receive(Payload(*item[1:])),
+            "barrier": lambda item: communicator.barrier(item[1]),
+            "completed": lambda item: delegate.submission_completed(item[1]),
+            "retired": lambda item: delegate.submissions_retired(item[1]),
+            "user_free": lambda item: delegate.user_memory_freed(item[1]),
+            "failed": lambda item: self.fail(ResourceError(item[1]), item[2] or None),
+            "shutdown": lambda _: communicator.barrier(_SHUTDOWN_BARRIER),
+            "stopped": lambda _: None,
+        }
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first failure of the run, or None."""
+        return self._failures.failure
+
+    def start(self) -> None:
+        """Start the threads. Application thread."""
+        shorten_switch_interval()
+        if self._communicator.size > 1:
+            self._failures.install_hooks()
+            # Behind the hook of the runtime, which is registered later and so runs first.
+            self._unregister_exit_hook = register_exit_hook(self._stay_if_failed)
+        for thread in self._threads:
+            thread.start()
+        self._add_host_thread()
+
+    def announce_shutdown(self, last_submission: int | None = None) -> None:
+        """Tell the other ranks that this one submits nothing after `last_submission` (by default: the latest one).
+
+        A rank that goes on is not kept waiting for this one: it fails, because the two run different programs.
+        """
+        last = self._delegate.last_submission() if last_submission is None else last_submission
+        self._tell_everyone(NOTICE_GOODBYE, b"%d" % last)
+
+    def wait_shutdown(self, timeout_s: float) -> bool:
+        """Wait until the shutdown epoch is complete on all ranks, or the run has failed. False on timeout."""
+        return self._has_shut_down.wait(timeout_s)
+
+    def fail(self, error: BaseException, submission: int | None = None) -> None:
+        """Enter the failed state; does nothing if the run has failed already. Any thread."""
+        name, site = (self._delegate.describe_submission(submission) if submission else None) or ("", "")
+        self._failures.report(
+            Failure(self._communicator.rank, describe_error(error), name, site, submission=submission, error=error)
+        )
+
+    def stop(self) -> None:
+        """Stop and join all threads. Application thread, after `wait_shutdown` or a failure."""
+        self._stop_requested.set()
+        self._native.stop()
+        deadline = time.monotonic() + _JOIN_AFTER_FAILURE_S
+        for thread in list(self._threads):
+            while thread.is_alive() and thread is not threading.current_thread():
+                if self.failure is not None and time.monotonic() > deadline:
+                    break
+                thread.join(0.1)
+        self._failures.remove_hooks()
+        if self.failure is None:
+            self._unregister_exit_hook()
+        restore_switch_interval()
+
+    def leave_failed(self, *, unseen: bool = False) -> None:
+        """Leave a failed run for good, at exit: with several ranks, wait for the abort; with one, stop the threads.
+
+        Args:
+            unseen: No call and no future has raised the failure, so that it must be printed, and the exit status set.
+        """
+        failure = self.failure
+        assert failure is not None
+        if self._communicator.size > 1:
+            self._failures.wait_for_abort()
+        self.stop()
+        if unseen:
+            sys.stderr.write(f"celerity_py: {failure.message()}\n")
+            if failure.error is not None:
+                traceback.print_exception(failure.error)
+            self._communicator.abort(failure.exit_status)
+
+    # ---- executor thread
+
+    def _execute(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the run cannot go on, and all ranks must know
+            self.fail(error)
+        while not self._stop_requested.wait(_FAILED_POLL_S if self._communicator.size > 1 else None):
+            # MPI itself may be what failed, so each attempt stands alone.
+            with contextlib.suppress(Exception):
+                self._empty_outbox()
+            with contextlib.suppress(Exception):
+                self._communicator.poll()
+
+    def _loop(self) -> None:
+        native, communicator = self._native, self._communicator
+        last_progress_s = time.monotonic()
+        watchdog = ProgressWatchdog(native, communicator, self._delegate, self._times, last_progress_s)
+        timeout_s = 0.0
+        while not self._stop_requested.is_set() and self.failure is None:
+            items = native.run(timeout_s)
+            if self._outbox:
+                self._empty_outbox()
+            for item in items:
+                self._actions[item[0]](item)
+            arrivals = communicator.poll()
+            for source_rank, pilot in arrivals.pilots:
+                watchdog.note_sign_of_life(source_rank)
+                native.notify_pilot(source_rank, pilot)
+            for request in arrivals.completed:
+                self._complete(request)
+            for notice in arrivals.notices:
+                watchdog.note_sign_of_life(notice.source_rank)
+                self._take_notice(notice)
+            if self._departed:
+                self._compare_with_departed()
+
+            now_s = time.monotonic()
+            if items or arrivals.pilots or arrivals.completed:
+                last_progress_s = now_s
+                watchdog.note_progress(now_s)
+            elif (loss := watchdog.check(now_s)) is not None:
+                self._failures.report(loss)
+            is_awaiting = native.outstanding_communication or communicator.outstanding > 0
+            timeout_s = self._pacing.timeout_s(now_s - last_progress_s, is_awaiting=is_awaiting)
+
+    def _complete(self, request: int) -> None:
+        if request == _SHUTDOWN_BARRIER:
+            self._has_shut_down.set()
+        else:
+            self._native.notify_complete(request)
+
+    def _take_notice(self, notice: Notice) -> None:
+        if notice.kind == NOTICE_FAILURE:
+            self._failures.report(decode_failure(notice.content))
+        elif notice.kind == NOTICE_GOODBYE:
+            self._departed[notice.source_rank] = int(notice.content)
+        elif notice.kind == NOTICE_PING:
+            self._communicator.send_notice(notice.source_rank, NOTICE_PONG, b"")
+
+    def _compare_with_departed(self) -> None:
+        last = self._delegate.last_submission()
+        for rank, last_there in self._departed.items():
+            if last > last_there:
+                name, site = self._delegate.describe_submission(last_there + 1) or ("", "")
+                task = f" with '{name}' (submitted at {site})" if name else ""
+                self.fail(
+                    CommunicationError(
+                        f"rank {rank} has ended its program after submission {last_there}, but this rank goes on{task}"
+                        ". All ranks must submit the same tasks"
+                    )
+                )
+
+    def _tell_everyone(self, kind: int, content: bytes) -> None:
+        self._outbox.extend(
+            Notice(kind, rank, content) for rank in range(self._communicator.size) if rank != self._communicator.rank
+        )
+        self._native.wake()
+
+    def _empty_outbox(self) -> None:
+        while self._outbox:
+            notice = self._outbox.popleft()
+            self._communicator.send_notice(notice.source_rank, notice.kind, notice.content)
+
+    def _enter_failed_state(self, failure: Failure) -> None:
+        self._native.fail()
+        if not failure.is_remote:
+            self._tell_everyone(NOTICE_FAILURE, failure.encode())
+        try:
+            self._delegate.failed(failure)
+        except Exception:  # noqa: BLE001 - a delegate that breaks its contract must not keep the others waiting
+            traceback.print_exc()
+        self._has_shut_down.set()
+
+    def _stay_if_failed(self) -> None:
+        if self.failure is not None:
+            self._failures.wait_for_abort()
+
+    # ---- threads for user code
+
+    def _launch_kernels(self, device: int) -> None:
+        while (call := self._native.next_kernel(device)) is not None:
+            try:
+                self._delegate.run_kernel(device, call)
+            except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                self.fail(error, call[1])
+            else:
+                self._native.kernel_done(call[0])
+
+    def _run_host_tasks(self) -> None:
+        while (call := self._native.next_host_task()) is not None:
+            with self._pool_lock:
+                self._num_idle_host_threads -= 1
+                is_last = self._num_idle_host_threads == 0 and self._num_host_threads < _MOST_HOST_TASK_THREADS
+            if is_last and not self._stop_requested.is_set():
+                self._add_host_thread()
+            try:
+                self._delegate.run_host_task(call)
+            except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                self.fail(error, call[2] if call[0] == "host_task" else None)
+            else:
+                self._native.host_task_done(call[1])
+            with self._pool_lock:
+                self._num_idle_host_threads += 1
+
+    def _add_host_thread(self) -> None:
+        with self._pool_lock:
+            name = f"celerity-host-{self._num_host_threads}"
+            self._num_host_threads += 1
+            self._num_idle_host_threads += 1
+            thread = threading.Thread(target=self._run_host_tasks, name=name, daemon=True)
+            self._threads.append(thread)
+        thread.start()

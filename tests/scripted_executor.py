@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""A native executor, a runtime and a network that do what a test tells them to, to test the live executor by itself."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from celerity_py.executor.communicator import Arrivals, Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from celerity_py.executor.communicator import Payload
+    from celerity_py.executor.failure import Failure
+
+
+class ScriptedExecutor:
+    """Stands in for `_native.Executor`: `emit` decides what `run` returns, `start_kernel` what is launched."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._items: list[tuple[Any, ...]] = []
+        self._is_awake = False
+        self._is_stopped = False
+        self._kernels: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._host_tasks: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self.outstanding_communication = False
+        self.completed_requests: list[int] = []
+        self.pilots: list[tuple[int, bytes]] = []
+        self.done_tickets: list[int] = []
+        self.active: list[tuple[Any, ...]] = []
+        self.has_failed = False
+        self.num_runs = 0
+
+    def emit(self, *items: tuple[Any, ...]) -> None:
+        with self._condition:
+            self._items += items
+            self._condition.notify_all()
+
+    def start_kernel(self, ticket: int, submission: int) -> None:
+        self._kernels.put((ticket, submission))
+
+    def start_host_task(self, ticket: int, submission: int) -> None:
+        self._host_tasks.put(("host_task", ticket, submission))
+
+    def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
+        with self._condition:
+            self.num_runs += 1
+            self._condition.wait_for(lambda: self._items or self._is_awake or self._is_stopped, timeout_s)
+            items, self._items, self._is_awake = self._items, [], False
+            return items
+
+    def notify_complete(self, request: int) -> None:
+        self.completed_requests.append(request)
+
+    def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
+        self.pilots.append((source_rank, pilot))
+
+    def wake(self) -> None:
+        with self._condition:
+            self._is_awake = True
+            self._condition.notify_all()
+
+    def next_kernel(self, device: int) -> tuple[Any, ...] | None:
+        return self._next(self._kernels)
+
+    def kernel_done(self, ticket: int) -> None:
+        self.done_tickets.append(ticket)
+
+    def next_host_task(self) -> tuple[Any, ...] | None:
+        return self._next(self._host_tasks)
+
+    def host_task_done(self, ticket: int) -> None:
+        self.done_tickets.append(ticket)
+
+    def active_instructions(self) -> list[tuple[Any, ...]]:
+        return self.active
+
+    def fail(self) -> None:
+        self.has_failed = True
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._kernels.put(None)
+        self._host_tasks.put(None)
+        self.wake()
+
+    @staticmethod
+    def _next(calls: queue.SimpleQueue[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+        call = calls.get()
+        if call is None:
+            calls.put(None)  # for the next thread
+        return call
+
+
+class ScriptedRuntime:
+    """Stands in for the runtime: submissions are functions."""
+
+    def __init__(self) -> None:
+        self.functions: dict[int, Callable[[], None]] = {}
+        self.completed: list[int] = []
+        self.retired: list[int] = []
+        self.freed: list[int] = []
+        self.failure: Failure | None = None
+        self.has_failed = threading.Event()
+
+    def submit(self, function: Callable[[], None]) -> int:
+        submission = len(self.functions) + 1
+        self.functions[submission] = function
+        return submission
+
+    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
+        self.functions[call[1]]()
+
+    def run_host_task(self, call: tuple[Any, ...]) -> None:
+        self.functions[call[2]]()
+
+    def submission_completed(self, submission: int) -> None:
+        self.completed.append(submission)
+
+    def submissions_retired(self, last_submission: int) -> None:
+        self.retired.append(last_submission)
+
+    def user_memory_freed(self, raw: int) -> None:
+        self.freed.append(raw)
+
+    def failed(self, failure: Failure) -> None:
+        assert self.failure is None, "told twice"
+        self.failure = failure
+        self.has_failed.set()
+
+    def describe_submission(self, submission: int) -> tuple[str, str] | None:
+        function = self.functions.get(submission)
+        return (function.__name__, f"program.py:{submission}") if function else None
+
+    def last_submission(self) -> int:
+        return len(self.functions)
+
+
+class MemoryNetwork:
+    """Communicators of several ranks within one process; messages arrive at the next poll, payloads carry no data."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self.pilots: list[deque[tuple[int, bytes]]] = [deque() for _ in range(num_ranks)]
+        self.notices: list[deque[Notice]] = [deque() for _ in range(num_ranks)]
+        self.barriers: list[set[int]] = []
+        self.aborts: list[int] = []
+        self.lock = threading.Lock()
+        self.ranks = [MemoryCommunicator(self, rank, num_ranks) for rank in range(num_ranks)]
+
+
+class MemoryCommunicator:
+    def __init__(self, network: MemoryNetwork, rank: int, size: int) -> None:
+        self._network = network
+        self.rank = self.local_rank = rank
+        self.size = self.local_size = size
+        self.local_ranks = tuple(range(size))
+        self._completed: list[int] = []
+        self._barriers: list[int] = []
+        self._num_barriers_passed = 0
+        self.alive: dict[int, bool | None] = {}
+        self.payloads: list[Payload] = []
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._barriers) - self._num_barriers_passed
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        raise NotImplementedError
+
+    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
+        self._network.pilots[destination_rank].append((self.rank, pilot))
+
+    def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
+        self._network.notices[destination_rank].append(Notice(kind, self.rank, content))
+
+    def send(self, payload: Payload) -> None:
+        self.payloads.append(payload)
+        self._completed.append(payload.request)
+
+    def receive(self, payload: Payload) -> None:
+        self.send(payload)
+
+    def barrier(self, request: int) -> None:
+        with self._network.lock:
+            if len(self._network.barriers) == len(self._barriers):
+                self._network.barriers.append(set())
+            self._network.barriers[len(self._barriers)].add(self.rank)
+            self._barriers.append(request)
+
+    def poll(self) -> Arrivals:
+        arrivals = Arrivals([], self._completed, [])
+        self._completed = []
+        for inbox, arrived in (
+            (self._network.pilots[self.rank], arrivals.pilots),
+            (self._network.notices[self.rank], arrivals.notices),
+        ):
+            while inbox:
+                arrived.append(inbox.popleft())  # type: ignore[arg-type]
+        for index in range(self._num_barriers_passed, len(self._barriers)):
+            if len(self._network.barriers[index]) == self.size:
+                arrivals.completed.append(self._barriers[index])
+                self._num_barriers_passed += 1
+        return arrivals
+
+    def is_alive(self, rank: int) -> bool | None:
+        return self.alive.get(rank)
+
+    def abort(self, status: int) -> NoReturn:  # type: ignore[misc]  # nothing follows it on the thread that calls it
+        self._network.aborts.append(status)
+
+    def close(self) -> None:
+        pass

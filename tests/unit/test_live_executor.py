@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from celerity_py.executor.communicator import Payload
+from celerity_py.executor.failure_handler import FailureTimes
+from celerity_py.executor.live_executor import LiveExecutor
+from celerity_py.executor.local_communicator import LocalCommunicator
+from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from celerity_py.executor.communicator import Communicator
+
+PATIENCE_S = 20.0
+HASTE = FailureTimes(abort_s=0.2, gone_s=0.0, ping_s=0.5, report_s=1.5, silent_s=2.5)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+class Rank:
+    """A live executor between a scripted engine and a scripted runtime."""
+
+    def __init__(self, communicator: Communicator, num_devices: int = 1) -> None:
+        self.native = ScriptedExecutor()
+        self.runtime = ScriptedRuntime()
+        self.executor = LiveExecutor(self.native, communicator, self.runtime, num_devices=num_devices, times=HASTE)
+
+    def stop(self) -> None:
+        self.executor.stop()
+        self.executor._unregister_exit_hook()  # a failed run with several ranks waits for its end at exit
+
+
+@pytest.fixture
+def single() -> Iterator[Rank]:
+    rank = Rank(LocalCommunicator(), num_devices=2)
+    rank.executor.start()
+    yield rank
+    rank.stop()
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.network = MemoryNetwork(2)
+        self.ranks = [Rank(communicator) for communicator in self.network.ranks]
+        for rank in self.ranks:
+            self.ranks[0].executor._failures.remove_hooks()  # a process has the hooks of one rank: here the second
+            rank.executor.start()
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # not pytest's, which fails the test
+    hooks = sys.excepthook, threading.excepthook
+    pair = Pair()
+    yield pair
+    for rank in reversed(pair.ranks):
+        rank.stop()
+    assert (sys.excepthook, threading.excepthook) == hooks
+
+
+def raise_sorry() -> None:
+    raise ValueError("sorry")
+
+
+def test_what_the_engine_reports_reaches_the_runtime_in_order(single: Rank) -> None:
+    single.native.emit(("completed", 3), ("retired", 2), ("user_free", 9), ("completed", 4))
+    wait_until(lambda: len(single.runtime.completed) == 2)
+    assert single.runtime.completed == [3, 4]
+    assert single.runtime.retired == [2]
+    assert single.runtime.freed == [9]
+
+
+def test_kernels_run_on_the_launcher_thread_and_report_their_ticket(single: Rank) -> None:
+    names: list[str] = []
+    submission = single.runtime.submit(lambda: names.append(threading.current_thread().name))
+    single.native.start_kernel(70, submission)
+    wait_until(lambda: single.native.done_tickets == [70])
+    assert names[0].startswith("celerity-device-")
+
+
+def test_host_tasks_that_wait_for_each_other_do_not_starve(single: Rank) -> None:
+    meeting = threading.Barrier(10)
+    submission = single.runtime.submit(lambda: print(meeting.wait(PATIENCE_S)))
+    for ticket in range(10):
+        single.native.start_host_task(ticket, submission)
+    wait_until(lambda: sorted(single.native.done_tickets) == list(range(10)))
+
+
+def test_a_failing_kernel_fails_the_run_and_never_completes(single: Rank) -> None:
+    submission = single.runtime.submit(raise_sorry)
+    single.native.start_kernel(1, submission)
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    failure = single.runtime.failure
+    assert failure is not None
+    assert failure.message() == "rank 0: task 'raise_sorry' failed (submitted at program.py:1): ValueError: sorry"
+    assert isinstance(failure.exception(), ValueError)
+    assert failure is single.executor.failure
+    assert single.native.has_failed
+    assert single.native.done_tickets == []
+    assert single.executor.wait_shutdown(0.0), "a failed run has nothing left to wait for"
+
+
+def test_only_the_first_failure_counts(single: Rank) -> None:
+    single.executor.fail(ValueError("first"))
+    single.executor.fail(ValueError("second"))
+    assert single.executor.failure is not None
+    assert "first" in single.executor.failure.text
+
+
+def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> None:
+    submission = single.runtime.submit(raise_sorry)
+    single.native.emit(("failed", "no memory left on D0", submission))
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    assert single.runtime.failure is not None
+    assert "task 'raise_sorry' failed" in single.runtime.failure.message()
+    assert "no memory left on D0" in single.runtime.failure.message()
+
+
+def test_with_one_rank_nothing_is_printed_and_no_hook_is_installed(
+    single: Rank, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "FailureHandler" not in repr(sys.excepthook)
+    single.executor.fail(ValueError("quiet"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_stopping_joins_all_threads_and_restores_the_switch_interval() -> None:
+    interval = sys.getswitchinterval()
+    threads = set(threading.enumerate())
+    first, second = Rank(LocalCommunicator()), Rank(LocalCommunicator())
+    first.executor.start()
+    second.executor.start()
+    assert sys.getswitchinterval() == pytest.approx(50e-6)
+    first.executor.stop()
+    assert sys.getswitchinterval() == pytest.approx(50e-6)
+    second.executor.stop()
+    assert sys.getswitchinterval() == pytest.approx(interval)
+    assert set(threading.enumerate()) == threads
+
+
+def test_an_idle_executor_looks_around_only_a_few_times_per_second(single: Rank) -> None:
+    time.sleep(0.1)
+    before = single.native.num_runs
+    time.sleep(0.5)
+    assert single.native.num_runs - before < 15
+
+
+def test_messages_pass_between_ranks(pair: Pair) -> None:
+    first, second = pair.ranks
+    first.native.emit(("pilot", 1, b"soon"), ("send", 5, 1, 77, 4096, (4,), (0,), (2,), 8))
+    wait_until(lambda: second.native.pilots == [(0, b"soon")])
+    wait_until(lambda: first.native.completed_requests == [5])
+    assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)]
+
+
+def test_ranks_shut_down_together(pair: Pair) -> None:
+    first, second = pair.ranks
+    first.executor.announce_shutdown()
+    first.native.emit(("shutdown",))
+    assert not first.executor.wait_shutdown(0.2)
+    second.native.emit(("shutdown",))
+    assert first.executor.wait_shutdown(PATIENCE_S)
+    assert second.executor.wait_shutdown(PATIENCE_S)
+    assert first.executor.failure is None
+
+
+def test_a_failure_is_told_to_all_printed_once_and_ends_the_job(pair: Pair, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = pair.ranks
+    second.native.start_kernel(1, second.runtime.submit(raise_sorry))
+    assert first.runtime.has_failed.wait(PATIENCE_S)
+    failure = first.runtime.failure
+    assert failure is not None
+    assert failure.is_remote
+    message = "rank 1: task 'raise_sorry' failed (submitted at program.py:1): ValueError: sorry"
+    assert failure.message() == str(failure.exception()) == message
+    wait_until(lambda: pair.network.aborts == [1, 1])
+    output = capfd.readouterr().err
+    assert output.count(message) == 2
+    assert output.count("Traceback") == 1, "only where it happened"
+
+
+def test_an_exception_that_nobody_caught_is_a_failure_of_the_run(pair: Pair, capfd: pytest.CaptureFixture[str]) -> None:
+    second = pair.ranks[1]
+    thread = threading.Thread(target=raise_sorry)
+    thread.start()
+    thread.join()
+    wait_until(lambda: len(pair.network.aborts) == 2)
+    assert second.executor.failure is not None
+    assert second.executor.failure.site.startswith(__file__)
+    assert "ValueError: sorry" in second.executor.failure.text
+    output = capfd.readouterr().err
+    assert output.count("rank 1 failed at") == 2
+    assert output.count("Traceback") == 1
+
+
+def test_an_interrupt_ends_the_job_with_the_status_of_an_interrupt(pair: Pair) -> None:
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    wait_until(lambda: pair.network.aborts == [130, 130])  # of both ranks
+
+
+def test_a_rank_that_goes_on_after_another_has_ended_fails(pair: Pair) -> None:
+    first, second = pair.ranks
+    for rank in pair.ranks:
+        rank.runtime.submit(raise_sorry)
+    first.executor.announce_shutdown(2)
+    second.runtime.submit(raise_sorry)  # the shutdown of `second`, for all that is known
+    time.sleep(0.1)
+    assert second.executor.failure is None
+    second.runtime.submit(raise_sorry)
+    second.native.wake()
+    assert second.runtime.has_failed.wait(PATIENCE_S)
+    assert second.runtime.failure is not None
+    assert "rank 0 has ended its program after submission 2" in second.runtime.failure.text
+    assert "program.py:3" in second.runtime.failure.text
+    wait_until(lambda: len(pair.network.aborts) == 2)
+
+
+def test_a_stall_is_reported_once_and_a_silent_peer_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
+    network = MemoryNetwork(3)
+    answering, waiting = Rank(network.ranks[0]), Rank(network.ranks[2])  # nobody runs rank 1
+    for rank in (answering, waiting):
+        rank.executor.start()
+    submission = waiting.runtime.submit(raise_sorry)
+    waiting.native.outstanding_communication = True
+    waiting.native.active = [(30.0, "receive of B3", submission, 3, None, 1, None)]
+    assert waiting.runtime.has_failed.wait(PATIENCE_S)
+    output = capfd.readouterr().err
+    assert output.count("no progress for") == 1
+    assert "receive of B3, task 'raise_sorry' (submitted at program.py:1)" in output
+    assert "rank 1 has not answered" in output
+    assert "rank 0 has not answered" not in output
+    assert waiting.runtime.failure is not None
+    assert "rank 1 does not answer any more" in waiting.runtime.failure.text
+    wait_until(lambda: len(network.aborts) == 2)
+    for rank in (waiting, answering):
+        rank.stop()
+
+
+def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest.CaptureFixture[str]) -> None:
+    network = MemoryNetwork(2)
+    waiting = Rank(network.ranks[0])
+    network.ranks[0].alive[1] = False
+    waiting.executor.start()
+    waiting.native.outstanding_communication = True
+    waiting.native.active = [(1.0, "receive of B3", 0, 3, None, 1, None)]
+    assert waiting.runtime.has_failed.wait(PATIENCE_S)
+    assert waiting.runtime.failure is not None
+    assert "the process of rank 1 is gone" in waiting.runtime.failure.text
+    assert "no progress" not in capfd.readouterr().err
+    wait_until(lambda: network.aborts == [1])
+    waiting.stop()
