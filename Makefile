@@ -61,7 +61,7 @@ demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked a
 test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks
 
 test-python: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/apps) \
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/failures tests/apps) \
 		--hypothesis-profile=$(PROPERTY_PROFILE)
 
 # Every rank must run the tests in the same order: one seed for all.

@@ -74,7 +74,8 @@ class LiveExecutor:
         cores_per_rank = len(os.sched_getaffinity(0)) / communicator.local_size
         self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank)
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
-        self._departed: dict[int, int] = {}  # rank -> its last submission
+        self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
+        self._departed: dict[int, int] = {}  # the same of other ranks
         self._stop_requested = threading.Event()
         self._unregister_exit_hook: Callable[[], None] = lambda: None
         self._has_shut_down = threading.Event()
@@ -114,13 +115,13 @@ class LiveExecutor:
             thread.start()
         self._add_host_thread()
 
-    def announce_shutdown(self, last_submission: int | None = None) -> None:
-        """Tell the other ranks that this one submits nothing after `last_submission` (by default: the latest one).
+    def announce_shutdown(self) -> None:
+        """Tell the other ranks that this one submits nothing more; call it before submitting the shutdown epoch.
 
         A rank that goes on is not kept waiting for this one: it fails, because the two run different programs.
         """
-        last = self._delegate.last_submission() if last_submission is None else last_submission
-        self._tell_everyone(NOTICE_GOODBYE, b"%d" % last)
+        self._announced = self._delegate.last_submission()
+        self._tell_everyone(NOTICE_GOODBYE, b"%d" % self._announced)
 
     def wait_shutdown(self, timeout_s: float) -> bool:
         """Wait until the shutdown epoch is complete on all ranks, or the run has failed. False on timeout."""
@@ -226,7 +227,7 @@ class LiveExecutor:
             self._communicator.send_notice(notice.source_rank, NOTICE_PONG, b"")
 
     def _compare_with_departed(self) -> None:
-        last = self._delegate.last_submission()
+        last = self._announced if self._announced is not None else self._delegate.last_submission()
         for rank, last_there in self._departed.items():
             if last > last_there:
                 name, site = self._delegate.describe_submission(last_there + 1) or ("", "")

@@ -215,8 +215,9 @@ def test_a_rank_that_goes_on_after_another_has_ended_fails(pair: Pair) -> None:
     first, second = pair.ranks
     for rank in pair.ranks:
         rank.runtime.submit(raise_sorry)
-    first.executor.announce_shutdown(2)
-    second.runtime.submit(raise_sorry)  # the shutdown of `second`, for all that is known
+        rank.runtime.submit(raise_sorry)
+    first.executor.announce_shutdown()
+    first.runtime.submit(raise_sorry)  # the shutdown epoch
     time.sleep(0.1)
     assert second.executor.failure is None
     second.runtime.submit(raise_sorry)

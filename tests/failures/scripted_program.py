@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Runs one scenario of `test_failing_ranks.py` on every rank: the live executor over MPI, with a scripted engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from celerity_py.executor.failure_handler import FailureTimes
+from celerity_py.executor.interpreter import register_exit_hook
+from celerity_py.executor.launcher import make_communicator
+from celerity_py.executor.live_executor import LiveExecutor
+from tests.scripted_executor import ScriptedExecutor, ScriptedRuntime
+
+communicator = make_communicator()
+native, runtime = ScriptedExecutor(), ScriptedRuntime()
+is_hasty = "hasty" in sys.argv
+times = FailureTimes(gone_s=2.0, ping_s=1.0, report_s=2.0, silent_s=3.0) if is_hasty else FailureTimes()
+executor = LiveExecutor(native, communicator, runtime, num_devices=1, times=times)
+
+
+def shutdown() -> None:
+    if executor.failure is not None:
+        executor.leave_failed(unseen=runtime.functions == {})
+    executor.announce_shutdown()
+    runtime.submit(shutdown)
+    native.emit(("shutdown",))
+    while not executor.wait_shutdown(0.1):
+        pass
+    if executor.failure is not None:
+        executor.leave_failed()
+    executor.stop()
+    communicator.close()
+
+
+def wait() -> None:
+    """Like a future: wait for something that only a failure brings."""
+    runtime.submit(wait)
+    native.outstanding_communication = True
+    native.active = [(0.0, "receive", runtime.last_submission(), 1, None, 1, None)]
+    runtime.has_failed.wait(60)
+    assert runtime.failure is not None, "waited in vain"
+    raise RuntimeError("the run has failed") from runtime.failure.exception()
+
+
+def step() -> None:
+    raise ValueError("bad step")
+
+
+def nothing() -> None:
+    """Every rank ends in good order."""
+    runtime.submit(step)
+
+
+def kernel_raises() -> None:
+    submission = runtime.submit(step)
+    if communicator.rank == 1:
+        native.start_kernel(1, submission)
+    wait()
+
+
+def exception_is_swallowed() -> None:
+    submission = runtime.submit(step)
+    if communicator.rank == 1:
+        native.start_kernel(1, submission)
+    try:
+        wait()
+    except RuntimeError:
+        time.sleep(60)
+
+
+def program_raises() -> None:
+    if communicator.rank == 1:
+        raise ZeroDivisionError("in the program")
+    wait()
+
+
+def exits_early() -> None:
+    if communicator.rank == 1:
+        sys.exit(3)
+    wait()
+
+
+def is_interrupted() -> None:
+    if communicator.rank == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    wait()
+
+
+def is_killed() -> None:
+    if communicator.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    wait()
+
+
+scenario: Callable[[], None] = globals()[sys.argv[1]]
+executor.start()
+register_exit_hook(shutdown)
+scenario()
