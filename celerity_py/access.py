@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""Range mappers: which part of a buffer a part of an index space touches.
+
+A mapper is one of the functions of this module, or any callable `(chunk)` or `(chunk, buffer_shape)` that returns a
+`Box`, a `Region` or slices in global coordinates; `chunk` has `box`, `global_box` and `global_shape`. Results are
+clamped to the buffer. Callables run on the application's thread at submit, once per distinct chunk; nothing is kept
+between submits unless they are wrapped in `pure`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import numbers
+import operator
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from celerity_py._native import Box, RangeMapper, Region
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+
+_ONE_TO_ONE = RangeMapper.one_to_one()
+_ALL = RangeMapper.all()
+
+
+def one_to_one() -> RangeMapper:
+    """Each item touches the element with its own coordinates; kernel and buffer have the same number of dimensions."""
+    return _ONE_TO_ONE
+
+
+def all() -> RangeMapper:  # noqa: A001 - always used as access.all()
+    """Every chunk touches the whole buffer."""
+    return _ALL
+
+
+def fixed(box: Any) -> RangeMapper:
+    """Every chunk touches the same part of the buffer.
+
+    Args:
+        box: A `Box`, a `Region`, or slices with both bounds and step 1.
+
+    Raises:
+        ArgumentTypeError: If it is none of these.
+    """
+    if not isinstance(box, Box | Region):
+        box = _box_of_slices(box)
+    return RangeMapper.fixed(box)
+
+
+@functools.lru_cache(maxsize=16, typed=True)
+def slice(dim: int) -> RangeMapper:  # noqa: A001 - always used as access.slice()
+    """The chunk's own coordinates, but the full extent of the buffer in dimension `dim`.
+
+    A buffer with one dimension more than the kernel maps its other dimensions to those of the kernel in order.
+
+    Args:
+        dim: Dimension of the buffer, 0 to 2.
+
+    Raises:
+        UsageError: If it is no dimension.
+    """
+    if not _is_int(dim) or not 0 <= dim <= 2:
+        raise UsageError(f"access.slice() needs the number of a dimension, 0 to 2, not {dim!r}.")
+    return RangeMapper.slice(dim)
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
+    """The chunk grown on both sides of every dimension: the halo of a stencil.
+
+    Args:
+        extents: One width per buffer dimension, in elements, not negative.
+        shape: "box" takes everything in the grown box, corners included; "axes" grows along one axis at a time.
+
+    Raises:
+        UsageError: If a width is negative, their number is not 1 to 3, or the shape is unknown.
+    """
+    if not 1 <= len(extents) <= 3 or not builtins.all(_is_int(extent) and extent >= 0 for extent in extents):
+        given = ", ".join(map(repr, extents))
+        raise UsageError(f"access.neighborhood() needs one width per dimension, 1 to 3 integers >= 0, not ({given}).")
+    if shape not in {"box", "axes"}:
+        raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
+    return RangeMapper.neighborhood(tuple(map(operator.index, extents)), shape)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def even_split(granularity: int = 1) -> RangeMapper:
+    """Dimension 0 of the buffer is divided evenly among the items of a one-dimensional index space.
+
+    Args:
+        granularity: All parts but the last are multiples of it, in elements.
+
+    Raises:
+        UsageError: If it is less than 1.
+    """
+    if not _is_int(granularity) or granularity < 1:
+        raise UsageError(f"access.even_split() needs a granularity of at least 1, not {granularity!r}.")
+    return RangeMapper.even_split(granularity)
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def permute(*dims: int) -> RangeMapper:
+    """Dimension i of the buffer follows dimension `dims[i]` of the kernel: `permute(1, 0)` is the transposed access.
+
+    Args:
+        dims: A permutation of 0, 1, ..., one entry per dimension of the buffer.
+
+    Raises:
+        UsageError: If they are no permutation.
+    """
+    if not 1 <= len(dims) <= 3 or not builtins.all(map(_is_int, dims)) or sorted(dims) != list(range(len(dims))):
+        raise UsageError(f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}.")
+    return RangeMapper.permute(dims)
+
+
+class PureMapper:
+    """Made by `pure`."""
+
+    __slots__ = ("function", "key")
+
+    def __init__(self, function: Callable[..., Any], key: Hashable) -> None:
+        self.function = function
+        self.key = key
+
+    def __repr__(self) -> str:
+        return f"access.pure({self.function!r}, key={self.key!r})"
+
+
+def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
+    """Promise that a mapper's results depend on its arguments and `key` only, so that they can be kept between submits.
+
+    Args:
+        function: A mapper callable, `(chunk)` or `(chunk, buffer_shape)`.
+        key: Everything that the function closes over and that may differ between submits.
+
+    Raises:
+        ArgumentTypeError: If the function is not callable or the key not hashable.
+    """
+    if isinstance(function, RangeMapper | PureMapper) or not callable(function):
+        raise ArgumentTypeError(f"access.pure() takes a callable (chunk) or (chunk, buffer_shape), not {function!r}.")
+    try:
+        hash(key)
+    except TypeError:
+        raise ArgumentTypeError(f"access.pure() needs a hashable key, not {key!r}.") from None
+    return PureMapper(function, key)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _box_of_slices(items: Any) -> Box:
+    given = items if isinstance(items, tuple) else (items,)
+    for item in given:
+        bounded = (
+            isinstance(item, builtins.slice) and item.step in {None, 1} and _is_int(item.start) and _is_int(item.stop)
+        )
+        if not bounded:
+            raise ArgumentTypeError(
+                f"access.fixed() takes a Box, a Region, or slices with both bounds and step 1, not {items!r}."
+            )
+    return Box([item.start for item in given], [max(item.start, item.stop) for item in given])
+
+
+FACTORIES = (one_to_one, all, fixed, slice, neighborhood, even_split, permute, pure)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Accesses: the arguments of kernels that buffers make of range mappers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from celerity_py import access
+from celerity_py._native import Box, RangeMapper, Region
+from celerity_py.access import PureMapper
+from celerity_py.scheduler.errors import ArgumentTypeError
+
+Mapper: TypeAlias = "RangeMapper | Callable[..., Any] | PureMapper"
+
+READ, WRITE, READ_WRITE = 0, 1, 2
+MODE_NAMES = ("read", "write", "read_write")
+
+
+class Port:
+    """One buffer in one access mode: all that is left of an access after the submit."""
+
+    __slots__ = ("mode", "record", "runtime")
+
+    def __init__(self, record: Any, mode: int, runtime: Any) -> None:
+        self.record = record
+        self.mode = mode
+        self.runtime = runtime
+
+
+class Access:
+    """An argument of a kernel: a buffer, how it is accessed, and where; made by `buffer.read(mapper)` and the like."""
+
+    # `buffer` keeps the buffer alive until the submit; from then on the graphs do.
+    __slots__ = ("buffer", "native", "port")
+
+    def __init__(self, buffer: Any, native: tuple[int, int, Any], port: Port) -> None:
+        self.buffer = buffer
+        #: What the scheduler takes: (buffer id, mode, mapper).
+        self.native = native
+        self.port = port
+
+    @property
+    def mapper(self) -> Mapper:
+        """The range mapper as it was given."""
+        mapper: Mapper = self.native[2]
+        return mapper
+
+    def __repr__(self) -> str:
+        return f"<{MODE_NAMES[self.native[1]]} access to {self.port.record.label} by {describe(self.mapper)}>"
+
+
+class CustomAccess(Access):
+    """An access whose mapper is a Python callable, to be evaluated at submit."""
+
+    __slots__ = ()
+
+
+def describe(mapper: Mapper) -> str:
+    """The mapper as the user would write it."""
+    if isinstance(mapper, RangeMapper):
+        return mapper.describe()
+    if isinstance(mapper, PureMapper):
+        return f"pure({describe(mapper.function)})"
+    name = getattr(mapper, "__qualname__", None) or type(mapper).__qualname__
+    return f"the mapper {name}"
+
+
+def check_mapper(mapper: Any, label: str) -> None:
+    """Refuse what can be no mapper.
+
+    Raises:
+        ArgumentTypeError: If it is neither a built-in mapper nor a callable.
+    """
+    if isinstance(mapper, PureMapper):
+        return
+    if any(mapper is factory for factory in access.FACTORIES):
+        raise ArgumentTypeError(
+            f"access.{mapper.__name__} makes a mapper, it is none itself: call it in the access to {label}, "
+            f"as in access.{mapper.__name__}(...)."
+        )
+    if isinstance(mapper, Box | Region | slice | tuple):
+        raise ArgumentTypeError(
+            f"The access to {label} needs a mapper, not {mapper!r}: write access.fixed({mapper!r})."
+        )
+    if not callable(mapper):
+        raise ArgumentTypeError(
+            f"The access to {label} needs a mapper such as access.one_to_one(), or a callable (chunk) or "
+            f"(chunk, buffer_shape) that returns a Box, not {mapper!r}."
+        )

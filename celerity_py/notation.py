@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+"""Boxes, regions and indices as messages show them."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+from celerity_py._native import Box, Region
+
+
+def show(where: Any) -> str:
+    """A box, region or index as `[0:128, 64:65]`."""
+    if isinstance(where, Box):
+        return f"[{', '.join(f'{a}:{b}' for a, b in zip(where.min, where.max, strict=True))}]"
+    if isinstance(where, Region):
+        boxes = where.boxes
+        return show(boxes[0]) if len(boxes) == 1 else f"{{{', '.join(map(show, boxes))}}}"
+    items = where if isinstance(where, tuple) else (where,)
+    return f"[{', '.join(map(_show_item, items))}]"
+
+
+def _show_item(item: Any) -> str:
+    if item is ...:
+        return "..."
+    if isinstance(item, slice):
+        start, stop = ("" if bound is None else str(bound) for bound in (item.start, item.stop))
+        return f"{start}:{stop}" if item.step is None else f"{start}:{stop}:{item.step}"
+    if isinstance(item, Box | Region):
+        return show(item)
+    return str(item) if isinstance(item, SupportsIndex) and not hasattr(item, "shape") else type(item).__name__

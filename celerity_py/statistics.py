@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""What a rank did and how long it took, for the end-of-run summary and for tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RuntimeStatistics:
+    """Counters of one rank since its runtime started."""
+
+    rank: int
+    size: int
+    num_devices: int
+    #: Kernels, host tasks, fences, waits and barriers.
+    num_submissions: int
+    #: Time inside of the calls that submit kernels and host tasks, without the time blocked.
+    submit_seconds: float
+    #: Time that these calls waited because the application was too far ahead of the execution.
+    blocked_seconds: float
+    scheduler: Mapping[str, Any]
+    executor: Mapping[str, Any]
+
+
+def write_statistics(prefix: str, statistics: RuntimeStatistics) -> Path:
+    """Write `<prefix>.<rank>.json`.
+
+    Returns:
+        The path of the file.
+    """
+    path = Path(f"{prefix}.{statistics.rank}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dataclasses.asdict(statistics), indent=2, sort_keys=True, default=str) + "\n")
+    return path

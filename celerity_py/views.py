@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel sees of a buffer: arrays that alias the allocation, indexed in the coordinates of the whole buffer."""
+
+from __future__ import annotations
+
+import operator
+from itertools import product
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
+
+from celerity_py._native import Box, Region
+from celerity_py.notation import show
+from celerity_py.scheduler.errors import DimensionMismatch, OutOfBoundsAccess, ReadOnlyAccess, UnsupportedIndex
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_Item: TypeAlias = "slice | SupportsIndex | EllipsisType"
+Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
+
+_MAX_SELF_ASSIGNMENT = 4096  # elements; below it, copying an array onto itself is cheaper than finding out
+
+
+class Owner(Protocol):
+    """Tells an error message whose view it is."""
+
+    def describe(self) -> str:
+        """The task and the line that submitted it."""
+
+
+class BufferLike(Protocol):
+    """What a view shows of its buffer."""
+
+    box: Box
+    dtype: np.dtype[Any]
+
+    @property
+    def label(self) -> str:
+        """Id and name of the buffer."""
+
+
+class View:
+    """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
+
+    `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does, and returns an array that aliases the
+    allocation. Open slices and `...` mean the accessed box `view.box`. It is valid only while the kernel runs.
+    """
+
+    __slots__ = ("_allocated", "_array", "_base", "_buffer", "_declared", "_owner", "_writable", "box")
+
+    def __init__(  # noqa: PLR0917 - one is made per access of every kernel call, so no keywords
+        self,
+        base: np.ndarray[Any, Any],
+        allocated: Box,
+        box: Box,
+        declared: Region | None,
+        writable: bool,
+        buffer: BufferLike,
+        owner: Owner,
+    ) -> None:
+        """Made by the runtime: `base` is the array over `allocated`; `declared` is None where it is just `box`."""
+        self._base = base
+        self._allocated = allocated
+        self._declared = declared
+        self._writable = writable
+        self._buffer = buffer
+        self._owner = owner
+        self._array: np.ndarray[Any, Any] | None = None
+        #: The bounding box of the access in the buffer, where `array` lies.
+        self.box = box
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The bounding box of the access as one array; its cells outside of the declared region hold anything."""
+        array = self._array
+        if array is None:
+            slices = self.box.relative_slices(self._allocated)
+            array = self._array = self._base[slices] if slices else self._base
+        return array
+
+    @property
+    def shape_box(self) -> Box:
+        """The box of the whole buffer."""
+        return self._buffer.box
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The buffer's element type."""
+        return self._buffer.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The buffer's number of dimensions."""
+        return len(self._buffer.box.min)
+
+    def __getitem__(self, index: Index) -> np.ndarray[Any, Any]:
+        if index.__class__ is Box:
+            try:
+                is_inside = index in (self.box if self._declared is None else self._declared)
+            except DimensionMismatch:
+                raise self._mismatch(index) from None
+            if not is_inside:
+                self._refuse(index, show(index))
+            slices = index.relative_slices(self._allocated)
+            return self._base[slices] if slices else self._base
+        return self._select(index)
+
+    def __setitem__(self, index: Index, value: Any) -> None:
+        if not self._writable:
+            raise ReadOnlyAccess(
+                f"{self._owner.describe()} writes through its read access to {self._buffer.label}, at {show(index)}. "
+                f"Declare the access as read_write, or as write if the kernel overwrites all of the mapped region."
+            )
+        target = self[index]
+        if _is_same_array(target, value):
+            return  # view[box] += 1 updates in place, and then assigns the result to where it lies
+        target[...] = value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        return np.array(self.array, dtype=dtype, copy=copy)
+
+    # Without it, `for row in view` and `x in view` would silently stop at the first index outside the declared region.
+    __iter__ = None
+    __contains__ = None
+
+    def __repr__(self) -> str:
+        mode = "writable" if self._writable else "read-only"
+        return f"<{mode} view of {self._buffer.label}, {show(self._declared or self.box)}>"
+
+    def _covers(self, box: Box) -> bool:
+        declared = self._declared
+        return box in (self.box if declared is None else declared)
+
+    def _select(self, index: Any) -> np.ndarray[Any, Any]:
+        origin = self._allocated.min
+        low: list[int] = []
+        high: list[int] = []
+        local: list[Any] = []
+        stepped: list[tuple[int, range]] = []
+        for dim, item in enumerate(self._expand(index)):
+            if isinstance(item, slice):
+                elements = self._range_of(item, dim, index)
+                first = elements.start
+                end = elements[-1] + 1 if elements else first
+                if elements.step > 1:
+                    stepped.append((dim, elements))
+                local.append(slice(first - origin[dim], end - origin[dim], elements.step))
+            else:
+                first = self._position_of(item, dim, index)
+                end = first + 1
+                local.append(first - origin[dim])
+            low.append(first)
+            high.append(end)
+        if any(a == b for a, b in zip(low, high, strict=True)):
+            # No element, so none outside; but the other extents are the ones asked for.
+            return self._empty(local)
+        if not self._covers(Box(low, high)) and not self._covers_stepped(low, high, stepped):
+            self._refuse(Box(low, high), show(index))
+        local.append(...)  # so that integers alone give a 0-d array and no scalar
+        result: np.ndarray[Any, Any] = self._base[tuple(local)]
+        return result
+
+    def _expand(self, index: Any) -> tuple[Any, ...]:
+        """One item per dimension."""
+        items = index if isinstance(index, tuple) else (index,)
+        ndim = self.ndim
+        ellipses = sum(item is ... for item in items)
+        given = len(items) - ellipses
+        if ellipses > 1:
+            raise self._unsupported(index, "More than one '...' is ambiguous.")
+        if given > ndim:
+            raise self._unsupported(index, f"The buffer has {ndim} dimension(s), the index has {given}.")
+        fill = (slice(None),) * (ndim - given)
+        if not ellipses:
+            return (*items, *fill)
+        where = next(position for position, item in enumerate(items) if item is ...)
+        return (*items[:where], *fill, *items[where + 1 :])
+
+    def _range_of(self, item: slice, dim: int, index: Any) -> range:
+        box = self.box
+        try:
+            start = box.min[dim] if item.start is None else operator.index(item.start)
+            stop = box.max[dim] if item.stop is None else operator.index(item.stop)
+            step = 1 if item.step is None else operator.index(item.step)
+        except TypeError:
+            raise self._unsupported(index, "Bounds of slices must be integers.") from None
+        if step < 1:
+            raise self._unsupported(index, f"Slices need a positive step, not {step}.")
+        if start < 0 or stop < 0:
+            self._refuse_negative(index)
+        return range(start, max(start, stop), step)
+
+    def _position_of(self, item: Any, dim: int, index: Any) -> int:
+        if item.__class__ is bool:
+            raise self._unsupported(
+                index, "Fancy indices go through view.array, whose origin is view.box.min."
+            )
+        try:
+            position = operator.index(item)
+        except TypeError:
+            raise self._unsupported(
+                index,
+                "Fancy indexing goes through view.array, whose origin is view.box.min; regions are indexed box by box.",
+            ) from None
+        if position < 0:
+            self._refuse_negative(index)
+        return position
+
+    def _covers_stepped(self, low: list[int], high: list[int], stepped: list[tuple[int, range]]) -> bool:
+        """Whether the elements in between the steps are all that lies outside."""
+        if self._declared is None or not stepped:
+            return False
+        for positions in product(*(elements for _, elements in stepped)):
+            for (dim, _), position in zip(stepped, positions, strict=True):
+                low[dim], high[dim] = position, position + 1
+            if not self._covers(Box(low, high)):
+                return False
+        return True
+
+    def _empty(self, local: list[Any]) -> np.ndarray[Any, Any]:
+        shape = tuple(len(range(item.start, item.stop, item.step)) for item in local if isinstance(item, slice))
+        return self._base.reshape(-1)[:0].reshape(shape)
+
+    def _refuse(self, box: Box, shown: str) -> None:
+        if not box:
+            return
+        raise OutOfBoundsAccess(
+            f"{self._outside(shown)}. Widen the range mapper of this access, or intersect the index with that region "
+            f"(the whole buffer is {show(self._buffer.box)})."
+        )
+
+    def _mismatch(self, box: Box) -> DimensionMismatch:
+        return DimensionMismatch(
+            f"{self._owner.describe()} indexes {self._buffer.label} at {show(box)}, which has {box.ndim} dimension(s), "
+            f"but the buffer {show(self._buffer.box)} has {self.ndim}."
+        )
+
+    def _refuse_negative(self, index: Any) -> None:
+        raise OutOfBoundsAccess(
+            f"{self._outside(show(index))}: indices are global coordinates, so negative ones do not count from the end "
+            f"(the whole buffer is {show(self._buffer.box)})."
+        )
+
+    def _outside(self, shown: str) -> str:
+        declared = show(self._declared or self.box)
+        task = self._owner.describe()
+        return f"{task} indexes {self._buffer.label} at {shown}, outside of its declared region {declared}"
+
+    def _unsupported(self, index: Any, why: str) -> UnsupportedIndex:
+        return UnsupportedIndex(
+            f"{self._owner.describe()} indexes {self._buffer.label} with {show(index)}. {why} "
+            f"A view takes a Box, slices with positive steps, integers and '...'."
+        )
+
+
+def _is_same_array(target: Any, value: Any) -> bool:
+    return (
+        value.__class__ is target.__class__
+        and target.size > _MAX_SELF_ASSIGNMENT
+        and value.shape == target.shape
+        and value.strides == target.strides
+        and value.dtype == target.dtype
+        and value.__array_interface__["data"] == target.__array_interface__["data"]
+    )

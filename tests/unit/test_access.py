@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: MIT
+"""Range mappers as users write them: the built-in ones, and Python callables."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import access
+from celerity_py._native import Box, Region
+from celerity_py.custom_mappers import evaluate, resolve_custom, wants_shape
+from celerity_py.errors import ArgumentTypeError, DimensionMismatch, MapperError, UsageError
+from celerity_py.mapping import READ, Access, CustomAccess, Port, check_mapper, describe
+
+WHOLE = Box((0, 0), (8, 8))
+CHUNKS = [WHOLE, Box((0, 0), (4, 8)), Box((4, 0), (8, 8))]
+
+
+# ---- built-in mappers
+
+
+def test_built_in_mappers_are_made_once() -> None:
+    assert access.one_to_one() is access.one_to_one()
+    assert access.all() is access.all()
+    assert access.neighborhood(1, 2, shape="axes") is access.neighborhood(1, 2, shape="axes")
+    assert access.neighborhood(1, 2) is not access.neighborhood(1, 2, shape="axes")
+    assert access.slice(1) is access.slice(1)
+    assert access.permute(1, 0) is access.permute(1, 0)
+    assert access.even_split() is access.even_split()
+
+
+@pytest.mark.parametrize(
+    ("mapper", "expected"),
+    [
+        (access.one_to_one(), [Box((2, 3), (4, 5))]),
+        (access.all(), [Box((0, 0), (8, 8))]),
+        (access.fixed(Box((1, 1), (3, 3))), [Box((1, 1), (3, 3))]),
+        (access.fixed((slice(1, 3), slice(1, 3))), [Box((1, 1), (3, 3))]),
+        (access.slice(0), [Box((0, 3), (8, 5))]),
+        (access.neighborhood(1, 0), [Box((1, 3), (5, 5))]),
+        (access.permute(1, 0), [Box((3, 2), (5, 4))]),
+    ],
+)
+def test_built_in_mappers_map_chunks(mapper: Any, expected: list[Box]) -> None:
+    assert mapper.map(Box((2, 3), (4, 5)), WHOLE, (8, 8)) == Region(expected)
+
+
+def test_the_neighborhood_along_axes_leaves_the_corners_out() -> None:
+    mapped = access.neighborhood(1, 1, shape="axes").map(Box((2, 3), (4, 5)), WHOLE, (8, 8))
+    assert mapped == Region([Box((1, 3), (5, 5)), Box((2, 2), (4, 6))])
+
+
+def test_fixed_takes_a_region() -> None:
+    region = Region([Box((0,), (2,)), Box((4,), (6,))])
+    assert access.fixed(region).map(Box((0,), (1,)), Box((0,), (2,)), (8,)) == region
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: access.neighborhood(-1), r"widths?.*\(-1\)"),
+        (access.neighborhood, "one width per dimension"),
+        (lambda: access.neighborhood(1, 1, 1, 1), "one width per dimension"),
+        (lambda: access.neighborhood(1.5), "integers"),  # type: ignore[arg-type]
+        (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),
+        (lambda: access.slice(3), "0 to 2, not 3"),
+        (lambda: access.slice(True), "0 to 2, not True"),
+        (lambda: access.even_split(0), "at least 1, not 0"),
+        (lambda: access.permute(0, 0), r"permutation of 0 to 1, not \(0, 0\)"),
+        (lambda: access.permute(1, 2), "permutation"),
+        (access.permute, "permutation"),
+        (lambda: access.fixed(slice(1, None)), "both bounds"),
+        (lambda: access.fixed(3), "both bounds"),
+    ],
+)
+def test_a_wrong_parameter_of_a_built_in_mapper_is_an_error(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+# ---- what can be a mapper
+
+
+@pytest.mark.parametrize("factory", [access.one_to_one, access.all, access.neighborhood, access.slice, access.permute])
+def test_a_factory_that_was_not_called_is_recognised(factory: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=rf"access\.{factory.__name__}\(\.\.\.\)"):
+        check_mapper(factory, 'B1 "u"')
+
+
+def test_a_box_is_no_mapper_but_fixed_makes_it_one() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"access\.fixed\(Box\(\(0,\), \(1,\)\)\)"):
+        check_mapper(Box((0,), (1,)), 'B1 "u"')
+
+
+def test_what_is_not_callable_is_no_mapper() -> None:
+    with pytest.raises(ArgumentTypeError, match="not 'rows'") as caught:
+        check_mapper("rows", 'B1 "u"')
+    assert isinstance(caught.value, TypeError)
+
+
+# ---- signatures of callables
+
+
+def mapper_with_shape_default(chunk: Any, buffer_shape: Any = None) -> Any: ...
+
+
+class CallableMapper:
+    def __call__(self, chunk: Any, shape: Any) -> Any: ...
+
+    def method(self, chunk: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda chunk: None, False),
+        (lambda chunk, shape: None, True),
+        (lambda chunk, i=3: None, False),
+        (lambda chunk, shape, i=3: None, True),
+        (lambda chunk, *, shape=None: None, False),
+        (lambda *args: None, False),
+        (mapper_with_shape_default, True),
+        (functools.partial(lambda width, chunk: None, 3), False),
+        (functools.partial(lambda width, chunk, shape: None, 3), True),
+        (CallableMapper(), True),
+        (CallableMapper().method, False),
+        (max, False),
+    ],
+)
+def test_the_signature_tells_whether_a_mapper_wants_the_shape(function: Any, expected: bool) -> None:
+    assert wants_shape(function) is expected
+    assert wants_shape(function) is expected  # from the cache
+
+
+# ---- results of callables
+
+
+def regions_of(function: Any, shape: tuple[int, ...] = (8, 8)) -> list[Region]:
+    table = evaluate(function, CHUNKS, WHOLE, shape, 'kernel "step"')
+    return [table.map(chunk, WHOLE, shape) for chunk in CHUNKS]
+
+
+def test_a_callable_is_asked_once_per_chunk_and_sees_the_whole() -> None:
+    asked = []
+
+    def mapper(chunk: Any) -> Box:
+        asked.append((chunk.box, chunk.global_box, chunk.global_shape))
+        return chunk.box  # type: ignore[no-any-return]
+
+    assert regions_of(mapper) == [Region([chunk]) for chunk in CHUNKS]
+    assert asked == [(chunk, WHOLE, (8, 8)) for chunk in CHUNKS]
+
+
+def test_a_callable_with_two_parameters_gets_the_buffer_shape() -> None:
+    result = regions_of(lambda chunk, shape: Box((0,), shape), (5,))
+    assert result == [Region([Box((0,), (5,))])] * 3
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (Box((1, 1), (2, 2)), Box((1, 1), (2, 2))),
+        (Region([Box((1, 1), (2, 2))]), Box((1, 1), (2, 2))),
+        ((slice(1, 2), slice(1, 2)), Box((1, 1), (2, 2))),
+        ((slice(None), slice(3, None)), Box((0, 3), (8, 8))),
+        ((..., slice(0, 2)), Box((0, 0), (8, 2))),
+        ((3, slice(0, 2, 1)), Box((3, 0), (4, 2))),
+        ((slice(-3, 2), slice(6, 99)), Box((0, 6), (2, 8))),
+        ((slice(5, 3), slice(None)), Box((0, 0), (0, 0))),
+        (Box((-5, -5), (99, 1)), Box((0, 0), (8, 1))),
+        (Box((20, 20), (30, 30)), Box((0, 0), (0, 0))),
+        (Region(), Box((0, 0), (0, 0))),
+    ],
+)
+def test_results_are_boxes_regions_or_slices_and_are_clamped(result: Any, expected: Box) -> None:
+    assert regions_of(lambda chunk: result)[0] == Region([expected])
+
+
+def test_slices_of_a_one_dimensional_buffer_need_no_tuple() -> None:
+    assert regions_of(lambda chunk: slice(2, 4), (8,))[0] == Region([Box((2,), (4,))])
+    assert regions_of(lambda chunk: ..., (8,))[0] == Region([Box((0,), (8,))])
+
+
+def test_zero_dimensional_buffers_have_one_element_to_map_to() -> None:
+    for result in (Box((), ()), (), ...):
+        assert regions_of(lambda chunk, result=result: result, ())[0] == Region([Box((), ())])
+
+
+@pytest.mark.parametrize("result", [Box((0,), (1,)), Region([Box((0,), (1,))]), slice(0, 1), (slice(0, 1),) * 3])
+def test_a_wrong_number_of_dimensions_is_an_error(result: Any) -> None:
+    with pytest.raises(DimensionMismatch, match=r'kernel "step", for the chunk \[0:8, 0:8\].*\(8, 8\).*2 dimension'):
+        regions_of(lambda chunk: result)
+
+
+@pytest.mark.parametrize("result", [None, "rows", 1.5, (slice(0, 4, 2), slice(0, 1)), (slice(0.5, 1), slice(0, 1))])
+def test_a_result_that_is_no_part_of_a_buffer_is_an_error(result: Any) -> None:
+    with pytest.raises(MapperError, match="expected a Box, a Region or slices"):
+        regions_of(lambda chunk: result)
+
+
+def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
+    def mapper(chunk: Any) -> Any:
+        raise KeyError("halo")
+
+    with pytest.raises(MapperError, match=r"raised KeyError: 'halo' for the chunk \[0:8, 0:8\]") as caught:
+        regions_of(mapper)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert isinstance(caught.value, UsageError)
+
+
+# ---- callables at submit
+
+
+class FakeRuntime:
+    def __init__(self) -> None:
+        self.pure_tables: dict[Any, Any] = {}
+        self.inside: set[int] = set()
+        self.scheduler = self
+
+    def chunks_for(self, box: Box, **kwargs: Any) -> list[Box]:
+        return CHUNKS
+
+
+def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
+    """The mappers that the scheduler would get."""
+    record = SimpleNamespace(id=7, shape=(8, 8), label='B7 "u"')
+    port = Port(record, READ, runtime)
+    args = [
+        CustomAccess(None, (7, READ, mapper), port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
+        Access(None, (7, READ, mapper), port)
+        for mapper in mappers
+    ]  # fmt: skip
+    submission: Any = SimpleNamespace(box=WHOLE, label='kernel "step"', natives=[arg.native for arg in args])
+    resolve_custom(runtime, submission, [np.float32(1), *args], None, False, 1, "kernel")
+    assert all(native[:2] == (7, READ) for native in submission.natives)
+    return [native[2] for native in submission.natives]
+
+
+def test_built_in_mappers_stay_and_callables_become_tables() -> None:
+    runtime = FakeRuntime()
+    kept, table = submit(runtime, access.all(), lambda chunk: chunk.box)
+    assert kept is access.all()
+    assert table.map(CHUNKS[1], WHOLE, (8, 8)) == Region([CHUNKS[1]])
+    assert not runtime.inside
+
+
+def test_a_callable_is_asked_again_at_every_submit() -> None:
+    runtime = FakeRuntime()
+    column = 0
+
+    def mapper(chunk: Any) -> Box:
+        return Box((0, column), (8, column + 1))
+
+    for column in range(3):
+        (table,) = submit(runtime, mapper)
+        assert table.map(WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
+
+
+def test_a_pure_mapper_is_asked_once_per_key() -> None:
+    runtime = FakeRuntime()
+    asked = []
+
+    def column_mapper(column: int) -> Any:
+        def mapper(chunk: Any) -> Box:
+            asked.append(column)
+            return Box((0, column), (8, column + 1))
+
+        return access.pure(mapper, key=column)
+
+    for column in (0, 1, 0, 1, 0):
+        (table,) = submit(runtime, column_mapper(column))
+        assert table.map(WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
+    assert asked == [0] * len(CHUNKS) + [1] * len(CHUNKS)
+
+
+def test_two_functions_with_the_same_key_are_kept_apart() -> None:
+    runtime = FakeRuntime()
+    (first,) = submit(runtime, access.pure(lambda chunk: Box((0, 0), (1, 1)), key=0))
+    (second,) = submit(runtime, access.pure(lambda chunk: Box((1, 1), (2, 2)), key=0))
+    assert first.map(WHOLE, WHOLE, (8, 8)) != second.map(WHOLE, WHOLE, (8, 8))
+
+
+def test_pure_needs_a_callable_and_a_hashable_key() -> None:
+    with pytest.raises(ArgumentTypeError, match="not <"):
+        access.pure(access.all())  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"hashable key, not \[1\]"):
+        access.pure(lambda chunk: chunk.box, key=[1])
+
+
+def test_mappers_are_described_as_the_user_wrote_them() -> None:
+    assert describe(access.neighborhood(1, 1, shape="axes")) == "neighborhood(1, 1, shape='axes')"
+    assert "mapper_with_shape_default" in describe(mapper_with_shape_default)
+    assert describe(access.pure(mapper_with_shape_default)).startswith("pure(")

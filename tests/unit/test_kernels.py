@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""The ways to declare a kernel, and hints."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from celerity_py import hints
+from celerity_py.errors import ArgumentTypeError, UsageError
+from celerity_py.hints import Hint
+from celerity_py.kernels import CudaKernel, Kernel, kernel, name_of, refuse_on_cpu
+
+SOURCE = "extern __global__ void scale(celerity::chunk<1> c, celerity::accessor<float, 1> x) {}"
+
+
+def test_the_decorator_keeps_name_and_documentation() -> None:
+    @kernel
+    def scale(chunk: Any, x: int) -> int:
+        """Multiply."""
+        return chunk * x  # type: ignore[no-any-return]
+
+    assert isinstance(scale, Kernel)
+    assert scale.name == "scale"
+    assert scale.__doc__ == "Multiply."
+    assert scale.cpu is scale.cuda
+    assert scale(3, 4) == 12
+    assert repr(scale) == "<kernel 'scale' for cpu and cuda>"
+
+
+def test_the_decorator_takes_a_name() -> None:
+    @kernel(name="fast scale")
+    def scale(chunk: Any) -> None: ...
+
+    assert scale.name == "fast scale"
+
+
+def test_a_kernel_may_have_one_implementation_per_backend() -> None:
+    def on_cpu(chunk: Any) -> str:
+        return "cpu"
+
+    both = kernel(cpu=on_cpu, cuda=CudaKernel(SOURCE, "scale"))
+    assert both.name == "on_cpu"
+    assert both(None) == "cpu"
+    assert isinstance(both.cuda, CudaKernel)
+    assert kernel(cpu=kernel(on_cpu), cuda=on_cpu).cpu is on_cpu
+
+
+def test_attributes_of_the_function_do_not_reach_the_kernel() -> None:
+    def on_cpu(chunk: Any) -> None: ...
+
+    on_cpu.cpu = None  # type: ignore[attr-defined]
+    assert kernel(on_cpu).cpu is on_cpu
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kernel(3), "needs a function for cpu, not 3"),  # type: ignore[call-overload]
+        (lambda: kernel(cpu=print, cuda=3), "needs a function for cuda, not 3"),  # type: ignore[call-overload]
+        (lambda: kernel(cpu=CudaKernel(SOURCE, "scale")), "cannot be the CPU implementation"),  # type: ignore[call-overload]
+        (lambda: kernel(print, cuda=print), "either one function"),  # type: ignore[call-overload]
+        (lambda: CudaKernel(3, "scale"), "source text"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_implementation_is_an_error(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("given", [CudaKernel(SOURCE, "scale"), kernel(cuda=CudaKernel(SOURCE, "scale"), name="scale")])
+def test_a_kernel_for_cuda_only_names_the_form_with_both(given: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"'scale' has no implementation for the CPU backend.*kernel\(cpu=f, cuda=scale\)"
+    ):
+        refuse_on_cpu(given)
+
+
+def test_names_come_from_functions_partials_and_types() -> None:
+    class Functor:
+        def __call__(self) -> None: ...
+
+    assert name_of(name_of) == "name_of"
+    assert name_of(functools.partial(name_of, 1)) == "name_of"
+    assert name_of(Functor()) == "Functor"
+
+
+def test_hints_are_resolved() -> None:
+    assert hints.resolve(()) == (False, 1)
+    assert hints.resolve([hints.split_1d()]) == (False, 1)
+    assert hints.resolve([hints.split_2d(), hints.oversubscribe(4)]) == (True, 4)
+    assert hints.resolve(hints.oversubscribe(2)) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([hints.split_1d(), hints.split_2d()], "contradict"),
+        ([hints.oversubscribe(2), hints.oversubscribe(3)], r"given twice: oversubscribe\(2\) and oversubscribe\(3\)"),
+        (["split_2d"], "hints.split_2d"),
+        ([hints.split_2d], "hints.split_2d"),
+    ],
+)
+def test_contradicting_repeated_and_foreign_hints_are_errors(given: list[Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        hints.resolve(given)
+
+
+@pytest.mark.parametrize("factor", [0, -1, 1.5, True])
+def test_oversubscription_needs_a_positive_factor(factor: Any) -> None:
+    with pytest.raises(UsageError, match="positive number of chunks"):
+        hints.oversubscribe(factor)
+
+
+def test_foreign_hints_are_type_errors() -> None:
+    with pytest.raises(ArgumentTypeError):
+        hints.resolve([3])
+    assert repr(Hint("split_2d")) == "split_2d()"
