@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: MIT
+// A function from the elements of an index space to values, constant on boxes.
+//
+// Entries are kept in arrays, boxes apart from values, that are searched from front to back: most maps have less than 32 entries, for which this beats
+// any tree. Larger maps keep several such arrays ("leaves") with a bounding box each, so that a search looks at few of them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,13 +20,17 @@
 
 namespace celerity {
 
-/// Maps every element of `domain` to a value; neighbouring boxes of equal value are merged.
-/// V: copyable, ==. Values may own heap memory (small_vector).
+/// Maps every element of `domain` to a value. Neighbours of equal value whose union is a box are merged when one of them is written, and a map that has
+/// come to have the same value everywhere is a single entry.
+/// V: copyable, ==, not bool. Values may own heap memory (small_vector).
 template <typename V>
 class region_map {
   public:
 	region_map(const box& domain, const V& initial) : m_domain(domain) {
-		if(!domain.empty()) insert(domain, initial);
+		if(domain.empty()) return;
+		m_root.boxes.push_back(domain);
+		m_root.values.push_back(initial);
+		m_size = 1;
 	}
 
 	const box& domain() const { return m_domain; }
@@ -24,8 +39,18 @@ class region_map {
 	/// history of updates. f must not touch the map.
 	template <typename F>
 	void query(const box& where, F&& f) const {
-		for(std::size_t i = 0; i < m_boxes.size(); ++i) {
-			if(const box part = intersection(m_boxes[i], where); !part.empty()) f(part, m_values[i]);
+		const box target = intersection(where, m_domain);
+		if(target.empty()) return;
+		std::uint64_t missing = area_of(target);
+		for(const leaf& l : leaves()) {
+			if(!is_flat() && !overlap(l.bounds, target)) continue;
+			for(std::size_t i = 0; i < l.boxes.size(); ++i) {
+				if(!overlap(l.boxes[i], target)) continue;
+				const box part = intersection(l.boxes[i], target);
+				f(part, l.values[i]);
+				missing -= area_of(part);
+				if(missing == 0) return;
+			}
 		}
 	}
 	template <typename F>
@@ -37,19 +62,43 @@ class region_map {
 	void update(const box& where, const V& value) {
 		const box target = intersection(where, m_domain);
 		if(target.empty()) return;
-		const V copy = value; // `value` may lie in this map
-		cut(target);
-		for(std::size_t i = 0; i < m_boxes.size();) {
-			if(target.covers(m_boxes[i])) {
-				remove(i);
-			} else {
-				++i;
+		if(m_size == 1) return update_uniform(target, value);
+		V copy = value; // `value` may lie in this map
+		std::size_t home = no_leaf;
+		std::uint64_t missing = area_of(target);
+		const std::span<leaf> all = leaves();
+		for(std::size_t n = 0; n < all.size() && missing > 0; ++n) {
+			leaf& l = all[n];
+			if(!is_flat() && !overlap(l.bounds, target)) continue;
+			for(std::size_t i = 0; i < l.boxes.size() && missing > 0;) {
+				if(!overlap(l.boxes[i], target)) {
+					++i;
+					continue;
+				}
+				if(l.boxes[i] == target) {
+					l.values[i] = std::move(copy);
+					return merge_around(n, i);
+				}
+				if(home == no_leaf) home = n;
+				missing -= area_of(intersection(l.boxes[i], target));
+				if(target.covers(l.boxes[i])) {
+					remove(l, i);
+				} else {
+					if(l.boxes[i].covers(target) && l.values[i] == copy) return;
+					cut_out(l, i++, target);
+				}
 			}
+			if(!is_flat()) l.find_bounds();
 		}
-		insert(target, copy);
-		merge();
+		leaf& l = all[home];
+		l.boxes.push_back(target);
+		l.values.push_back(std::move(copy));
+		l.bounds = bounding_box(l.bounds, target);
+		++m_size;
+		merge_around(home, l.boxes.size() - 1);
 	}
 	void update(const region& where, const V& value) {
+		if(where.is_single_box()) return update(where.boxes()[0], value);
 		const V copy = value;
 		for(const box& b : where) update(b, copy);
 	}
@@ -59,11 +108,28 @@ class region_map {
 	void modify(const box& where, F&& f) {
 		const box target = intersection(where, m_domain);
 		if(target.empty()) return;
-		cut(target);
-		for(std::size_t i = 0; i < m_boxes.size(); ++i) {
-			if(target.covers(m_boxes[i])) f(m_values[i]);
+		small_vector<box, 4> changed;
+		std::uint64_t missing = area_of(target);
+		const std::span<leaf> all = leaves();
+		std::size_t last_leaf = 0;
+		std::size_t last_entry = 0;
+		for(std::size_t n = 0; n < all.size() && missing > 0; ++n) {
+			leaf& l = all[n];
+			if(!is_flat() && !overlap(l.bounds, target)) continue;
+			const std::size_t count = l.boxes.size(); // cutting appends what lies outside of `target`
+			for(std::size_t i = 0; i < count && missing > 0; ++i) {
+				if(!overlap(l.boxes[i], target)) continue;
+				const box inside = intersection(l.boxes[i], target);
+				missing -= area_of(inside);
+				if(inside != l.boxes[i]) cut_off(l, i, inside);
+				f(l.values[i]);
+				changed.push_back(inside);
+				last_leaf = n;
+				last_entry = i;
+			}
 		}
-		merge();
+		if(changed.size() == 1) return merge_around(last_leaf, last_entry);
+		merge_changed(changed, target);
 	}
 	template <typename F>
 	void modify(const region& where, F&& f) {
@@ -73,64 +139,311 @@ class region_map {
 	/// Calls f(V&) for every entry, then merges what became equal. For epochs.
 	template <typename F>
 	void transform(F&& f) {
-		for(V& value : m_values) f(value);
-		merge();
+		for(leaf& l : leaves()) {
+			for(V& value : l.values) f(value);
+		}
+		if(m_size > 1) merge_all(m_domain);
+		tidy();
 	}
 
 	template <typename F>
 	void for_each(F&& f) const {
-		for(std::size_t i = 0; i < m_boxes.size(); ++i) f(m_boxes[i], m_values[i]);
+		for(const leaf& l : leaves()) {
+			for(std::size_t i = 0; i < l.boxes.size(); ++i) f(l.boxes[i], l.values[i]);
+		}
 	}
-	std::size_t size() const { return m_boxes.size(); }
+	std::size_t size() const { return m_size; }
 
   private:
-	box m_domain;
-	std::vector<box> m_boxes;
-	std::vector<V> m_values;
+	struct leaf {
+		box bounds; ///< may be larger than need be; not maintained in a flat map
+		std::vector<box> boxes;
+		std::vector<V> values;
 
-	void insert(const box& b, const V& value) {
-		m_boxes.push_back(b);
-		m_values.push_back(value);
-	}
-	void remove(const std::size_t i) {
-		m_boxes[i] = m_boxes.back();
-		if(i + 1 != m_values.size()) m_values[i] = std::move(m_values.back());
-		m_boxes.pop_back();
-		m_values.pop_back();
-	}
-	void cut(const box& target) {
-		const std::size_t count = m_boxes.size();
-		for(std::size_t i = 0; i < count; ++i) {
-			const box inside = intersection(m_boxes[i], target);
-			if(inside.empty() || inside == m_boxes[i]) continue;
-			box_vector outside;
-			append_difference(outside, m_boxes[i], target);
-			m_boxes[i] = inside;
-			const V value = m_values[i];
-			for(const box& b : outside) insert(b, value);
+		void find_bounds() {
+			bounds = box();
+			for(const box& b : boxes) bounds = bounding_box(bounds, b);
 		}
+	};
+
+	static constexpr std::size_t no_leaf = ~std::size_t{0};
+	static constexpr std::size_t max_flat_size = 48;
+	static constexpr std::size_t min_tree_size = 24; // hysteresis: no rebuilding back and forth
+	static constexpr std::size_t max_leaf_size = 32;
+	static constexpr std::size_t min_average_leaf_size = 6;
+	/// From so many changed entries on, sorting all entries is cheaper than searching the neighbours of each.
+	static constexpr std::size_t min_changes_for_sorting = 9;
+	/// Compare values before boxes where that is a single instruction.
+	static constexpr bool is_value_compared_first = sizeof(V) <= 8 && std::is_trivially_copyable_v<V>;
+
+	box m_domain;
+	std::size_t m_size = 0;
+	leaf m_root;                // a flat map has only this one
+	std::vector<leaf> m_leaves; // otherwise `m_root` is empty
+
+	bool is_flat() const { return m_leaves.empty(); }
+	std::span<leaf> leaves() { return is_flat() ? std::span<leaf>(&m_root, 1) : std::span<leaf>(m_leaves); }
+	std::span<const leaf> leaves() const { return is_flat() ? std::span<const leaf>(&m_root, 1) : std::span<const leaf>(m_leaves); }
+
+	/// Unsigned, because that of a huge domain may overflow; sums still cancel out.
+	static std::uint64_t area_of(const box& b) {
+		return static_cast<std::uint64_t>(b.extent(0)) * static_cast<std::uint64_t>(b.extent(1)) * static_cast<std::uint64_t>(b.extent(2));
 	}
-	void merge() {
-		bool all_equal = true;
-		for(const V& value : m_values) all_equal = all_equal && value == m_values.front();
-		if(all_equal && m_boxes.size() > 1) {
-			m_values.erase(m_values.begin() + 1, m_values.end());
-			m_boxes.assign(1, m_domain);
+	/// Of non-empty boxes. Without branches: their outcomes are as good as random.
+	static bool overlap(const box& a, const box& b) {
+		return (a.min(0) < b.max(0)) & (b.min(0) < a.max(0)) & (a.min(1) < b.max(1)) & (b.min(1) < a.max(1)) & (a.min(2) < b.max(2)) & (b.min(2) < a.max(2));
+	}
+	static bool touch(const box& a, const box& b) {
+		return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
+		       & (b.min(2) <= a.max(2));
+	}
+	static bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
+	/// Whether the union of two disjoint boxes is a box.
+	static bool is_mergeable(const box& a, const box& b) {
+		return touch(a, b) && is_same_interval(a, b, 0) + is_same_interval(a, b, 1) + is_same_interval(a, b, 2) == 2;
+	}
+
+	void update_uniform(const box& target, const V& value) {
+		if(m_root.values[0] == value) return;
+		if(target == m_domain) {
+			m_root.values[0] = value;
+			return;
 		}
-		for(bool merged = true; std::exchange(merged, false);) {
-			for(std::size_t i = 0; i < m_boxes.size(); ++i) {
-				for(std::size_t j = i + 1; j < m_boxes.size();) {
-					const box both = bounding_box(m_boxes[i], m_boxes[j]);
-					if(both.area() != m_boxes[i].area() + m_boxes[j].area() || !(m_values[i] == m_values[j])) {
-						++j;
-						continue;
-					}
-					m_boxes[i] = both;
-					remove(j);
-					merged = true;
+		V copy = value;
+		cut_off(m_root, 0, target);
+		m_root.values[0] = std::move(copy);
+	}
+
+	void remove(leaf& l, const std::size_t i) {
+		l.boxes[i] = l.boxes.back();
+		if(i + 1 != l.values.size()) l.values[i] = std::move(l.values.back());
+		l.boxes.pop_back();
+		l.values.pop_back();
+		--m_size;
+	}
+
+	/// Reduces entry `i` to the boxes outside of `hole`, which intersects it but does not cover it.
+	void cut_out(leaf& l, const std::size_t i, const box& hole) {
+		box_vector outside;
+		append_difference(outside, l.boxes[i], hole);
+		l.boxes[i] = outside[0];
+		append_copies(l, i, std::span<const box>(outside).subspan(1));
+	}
+	/// Reduces entry `i` to `inside`, which it covers, and gives the rest to new entries of the same value.
+	void cut_off(leaf& l, const std::size_t i, const box& inside) {
+		box_vector outside;
+		append_difference(outside, l.boxes[i], inside);
+		l.boxes[i] = inside;
+		append_copies(l, i, outside);
+	}
+	void append_copies(leaf& l, const std::size_t i, const std::span<const box> boxes) {
+		for(const box& b : boxes) {
+			l.boxes.push_back(b);
+			l.values.push_back(V(l.values[i])); // a copy first: push_back may move the array
+		}
+		m_size += boxes.size();
+	}
+
+	/// Merges entry `i` of leaf `home` with its neighbours, as long as it has one to merge with.
+	void merge_around(const std::size_t home, std::size_t i) {
+		while(m_size > 1 && absorb_neighbor(home, i)) {}
+		tidy();
+	}
+	bool absorb_neighbor(const std::size_t home, std::size_t& i) {
+		const std::span<leaf> all = leaves();
+		const box own = all[home].boxes[i];
+		const V& value = all[home].values[i];
+		for(leaf& l : all) {
+			if(!is_flat() && !touch(l.bounds, own)) continue;
+			for(std::size_t j = 0; j < l.boxes.size(); ++j) {
+				if constexpr(is_value_compared_first) {
+					if(!(l.values[j] == value)) continue;
 				}
+				if(!is_mergeable(own, l.boxes[j])) continue;
+				if constexpr(!is_value_compared_first) {
+					if(!(l.values[j] == value)) continue;
+				}
+				all[home].boxes[i] = bounding_box(own, l.boxes[j]);
+				all[home].bounds = bounding_box(all[home].bounds, all[home].boxes[i]);
+				const bool takes_the_gap = &l == &all[home] && i + 1 == l.boxes.size();
+				remove(l, j);
+				if(takes_the_gap) i = j;
+				return true;
 			}
 		}
+		return false;
+	}
+
+	void merge_changed(const std::span<const box> changed, const box& where) {
+		if(changed.size() >= min_changes_for_sorting) {
+			merge_all(where);
+		} else {
+			for(const box& b : changed) merge_around_box(b);
+		}
+		tidy();
+	}
+	/// Does nothing if a neighbour has already absorbed it.
+	void merge_around_box(const box& b) {
+		const std::span<leaf> all = leaves();
+		for(std::size_t n = 0; n < all.size(); ++n) {
+			if(!is_flat() && !overlap(all[n].bounds, b)) continue;
+			const auto at = std::find(all[n].boxes.begin(), all[n].boxes.end(), b);
+			if(at == all[n].boxes.end()) continue;
+			std::size_t i = static_cast<std::size_t>(at - all[n].boxes.begin());
+			while(m_size > 1 && absorb_neighbor(n, i)) {}
+			return;
+		}
+	}
+
+	struct entry_reference {
+		box* where;
+		V* value;
+	};
+
+	/// Merges neighbours among all entries of the leaves that touch `where`.
+	void merge_all(const box& where) {
+		if(is_uniform()) return; // tidy() knows better
+		std::vector<entry_reference> entries;
+		entries.reserve(m_size);
+		for(leaf& l : leaves()) {
+			if(!is_flat() && !touch(l.bounds, where)) continue;
+			for(std::size_t i = 0; i < l.boxes.size(); ++i) entries.push_back({&l.boxes[i], &l.values[i]});
+		}
+		const std::size_t before = entries.size();
+		std::size_t dims_without_merge = 0;
+		for(std::size_t d = 2; dims_without_merge < 3; d = (d + 2) % 3) {
+			const bool has_merged = m_domain.extent(d) > 1 && merge_along(entries, d);
+			dims_without_merge = has_merged ? 1 : dims_without_merge + 1; // along `d` itself nothing is left to merge
+		}
+		if(entries.size() != before) remove_absorbed();
+	}
+	/// Entries that are absorbed become empty boxes, and are dropped from `entries`.
+	static bool merge_along(std::vector<entry_reference>& entries, const std::size_t d) {
+		// Sorted like this, the neighbour that continues an entry along `d` comes right after it: whatever came between the two would overlap it.
+		const std::size_t major = d == 0 ? 1 : 0;
+		const std::size_t minor = d == 2 ? 1 : 2;
+		std::sort(entries.begin(), entries.end(), [=](const entry_reference& a, const entry_reference& b) {
+			const point& p = a.where->min();
+			const point& q = b.where->min();
+			return p[major] != q[major] ? p[major] < q[major] : p[minor] != q[minor] ? p[minor] < q[minor] : p[d] < q[d];
+		});
+		std::size_t last = 0;
+		for(std::size_t i = 1; i < entries.size(); ++i) {
+			box& first = *entries[last].where;
+			box& second = *entries[i].where;
+			if(is_mergeable(first, second) && *entries[last].value == *entries[i].value) {
+				first = bounding_box(first, second);
+				second = box();
+			} else {
+				entries[++last] = entries[i];
+			}
+		}
+		const bool has_merged = last + 1 != entries.size();
+		entries.resize(last + 1);
+		return has_merged;
+	}
+	void remove_absorbed() {
+		for(leaf& l : leaves()) {
+			for(std::size_t i = 0; i < l.boxes.size();) {
+				if(l.boxes[i].empty()) {
+					remove(l, i);
+				} else {
+					++i;
+				}
+			}
+			if(!is_flat()) l.find_bounds();
+		}
+	}
+
+	/// Whether all entries (at least one) have the same value.
+	bool is_uniform() const {
+		const std::span<const leaf> all = leaves();
+		const leaf* first = all.data();
+		while(first->boxes.empty()) ++first;
+		const V& value = first->values.front();
+		if(!(value == first->values.back())) return false; // mostly
+		for(const leaf& l : all) {
+			for(const V& other : l.values) {
+				if(!(value == other)) return false;
+			}
+		}
+		return true;
+	}
+
+	/// Restores what holds between calls: uniform maps have one entry, leaves are neither empty nor too large nor too many.
+	void tidy() {
+		if(!is_flat()) std::erase_if(m_leaves, [](const leaf& l) { return l.boxes.empty(); });
+		if(m_size > 1 && is_uniform()) become_uniform();
+		if(is_flat()) {
+			if(m_size <= max_flat_size) return;
+			m_leaves.push_back(std::move(m_root));
+			m_root = leaf();
+		} else if(m_size <= min_tree_size || m_size < m_leaves.size() * min_average_leaf_size) {
+			return rebuild();
+		}
+		for(std::size_t n = 0; n < m_leaves.size(); ++n) {
+			while(m_leaves[n].boxes.size() > max_leaf_size) split(n);
+		}
+	}
+	void become_uniform() {
+		V value = std::move(leaves().front().values.front());
+		m_leaves.clear();
+		m_root.boxes.assign(1, m_domain);
+		m_root.values.clear();
+		m_root.values.push_back(std::move(value));
+		m_size = 1;
+	}
+	void rebuild() {
+		leaf all;
+		for(leaf& l : m_leaves) {
+			all.boxes.insert(all.boxes.end(), l.boxes.begin(), l.boxes.end());
+			all.values.insert(all.values.end(), std::make_move_iterator(l.values.begin()), std::make_move_iterator(l.values.end()));
+		}
+		m_leaves.clear();
+		m_root = std::move(all);
+		tidy();
+	}
+	/// Moves half of the entries of leaf `n` into a new one, along the dimension in which most of them lie one after the other.
+	void split(const std::size_t n) {
+		leaf old = std::move(m_leaves[n]);
+		const std::size_t count = old.boxes.size();
+		const std::size_t d = longest_dimension(old.boxes);
+		std::vector<std::uint32_t> order(count);
+		std::iota(order.begin(), order.end(), 0U);
+		std::sort(order.begin(), order.end(), [&](const std::uint32_t a, const std::uint32_t b) {
+			const coordinate center_a = old.boxes[a].min(d) + old.boxes[a].max(d);
+			const coordinate center_b = old.boxes[b].min(d) + old.boxes[b].max(d);
+			return center_a != center_b ? center_a < center_b : a < b;
+		});
+		std::array<leaf, 2> halves;
+		for(std::size_t i = 0; i < count; ++i) {
+			leaf& half = halves[i < count / 2 ? 0 : 1];
+			half.boxes.push_back(old.boxes[order[i]]);
+			half.values.push_back(std::move(old.values[order[i]]));
+		}
+		for(leaf& half : halves) half.find_bounds();
+		m_leaves[n] = std::move(halves[0]);
+		m_leaves.push_back(std::move(halves[1]));
+	}
+	static std::size_t longest_dimension(const std::vector<box>& boxes) {
+		std::size_t best = 0;
+		double best_length = -1;
+		for(std::size_t d = 0; d < 3; ++d) {
+			coordinate first = boxes[0].min(d);
+			coordinate last = first;
+			double extents = 0;
+			for(const box& b : boxes) {
+				first = std::min(first, b.min(d));
+				last = std::max(last, b.min(d));
+				extents += static_cast<double>(b.extent(d));
+			}
+			const double length = static_cast<double>(last - first) / extents;
+			if(length > best_length) {
+				best_length = length;
+				best = d;
+			}
+		}
+		return best;
 	}
 };
 
