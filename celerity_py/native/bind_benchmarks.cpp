@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <string>
+
+#include "generation_benchmark.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+using namespace celerity::native;
+
+void bind_benchmarks(nb::module_& m);
+
+namespace {
+
+nb::dict measure(const std::string& topology, const std::size_t num_ranks, const std::size_t num_devices, const bool with_instructions,
+    const std::size_t num_rounds, const double wave_time) {
+	static constexpr std::array kinds{"alloc", "free", "copy", "device_kernel", "host_task", "initialize", "send", "receive", "split_receive",
+	    "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
+	generation_result values;
+	{
+		const nb::gil_scoped_release release;
+		values = measure_generation({topology, num_ranks, num_devices, with_instructions, wave_time}, num_rounds);
+	}
+	nb::dict instructions;
+	for(std::size_t i = 0; i < kinds.size(); ++i) {
+		if(values.instructions_by_kind[i] > 0) instructions[kinds[i]] = values.instructions_by_kind[i];
+	}
+	nb::dict result;
+	result["seconds"] = values.seconds;
+	result["tasks"] = values.num_tasks;
+	result["commands"] = values.num_commands;
+	result["instructions"] = instructions;
+	return result;
+}
+
+} // namespace
+
+void bind_benchmarks(nb::module_& m) {
+	m.def("measure_generation", &measure, "topology"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "with_instructions"_a = true,
+	    "num_rounds"_a = 6, "wave_time"_a = 50.0,
+	    "Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.\n\n"
+	    "Returns seconds per round (construction to destruction), and the number of tasks, commands and instructions by kind.");
+}
