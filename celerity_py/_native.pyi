@@ -306,6 +306,13 @@ class RegionMapForTests:
 
     def __len__(self) -> int: ...
 
+def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, wave_time: float = 50.0) -> dict:
+    """
+    Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.
+
+    Returns seconds per round (construction to destruction), and the number of tasks, commands and instructions by kind.
+    """
+
 class GraphContext:
     """
     The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.

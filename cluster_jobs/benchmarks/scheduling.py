@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Cost of graph generation without execution, beside C++ Celerity's: `python -m cluster_jobs.benchmarks.scheduling`.
 
-Six program shapes (soup, chain, two trees, wave_sim, jacobi) are built through the internal interface, with horizon step 4 and
-parallelism 64, recorders off. Construction and destruction of the graphs are part of each round; the best round counts, as in the
-reference figures. Absolute times hold for this machine only: read the ratios.
+Six program shapes (soup, chain, two trees, wave_sim, jacobi) are built through the internal interface, with
+horizon step 4 and parallelism 64, recorders off. Construction and destruction of the graphs are part of each
+round; the best round counts, as in the reference figures. Absolute times hold for this machine only: read the ratios.
 """
 
 from __future__ import annotations
@@ -76,26 +76,29 @@ def _count(row: dict[str, Any]) -> int:
 def table(rows: list[dict[str, Any]]) -> Table:
     """The rows as a table."""
     result = Table(title="Graph generation, µs per round (best), beside C++ Celerity's figures")
-    for name in ("topology", "graph", "ranks×devices", "ours", "Celerity", "times faster", "nodes", "Celerity", "by kind"):
-        result.add_column(name, justify="left" if name in ("topology", "graph", "by kind") else "right")
+    for name in ("topology", "graph", "by kind"):
+        result.add_column(name)
+    for name in ("ranks x devices", "ours", "Celerity", "times faster", "nodes", "Celerity"):
+        result.add_column(name, justify="right")
     for row in rows:
         ratio = row["celerity_us"] / row["best_us"]
         kinds = " ".join(f"{kind}={count}" for kind, count in sorted(row["instructions"].items()))
         result.add_row(
             row["topology"],
             row["level"],
-            f"{row['ranks']}×{row['devices']}",
+            kinds,
+            f"{row['ranks']} x {row['devices']}",
             f"{row['best_us']:.0f}",
             f"{row['celerity_us']:.0f}",
             f"[{'green' if ratio >= 2 else 'yellow' if ratio >= 1 else 'red'}]{ratio:.2f}[/]",
             str(_count(row)),
             str(row["celerity_count"]),
-            kinds,
         )
     return result
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the JSON file if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12, help="rounds per figure, at least 6 (default 12)")
     parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
