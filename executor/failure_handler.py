@@ -20,7 +20,6 @@ from celerity_py.executor.failure import Failure, describe_error, find_user_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from celerity_py.executor.communicator import Communicator
 
@@ -52,8 +51,6 @@ class FailureHandler:
         self._lock = threading.Lock()
         self._failure: Failure | None = None
         self._abort_timer: threading.Thread | None = None
-        self._original_hooks = (sys.excepthook, threading.excepthook)
-        self._has_hooks = False
 
     @property
     def failure(self) -> Failure | None:
@@ -87,33 +84,7 @@ class FailureHandler:
             self._abort_timer.join()
         self._abort()
 
-    def install_hooks(self) -> None:
-        """Treat exceptions that nobody caught, on any thread, as failures of the run. Only for several ranks."""
-        self._original_hooks = (sys.excepthook, threading.excepthook)
-        sys.excepthook = self._on_uncaught
-        threading.excepthook = self._on_uncaught_in_thread
-        self._has_hooks = True
-
-    def remove_hooks(self) -> None:
-        """Undo `install_hooks`, unless somebody else has hooked in since."""
-        if self._has_hooks and sys.excepthook == self._on_uncaught:
-            sys.excepthook = self._original_hooks[0]
-        if self._has_hooks and threading.excepthook == self._on_uncaught_in_thread:
-            threading.excepthook = self._original_hooks[1]
-        self._has_hooks = False
-
-    def _on_uncaught(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-        if not self._is_known(error):
-            self._original_hooks[0](kind, error, where)
-        self.report_program_error(error)
-
-    def _on_uncaught_in_thread(self, event: threading.ExceptHookArgs) -> None:
-        if not self._is_known(event.exc_value):
-            self._original_hooks[1](event)
-        if event.exc_value is not None and not isinstance(event.exc_value, SystemExit):
-            self.report_program_error(event.exc_value)
-
-    def _is_known(self, error: BaseException | None) -> bool:
+    def is_known(self, error: BaseException) -> bool:
         """Whether this exception only repeats the failure, which has been printed."""
         return self._failure is not None and is_caused_by(error, self._failure.exception())
 

@@ -38,13 +38,10 @@ def restore_switch_interval() -> None:
             sys.setswitchinterval(_original_interval_s)
 
 
-def register_exit_hook(hook: Callable[[], None]) -> Callable[[], None]:
+def register_exit_hook(hook: Callable[[], None]) -> None:
     """Call `hook` when the interpreter exits, but not in forked children.
 
     Exit hooks run in reverse order, so one that is registered after MPI was imported runs before MPI_Finalize.
-
-    Returns:
-        A function that unregisters the hook.
     """
     owner = os.getpid()
 
@@ -53,4 +50,3 @@ def register_exit_hook(hook: Callable[[], None]) -> Callable[[], None]:
             hook()
 
     atexit.register(run)
-    return lambda: atexit.unregister(run)

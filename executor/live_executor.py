@@ -17,6 +17,7 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from celerity_py.executor import uncaught_exceptions
 from celerity_py.executor.communicator import (
     NOTICE_FAILURE,
     NOTICE_GOODBYE,
@@ -27,7 +28,7 @@ from celerity_py.executor.communicator import (
 )
 from celerity_py.executor.failure import Failure, decode_failure, describe_error
 from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
-from celerity_py.executor.interpreter import register_exit_hook, restore_switch_interval, shorten_switch_interval
+from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.pacing import Pacing
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
 from celerity_py.scheduler.errors import CommunicationError, ResourceError
@@ -77,7 +78,6 @@ class LiveExecutor:
         self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
         self._departed: dict[int, int] = {}  # the same of other ranks
         self._stop_requested = threading.Event()
-        self._unregister_exit_hook: Callable[[], None] = lambda: None
         self._has_shut_down = threading.Event()
         self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
         for device in range(num_devices):
@@ -108,9 +108,7 @@ class LiveExecutor:
         """Start the threads. Application thread."""
         shorten_switch_interval()
         if self._communicator.size > 1:
-            self._failures.install_hooks()
-            # Behind the hook of the runtime, which is registered later and so runs first.
-            self._unregister_exit_hook = register_exit_hook(self._stay_if_failed)
+            uncaught_exceptions.attach(self._failures)
         for thread in self._threads:
             thread.start()
         self._add_host_thread()
@@ -144,9 +142,8 @@ class LiveExecutor:
                 if self.failure is not None and time.monotonic() > deadline:
                     break
                 thread.join(0.1)
-        self._failures.remove_hooks()
         if self.failure is None:
-            self._unregister_exit_hook()
+            uncaught_exceptions.detach(self._failures)
         restore_switch_interval()
 
     def leave_failed(self, *, unseen: bool = False) -> None:
@@ -259,10 +256,6 @@ class LiveExecutor:
         except Exception:  # noqa: BLE001 - a delegate that breaks its contract must not keep the others waiting
             traceback.print_exc()
         self._has_shut_down.set()
-
-    def _stay_if_failed(self) -> None:
-        if self.failure is not None:
-            self._failures.wait_for_abort()
 
     # ---- threads for user code
 

@@ -60,6 +60,16 @@ def world_size() -> int:
     return MPI.COMM_WORLD.Get_size()
 
 
+def abort(status: int) -> NoReturn:
+    """End every process of COMM_WORLD. Any thread."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        MPI.COMM_WORLD.Abort(status)
+    finally:
+        os._exit(status)  # an MPI_Abort that returns has lost its launcher
+
+
 class MpiCommunicator:
     """A `Communicator` on a duplicate of an MPI communicator, so that its messages never meet the application's own.
 
@@ -145,12 +155,7 @@ class MpiCommunicator:
         return None if pid is None else _is_running(pid)
 
     def abort(self, status: int) -> NoReturn:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        try:
-            MPI.COMM_WORLD.Abort(status)
-        finally:
-            os._exit(status)  # an MPI_Abort that returns has lost its launcher
+        abort(status)
 
     def close(self) -> None:
         if self._is_closed:

@@ -3,49 +3,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("scripted_program.py")
-REPOSITORY = Path(__file__).parents[2]
+from tests.failures.launching import run
 
-
-class Outcome(NamedTuple):
-    status: int
-    output: str
-    errors: str
-    duration_s: float
-
-
-def run(num_ranks: int, *program: str, time_limit_s: float = 40) -> Outcome:
-    mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert mpiexec is not None
-    command = [mpiexec, "-n", str(num_ranks), *program]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYD"))}
-    environment = {**inherited, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
-    start_s = time.monotonic()
-    process = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=time_limit_s, env=environment, cwd=REPOSITORY
-    )
-    return Outcome(process.returncode, process.stdout, process.stderr, time.monotonic() - start_s)
+PROGRAM = (sys.executable, str(Path(__file__).with_name("scripted_program.py")))
 
 
 def test_a_run_without_failure_ends_with_status_0_and_prints_nothing() -> None:
-    outcome = run(4, sys.executable, str(PROGRAM), "nothing")
+    outcome = run(4, *PROGRAM, "nothing")
     assert outcome.errors == ""
     assert outcome.status == 0
 
 
 @pytest.mark.parametrize("scenario", ["kernel_raises", "exception_is_swallowed"])
 def test_a_kernel_that_raises_on_one_rank_ends_all_with_one_message_each(scenario: str) -> None:
-    outcome = run(4, sys.executable, str(PROGRAM), scenario)
+    outcome = run(4, *PROGRAM, scenario)
     assert outcome.status not in {0, 124}
     message = "rank 1: task 'step' failed (submitted at program.py:1): ValueError: bad step"
     for rank in range(4):
@@ -55,17 +31,17 @@ def test_a_kernel_that_raises_on_one_rank_ends_all_with_one_message_each(scenari
 
 
 def test_an_exception_of_the_program_on_one_rank_ends_all() -> None:
-    outcome = run(4, sys.executable, str(PROGRAM), "program_raises")
+    outcome = run(4, *PROGRAM, "program_raises")
     assert outcome.status not in {0, 124}
     assert outcome.errors.count("Traceback") == 1, outcome.errors
     for rank in range(4):
-        assert f"celerity_py, rank {rank}: rank 1 failed at {PROGRAM}:" in outcome.errors
+        assert f"celerity_py, rank {rank}: rank 1 failed at {PROGRAM[1]}:" in outcome.errors
     assert "ZeroDivisionError: in the program" in outcome.errors
     assert outcome.duration_s < 10
 
 
 def test_a_rank_that_exits_early_is_named_by_those_that_go_on() -> None:
-    outcome = run(3, sys.executable, str(PROGRAM), "exits_early")
+    outcome = run(3, *PROGRAM, "exits_early")
     assert outcome.status not in {0, 124}
     assert "rank 1 has ended its program after submission 0" in outcome.errors
     assert "goes on with 'wait' (submitted at program.py:1)" in outcome.errors
@@ -73,20 +49,20 @@ def test_a_rank_that_exits_early_is_named_by_those_that_go_on() -> None:
 
 
 def test_an_interrupt_on_one_rank_ends_all() -> None:
-    outcome = run(2, sys.executable, str(PROGRAM), "is_interrupted")
+    outcome = run(2, *PROGRAM, "is_interrupted")
     assert outcome.status not in {0, 124}
     assert outcome.errors.count("rank 1 failed") == 2, outcome.errors
     assert outcome.duration_s < 10
 
 
 def test_a_killed_rank_ends_all_through_the_launcher() -> None:
-    outcome = run(4, sys.executable, str(PROGRAM), "is_killed")
+    outcome = run(4, *PROGRAM, "is_killed")
     assert outcome.status not in {0, 124}
     assert outcome.duration_s < 10
 
 
 def test_a_killed_rank_is_named_where_the_launcher_does_not_see_it() -> None:
-    outcome = run(3, "sh", "-c", f"{sys.executable} {PROGRAM} is_killed hasty || sleep 60")
+    outcome = run(3, "sh", "-c", f"{' '.join(PROGRAM)} is_killed hasty || sleep 60")
     assert outcome.status not in {0, 124}
     assert "the process of rank 1 is gone" in outcome.errors, outcome.errors
     assert outcome.duration_s < 15

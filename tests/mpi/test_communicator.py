@@ -109,7 +109,7 @@ def test_a_pilot_arrives_whether_it_is_sent_before_or_after_its_data(
         if not is_pilot_first:
             communicator.send_pilot(following, b"pilot %d" % message_id)
         inbox.poll_until(lambda: bool(inbox.pilots))
-        assert inbox.pilots.pop() == (preceding, b"pilot %d" % message_id)
+        assert inbox.pilots.pop(0) == (preceding, b"pilot %d" % message_id)
         receipt = box_of(destination, preceding, message_id, (0,), (5,))
         communicator.receive(receipt)
         inbox.wait(payload.request, receipt.request)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""What the interpreter does with exceptions that nobody catches, as long as other ranks may be waiting for this one.
+
+Python prints them and exits, and that is where a job with several ranks hangs: mpi4py's exit hook waits in MPI_Finalize
+for ranks that wait for this one, and before MPI is initialised a launcher may not mind that a process is missing. So
+under a launcher the hooks below end the whole job: through the run's `FailureHandler` if there is one, else by MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from celerity_py.executor.interpreter import register_exit_hook
+from celerity_py.executor.launcher import detect_launch
+from celerity_py.scheduler.errors import LaunchError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from celerity_py.executor.failure_handler import FailureHandler
+
+_ABORT_DELAY_S: Final = 3.0  # without a run: the others may be about to print the same, or to finish
+_ABORT_PATIENCE_S: Final = 5.0  # for an MPI_Init in which not everyone takes part
+
+_handlers: list[FailureHandler] = []  # of the runs that live, the latest last
+_is_watching = False
+_keeps_exit = False
+_original_hook = sys.excepthook
+_original_thread_hook = threading.excepthook
+
+
+def watch_program() -> None:
+    """Install the hooks for the rest of the process if a launcher started several. Touches neither MPI nor threads."""
+    global _is_watching  # noqa: PLW0603 - the hooks are globals of the interpreter
+    launch = detect_launch(os.environ)
+    if launch.launcher is not None and launch.size != 1:
+        _is_watching = True
+        _install()
+
+
+def attach(handler: FailureHandler) -> None:
+    """Report uncaught exceptions to the failure handler of a run with several ranks, which keeps us from exiting then.
+
+    Called after MPI was imported and before the runtime registers its own exit hook, so that ours runs between that one
+    and MPI_Finalize.
+    """
+    global _keeps_exit  # noqa: PLW0603
+    if not _keeps_exit:
+        _keeps_exit = True
+        register_exit_hook(_stay_while_failing)
+    _handlers.append(handler)
+    _install()
+
+
+def detach(handler: FailureHandler) -> None:
+    """Undo `attach`."""
+    if handler in _handlers:
+        _handlers.remove(handler)
+    if not _handlers and not _is_watching:
+        _uninstall()
+
+
+def _stay_while_failing() -> None:
+    for handler in _handlers:
+        if handler.failure is not None:
+            handler.wait_for_abort()
+
+
+def _install() -> None:
+    global _original_hook, _original_thread_hook
+    if sys.excepthook is not _on_uncaught:
+        _original_hook, sys.excepthook = sys.excepthook, _on_uncaught
+    if threading.excepthook is not _on_uncaught_in_thread:
+        _original_thread_hook, threading.excepthook = threading.excepthook, _on_uncaught_in_thread
+
+
+def _uninstall() -> None:
+    # Whoever has hooked in since calls ours, which then only pass on.
+    if sys.excepthook is _on_uncaught:
+        sys.excepthook = _original_hook
+    if threading.excepthook is _on_uncaught_in_thread:
+        threading.excepthook = _original_thread_hook
+
+
+def _on_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    if not _is_printed(error):
+        _original_hook(kind, error, where)
+    _end_job(error)
+
+
+def _on_uncaught_in_thread(event: threading.ExceptHookArgs) -> None:
+    if event.exc_value is None or not _is_printed(event.exc_value):
+        _original_thread_hook(event)
+    if event.exc_value is not None and not isinstance(event.exc_value, SystemExit):
+        _end_job(event.exc_value)
+
+
+def _is_printed(error: BaseException) -> bool:
+    return bool(_handlers) and _handlers[-1].is_known(error)
+
+
+def _end_job(error: BaseException) -> None:
+    if _handlers:
+        _handlers[-1].report_program_error(error)
+    elif _is_watching and not isinstance(error, LaunchError):  # after which there is no MPI to end the job with
+        _abort_without_run(130 if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _abort_without_run(status: int) -> None:
+    def abort() -> None:
+        try:
+            from celerity_py.executor import mpi_communicator
+        except Exception:  # noqa: BLE001 - without MPI there is nothing to abort, and the exception is printed
+            return
+        mpi_communicator.abort(status)
+
+    sys.stderr.flush()
+    time.sleep(_ABORT_DELAY_S)
+    thread = threading.Thread(target=abort, name="celerity-abort", daemon=True)
+    thread.start()
+    thread.join(_ABORT_PATIENCE_S)
+    if thread.is_alive():
+        os._exit(status)
