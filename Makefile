@@ -101,7 +101,8 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
-	cmake --build $$build -j $(JOBS); \
+	cmake --build $$build -j $(JOBS); cmake --build $$build -j $(JOBS) --target native_tests; \
+	for test in $$build/native_tests/*; do timeout 600 $$test; done; \
 	install $$build/_native.*.so $$tree/celerity_py/; \
 	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
 	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
@@ -115,7 +116,9 @@ mutants: $(VENV)/.installed ## Does the property test find deliberately broken c
 
 bench: $(VENV)/.installed ## Benchmarks: a table and JSON each, into results/
 	mkdir -p results
-	for benchmark in $(wildcard cluster_jobs/benchmarks/*.py); do PATH="$(CURDIR)/$(BIN):$$PATH" timeout 900 $(BIN)/python $$benchmark; done
+	for file in $$(grep -l __main__ cluster_jobs/benchmarks/*.py); do \
+		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$(basename $$file .py); \
+	done
 
 clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist results celerity_py/_native.*.so
