@@ -1,253 +1,41 @@
 // SPDX-License-Identifier: MIT
-// Region algebra by plane sweeps.
+// Region algebra.
 //
-// A set of disjoint boxes is in normal form exactly if no pair of them *conflicts* (see `conflict`). Most inputs do not conflict at all, and boxes that
-// do not even touch can never influence each other; so the sweep, which does the real work, only sees small groups of touching boxes.
+// A set of disjoint boxes is in normal form exactly if no two of them *conflict* (see `conflict`). Most inputs do not conflict at all, and boxes that do
+// not even touch can never influence each other; so the sweep, which does the real work, only sees small groups of touching boxes.
 #include "grid.hpp"
 
-#include <limits>
 #include <numeric>
+
+#include "plane_sweep.hpp"
 
 namespace celerity {
 
 namespace {
-
-/// A box seen along two dimensions, the third being the same for all boxes of a sweep.
-struct rectangle {
-	coordinate slow_min;
-	coordinate slow_max;
-	coordinate fast_min;
-	coordinate fast_max;
-};
-
-constexpr coordinate never = std::numeric_limits<coordinate>::max();
-
-/// Computes (union of `plus`) \ (union of `minus`) in normal form. Keeps its arrays from call to call.
-class plane_sweep {
-  public:
-	std::vector<rectangle> plus;  ///< input: any rectangles, sorted by slow_min
-	std::vector<rectangle> minus; ///< input: disjoint rectangles, sorted by slow_min
-	std::vector<rectangle> out;	  ///< sorted by (slow_min, fast_min)
-
-	void run() {
-		out.clear();
-		m_active.clear();
-		m_holes.clear();
-		m_open.clear();
-		std::size_t next_plus = 0;
-		std::size_t next_minus = 0;
-		coordinate now = plus.front().slow_min;
-		for(;;) {
-			coordinate next = never;
-			enter(m_active, plus, next_plus, now, next);
-			enter(m_holes, minus, next_minus, now, next);
-			emit_row(now, next);
-			now = next;
-			leave(m_active, now);
-			leave(m_holes, now);
-			if(!m_active.empty()) continue;
-			if(next_plus == plus.size()) return;
-			if(now == plus[next_plus].slow_min) continue;
-			now = plus[next_plus].slow_min;
-			m_open.clear();
-			leave(m_holes, now);
-		}
-	}
-
-  private:
-	std::vector<rectangle> m_active; // sorted by fast_min
-	std::vector<rectangle> m_holes;
-	std::vector<std::uint32_t> m_open; // outputs that end at the current position, sorted by fast_min
-	std::vector<std::uint32_t> m_still_open;
-
-	/// Inserts what has begun, and lowers `next` to the next position where anything changes.
-	static void enter(std::vector<rectangle>& active, const std::vector<rectangle>& from, std::size_t& position, const coordinate now, coordinate& next) {
-		for(; position < from.size() && from[position].slow_min <= now; ++position) {
-			const rectangle& r = from[position];
-			if(r.slow_max <= now) continue;
-			auto at = active.end();
-			while(at != active.begin() && (at - 1)->fast_min > r.fast_min) --at;
-			active.insert(at, r);
-		}
-		if(position < from.size()) next = std::min(next, from[position].slow_min);
-		for(const rectangle& r : active) next = std::min(next, r.slow_max);
-	}
-
-	static void leave(std::vector<rectangle>& active, const coordinate now) {
-		std::size_t kept = 0;
-		for(std::size_t i = 0; i < active.size(); ++i) {
-			if(active[i].slow_max > now) active[kept++] = active[i];
-		}
-		active.resize(kept);
-	}
-
-	void emit_row(const coordinate now, const coordinate next) {
-		m_still_open.clear();
-		std::size_t open = 0;
-		std::size_t hole = 0;
-		for(std::size_t i = 0; i < m_active.size();) {
-			const coordinate begin = m_active[i].fast_min;
-			coordinate end = m_active[i].fast_max;
-			for(++i; i < m_active.size() && m_active[i].fast_min <= end; ++i) end = std::max(end, m_active[i].fast_max);
-			emit_without_holes(begin, end, now, next, open, hole);
-		}
-		m_open.swap(m_still_open);
-	}
-
-	void emit_without_holes(coordinate begin, const coordinate end, const coordinate now, const coordinate next, std::size_t& open, std::size_t& hole) {
-		while(hole < m_holes.size() && m_holes[hole].fast_max <= begin) ++hole;
-		for(; hole < m_holes.size() && m_holes[hole].fast_min < end; ++hole) {
-			if(begin < m_holes[hole].fast_min) emit(begin, m_holes[hole].fast_min, now, next, open);
-			begin = m_holes[hole].fast_max;
-			if(begin >= end) return; // this hole may reach into the next interval
-		}
-		emit(begin, end, now, next, open);
-	}
-
-	/// Lengthens the open output with the same interval, or opens a new one.
-	void emit(const coordinate begin, const coordinate end, const coordinate now, const coordinate next, std::size_t& open) {
-		while(open < m_open.size() && out[m_open[open]].fast_min < begin) ++open;
-		if(open < m_open.size() && out[m_open[open]].fast_min == begin && out[m_open[open]].fast_max == end) {
-			m_still_open.push_back(m_open[open]);
-			out[m_open[open++]].slow_max = next;
-		} else {
-			m_still_open.push_back(static_cast<std::uint32_t>(out.size()));
-			out.push_back(rectangle{now, next, begin, end});
-		}
-	}
-};
-
-struct by_min {
-	bool operator()(const box& a, const box& b) const { return a < b; }
-};
-
-box with_interval(const box& b, const std::size_t dim, const coordinate min, const coordinate max) {
-	point lower = b.min();
-	point upper = b.max();
-	lower[dim] = min;
-	upper[dim] = max;
-	return box(lower, upper);
-}
-
-/// Stacks plane sweeps along dimension 0.
-class space_sweep {
-  public:
-	std::vector<box> plus;	///< input: any non-empty boxes, sorted by min
-	std::vector<box> minus; ///< input: disjoint boxes inside the bounding box of `plus`, sorted by min
-
-	/// Appends (union of `plus`) \ (union of `minus`) in normal form, sorted.
-	void run(box_vector& out) {
-		const box& first = plus.front();
-		std::array<bool, 3> varies{};
-		const auto compare = [&](const box& b) {
-			for(std::size_t d = 0; d < 3; ++d) varies[d] |= b.min(d) != first.min(d) || b.max(d) != first.max(d);
-		};
-		for(const box& b : plus) compare(b);
-		for(const box& b : minus) compare(b);
-		if(!varies[2]) return run_in_plane(out, 0, 1);
-		if(!varies[1]) return run_in_plane(out, 0, 2);
-		if(!varies[0]) return run_in_plane(out, 1, 2);
-		run_in_space(out);
-	}
-
-  private:
-	plane_sweep m_plane;
-	std::vector<box> m_active; // sorted by min in dimension 1
-	std::vector<box> m_holes;
-	std::vector<std::uint32_t> m_open; // outputs that end at the current position, sorted by min in dimensions 1 and 2
-	std::vector<std::uint32_t> m_still_open;
-
-	static void flatten(std::vector<rectangle>& to, const std::vector<box>& from, const std::size_t slow, const std::size_t fast) {
-		to.clear();
-		for(const box& b : from) to.push_back(rectangle{b.min(slow), b.max(slow), b.min(fast), b.max(fast)});
-	}
-
-	void run_in_plane(box_vector& out, const std::size_t slow, const std::size_t fast) {
-		flatten(m_plane.plus, plus, slow, fast);
-		flatten(m_plane.minus, minus, slow, fast);
-		m_plane.run();
-		const box pattern = plus.front();
-		for(const rectangle& r : m_plane.out) {
-			out.push_back(with_interval(with_interval(pattern, slow, r.slow_min, r.slow_max), fast, r.fast_min, r.fast_max));
-		}
-	}
-
-	void run_in_space(box_vector& out) {
-		m_active.clear();
-		m_holes.clear();
-		m_open.clear();
-		std::size_t next_plus = 0;
-		std::size_t next_minus = 0;
-		coordinate now = plus.front().min(0);
-		for(;;) {
-			coordinate next = never;
-			enter(m_active, plus, next_plus, now, next);
-			enter(m_holes, minus, next_minus, now, next);
-			emit_slab(out, now, next);
-			now = next;
-			leave(m_active, now);
-			leave(m_holes, now);
-			if(!m_active.empty()) continue;
-			if(next_plus == plus.size()) return;
-			if(now == plus[next_plus].min(0)) continue;
-			now = plus[next_plus].min(0);
-			m_open.clear();
-			leave(m_holes, now);
-		}
-	}
-
-	static void enter(std::vector<box>& active, const std::vector<box>& from, std::size_t& position, const coordinate now, coordinate& next) {
-		for(; position < from.size() && from[position].min(0) <= now; ++position) {
-			const box& b = from[position];
-			if(b.max(0) <= now) continue;
-			auto at = active.end();
-			while(at != active.begin() && (at - 1)->min(1) > b.min(1)) --at;
-			active.insert(at, b);
-		}
-		if(position < from.size()) next = std::min(next, from[position].min(0));
-		for(const box& b : active) next = std::min(next, b.max(0));
-	}
-
-	static void leave(std::vector<box>& active, const coordinate now) {
-		std::erase_if(active, [=](const box& b) { return b.max(0) <= now; });
-	}
-
-	void emit_slab(box_vector& out, const coordinate now, const coordinate next) {
-		flatten(m_plane.plus, m_active, 1, 2);
-		flatten(m_plane.minus, m_holes, 1, 2);
-		m_plane.run();
-		m_still_open.clear();
-		std::size_t open = 0;
-		for(const rectangle& r : m_plane.out) {
-			const auto is_before = [&](const box& b) { return b.min(1) < r.slow_min || (b.min(1) == r.slow_min && b.min(2) < r.fast_min); };
-			while(open < m_open.size() && is_before(out[m_open[open]])) ++open;
-			if(open < m_open.size()) {
-				box& candidate = out[m_open[open]];
-				if(candidate.min(1) == r.slow_min && candidate.max(1) == r.slow_max && candidate.min(2) == r.fast_min && candidate.max(2) == r.fast_max) {
-					candidate = with_interval(candidate, 0, candidate.min(0), next);
-					m_still_open.push_back(m_open[open++]);
-					continue;
-				}
-			}
-			m_still_open.push_back(static_cast<std::uint32_t>(out.size()));
-			out.push_back(box(point{{now, r.slow_min, r.fast_min}}, point{{next, r.slow_max, r.fast_max}}));
-		}
-		m_open.swap(m_still_open);
-	}
-};
 
 space_sweep& thread_sweep() {
 	thread_local space_sweep sweep;
 	return sweep;
 }
 
-/// Whether the closures intersect: only then can the two matter to each other's normal form.
-bool touch(const box& a, const box& b) {
-	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2)) & (b.min(2) <= a.max(2));
+/// Below this many boxes it pays to compare all pairs.
+constexpr std::size_t min_boxes_for_groups = 17;
+
+bool is_less(const point& a, const point& b) { return a[0] != b[0] ? a[0] < b[0] : a[1] != b[1] ? a[1] < b[1] : a[2] < b[2]; }
+
+/// Disjoint boxes never begin at the same element.
+void sort_disjoint(box_vector& boxes) {
+	sort_few(boxes.begin(), boxes.end(), [](const box& a, const box& b) { return is_less(a.min(), b.min()); });
 }
 
-bool is_same_interval(const box& a, const box& b, const std::size_t d) { return a.min(d) == b.min(d) && a.max(d) == b.max(d); }
-bool intervals_overlap(const box& a, const box& b, const std::size_t d) { return a.min(d) < b.max(d) && b.min(d) < a.max(d); }
+/// Whether the closures intersect: only then can the two matter to each other's normal form. Without branches, whose outcomes are as good as random.
+bool touch(const box& a, const box& b) {
+	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
+	       & (b.min(2) <= a.max(2));
+}
+
+bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
+bool intervals_overlap(const box& a, const box& b, const std::size_t d) { return (a.min(d) < b.max(d)) & (b.min(d) < a.max(d)); }
 
 /// Whether two boxes that touch cannot both be in a region in normal form.
 bool conflict(const box& a, const box& b) {
@@ -262,18 +50,14 @@ bool is_covered_by_any(const box& b, const std::span<const box> boxes) {
 	return std::any_of(boxes.begin(), boxes.end(), [&](const box& other) { return other.covers(b); });
 }
 
-/// If the union of the two is exactly a box, sets `a` to it.
-bool try_merge(box& a, const box& b) {
-	if(!touch(a, b)) return false;
-	std::size_t different = 3;
-	int num_different = 0;
-	for(std::size_t d = 0; d < 3; ++d) {
-		if(is_same_interval(a, b, d)) continue;
-		different = d;
-		++num_different;
-	}
-	if(num_different <= 1) {
-		if(num_different == 1) a = with_interval(a, different, std::min(a.min(different), b.min(different)), std::max(a.max(different), b.max(different)));
+/// If the union of two boxes that touch is exactly a box, sets `a` to it.
+bool try_merge_touching(box& a, const box& b) {
+	const bool same_0 = is_same_interval(a, b, 0);
+	const bool same_1 = is_same_interval(a, b, 1);
+	const bool same_2 = is_same_interval(a, b, 2);
+	if(same_0 + same_1 + same_2 >= 2) {
+		const std::size_t d = same_0 ? (same_1 ? 2 : 1) : 0;
+		a = with_interval(a, d, std::min(a.min(d), b.min(d)), std::max(a.max(d), b.max(d)));
 		return true;
 	}
 	if(a.covers(b)) return true;
@@ -282,36 +66,61 @@ bool try_merge(box& a, const box& b) {
 	return true;
 }
 
+bool try_merge(box& a, const box& b) { return touch(a, b) && try_merge_touching(a, b); }
+
+/// Resolves conflicts by merging two boxes into one while that works. Returns whether it was enough.
+bool merge_conflicts(box_vector& boxes) {
+	for(std::size_t i = 0; i < boxes.size();) {
+		bool has_grown = false;
+		for(std::size_t j = i + 1; j < boxes.size();) {
+			if(!touch(boxes[i], boxes[j]) || !conflict(boxes[i], boxes[j])) {
+				++j;
+			} else if(try_merge_touching(boxes[i], boxes[j])) {
+				boxes.swap_remove(j);
+				has_grown = true;
+			} else {
+				return false;
+			}
+		}
+		i = has_grown ? 0 : i + 1;
+	}
+	return true;
+}
+
 /// Groups of boxes that touch; those that conflict are replaced by their normal form.
 class touching_groups {
   public:
-	/// `boxes` is sorted. Returns whether anything conflicts.
-	bool find(const std::span<const box> boxes) {
-		m_parent.resize(boxes.size());
+	/// Returns whether anything conflicts. Sorts `boxes`.
+	bool find(box_vector& boxes) {
+		const std::size_t d = dimension_of_shortest_boxes(boxes);
+		std::sort(boxes.begin(), boxes.end(), [=](const box& a, const box& b) { return a.min(d) != b.min(d) ? a.min(d) < b.min(d) : is_less(a.min(), b.min()); });
+		const std::uint32_t count = static_cast<std::uint32_t>(boxes.size());
+		m_parent.resize(count);
 		std::iota(m_parent.begin(), m_parent.end(), 0U);
-		m_conflicts.assign(boxes.size(), false);
+		m_conflicts.assign(count, false);
 		bool any = false;
-		for(std::uint32_t i = 0; i < boxes.size(); ++i) {
-			for(std::uint32_t j = i + 1; j < boxes.size() && boxes[j].min(0) <= boxes[i].max(0); ++j) {
-				if(!touch(boxes[i], boxes[j])) continue;
+		for(std::uint32_t i = 0; i < count; ++i) {
+			const box& current = boxes[i];
+			for(std::uint32_t j = i + 1; j < count && boxes[j].min(d) <= current.max(d); ++j) {
+				if(!touch(current, boxes[j])) continue;
 				m_parent[root(j)] = root(i);
-				if(conflict(boxes[i], boxes[j])) {
-					m_conflicts[i] = true;
-					any = true;
-				}
+				if(!conflict(current, boxes[j])) continue;
+				m_conflicts[i] = true;
+				any = true;
 			}
 		}
 		return any;
 	}
 
-	/// Calls f(indices of the group's boxes in order, whether the group conflicts).
+	/// Calls f(indices of the group's boxes, whether the group conflicts).
 	template <typename F>
 	void for_each(F&& f) {
 		m_order.resize(m_parent.size());
 		std::iota(m_order.begin(), m_order.end(), 0U);
 		for(std::uint32_t i = 0; i < m_parent.size(); ++i) m_parent[i] = root(i);
-		std::sort(m_order.begin(), m_order.end(),
-			[&](const std::uint32_t a, const std::uint32_t b) { return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b; });
+		std::sort(m_order.begin(), m_order.end(), [&](const std::uint32_t a, const std::uint32_t b) {
+			return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b;
+		});
 		for(std::size_t begin = 0; begin < m_order.size();) {
 			std::size_t end = begin;
 			bool conflicts = false;
@@ -330,62 +139,140 @@ class touching_groups {
 		while(m_parent[i] != i) i = m_parent[i] = m_parent[m_parent[i]];
 		return i;
 	}
-};
 
-bool any_pair_conflicts(const std::span<const box> sorted) {
-	for(std::size_t i = 0; i < sorted.size(); ++i) {
-		for(std::size_t j = i + 1; j < sorted.size() && sorted[j].min(0) <= sorted[i].max(0); ++j) {
-			if(touch(sorted[i], sorted[j]) && conflict(sorted[i], sorted[j])) return true;
+	/// Sorted along this one, a box has the fewest candidates for neighbours.
+	static std::size_t dimension_of_shortest_boxes(const box_vector& boxes) {
+		std::size_t best = 0;
+		double best_share = 2;
+		for(std::size_t d = 0; d < 3; ++d) {
+			coordinate first = boxes[0].min(d);
+			coordinate last = boxes[0].max(d);
+			double sum = 0;
+			for(const box& b : boxes) {
+				first = std::min(first, b.min(d));
+				last = std::max(last, b.max(d));
+				sum += static_cast<double>(b.extent(d));
+			}
+			const double share = sum / (static_cast<double>(boxes.size()) * static_cast<double>(last - first));
+			if(share < best_share) {
+				best_share = share;
+				best = d;
+			}
 		}
+		return best;
 	}
-	return false;
-}
-
-/// Below this many boxes finding the groups costs more than it saves.
-constexpr std::size_t min_boxes_for_groups = 17;
+};
 
 /// Brings any non-empty boxes into normal form.
 void normalize(box_vector& boxes) {
-	if(boxes.size() <= 1) return;
-	if(boxes.size() == 2 && try_merge(boxes[0], boxes[1])) return boxes.pop_back();
-	std::sort(boxes.begin(), boxes.end(), by_min{});
-	space_sweep& sweep = thread_sweep();
-	sweep.minus.clear();
+	space_sweep* sweep = nullptr;
 	if(boxes.size() < min_boxes_for_groups) {
-		if(!any_pair_conflicts(boxes)) return;
-		sweep.plus.assign(boxes.begin(), boxes.end());
+		if(merge_conflicts(boxes)) return sort_disjoint(boxes);
+		sweep = &thread_sweep();
+		sweep->minus.clear();
+		sweep->plus.assign(boxes.begin(), boxes.end());
 		boxes.clear();
-		return sweep.run(boxes);
+		return sweep->run(boxes);
 	}
 	thread_local touching_groups groups;
-	if(!groups.find(boxes)) return;
+	if(!groups.find(boxes)) return sort_disjoint(boxes);
+	sweep = &thread_sweep();
+	sweep->minus.clear();
 	box_vector result;
+	result.reserve(boxes.size());
+	std::size_t num_groups = 0;
 	groups.for_each([&](const std::span<const std::uint32_t> group, const bool conflicts) {
+		++num_groups;
 		if(!conflicts) {
 			for(const std::uint32_t i : group) result.push_back(boxes[i]);
 			return;
 		}
-		sweep.plus.clear();
-		for(const std::uint32_t i : group) sweep.plus.push_back(boxes[i]);
-		sweep.run(result);
+		sweep->plus.clear();
+		for(const std::uint32_t i : group) sweep->plus.push_back(boxes[i]);
+		sweep->run(result);
 	});
-	std::sort(result.begin(), result.end(), by_min{});
+	if(num_groups > 1) sort_disjoint(result);
 	boxes = std::move(result);
 }
 
-region difference_of_group(const std::span<const box> plus, const region& cut) {
-	space_sweep& sweep = thread_sweep();
-	sweep.plus.assign(plus.begin(), plus.end());
-	sweep.minus.clear();
-	box bounds;
-	for(const box& b : plus) bounds = bounding_box(bounds, b);
-	for(const box& b : cut) {
-		if(const box part = intersection(b, bounds); !part.empty()) sweep.minus.push_back(part);
+/// The last dimension in which the boxes of both lists, none of them empty, do not all have the same interval.
+std::size_t fastest_dimension(const std::span<const box> a, const std::span<const box> b) {
+	for(std::size_t d = 2; d > 0; --d) {
+		const auto differs = [&](const box& other) { return !is_same_interval(a[0], other, d); };
+		if(std::any_of(a.begin(), a.end(), differs) || std::any_of(b.begin(), b.end(), differs)) return d;
 	}
-	std::sort(sweep.minus.begin(), sweep.minus.end(), by_min{});
+	return 0;
+}
+
+/// Brings disjoint boxes into normal form, given that each already reaches as far as possible in `fastest`, and that all are the same in the dimensions
+/// after it.
+void join_runs(box_vector& boxes, const std::size_t fastest) {
+	if(fastest == 0 || boxes.size() <= 1 || (boxes.size() < 9 && merge_conflicts(boxes))) return sort_disjoint(boxes);
+	const auto has_smaller_interval = [=](const box& a, const box& b) {
+		return a.min(fastest) != b.min(fastest) ? a.min(fastest) < b.min(fastest) : a.max(fastest) < b.max(fastest);
+	};
+	std::sort(boxes.begin(), boxes.end(), [&](const box& a, const box& b) {
+		return is_same_interval(a, b, fastest) ? is_less(a.min(), b.min()) : has_smaller_interval(a, b);
+	});
+	space_sweep& sweep = thread_sweep();
+	sweep.minus.clear();
 	box_vector result;
-	sweep.run(result);
-	return region::from_normalized(std::move(result));
+	result.reserve(boxes.size());
+	for(std::size_t begin = 0; begin < boxes.size();) {
+		std::size_t end = begin + 1;
+		while(end < boxes.size() && is_same_interval(boxes[begin], boxes[end], fastest)) ++end;
+		if(fastest == 1) {
+			for(; begin < end; ++begin) {
+				box& last = result.empty() ? boxes[begin] : result.back();
+				if(last.max(0) == boxes[begin].min(0) && is_same_interval(last, boxes[begin], 1)) {
+					last = with_interval(last, 0, last.min(0), boxes[begin].max(0));
+				} else {
+					result.push_back(boxes[begin]);
+				}
+			}
+		} else if(end - begin == 1) {
+			result.push_back(boxes[begin]);
+		} else {
+			sweep.plus.assign(boxes.begin() + begin, boxes.begin() + end);
+			sweep.run(result);
+		}
+		begin = end;
+	}
+	boxes = std::move(result);
+	sort_disjoint(boxes);
+}
+
+/// Calls f(box of a, the boxes of b that overlap it), in the order of `a`. Both are boxes of a region.
+template <typename F>
+void for_each_overlap(const std::span<const box> a, const std::span<const box> b, F&& f) {
+	// Regions are sorted along the first dimension in which their boxes differ; that bounds the candidates.
+	std::size_t key = 0;
+	const auto differs = [&](const box& other) { return !is_same_interval(a[0], other, key); };
+	while(key < 2 && !a.empty() && std::none_of(a.begin(), a.end(), differs) && std::none_of(b.begin(), b.end(), differs)) ++key;
+	box_vector found;
+	const box* first = b.data();
+	const box* const end = first + b.size();
+	for(const box& box_a : a) {
+		while(first != end && first->max(key) <= box_a.min(key)) ++first;
+		found.clear();
+		for(const box* candidate = first; candidate != end && candidate->min(key) < box_a.max(key); ++candidate) {
+			if(intervals_overlap(box_a, *candidate, 0) & intervals_overlap(box_a, *candidate, 1) & intervals_overlap(box_a, *candidate, 2)) {
+				found.push_back(*candidate);
+			}
+		}
+		f(box_a, found);
+	}
+}
+
+/// Appends `from` without the disjoint boxes `cuts`, each of which overlaps it, in normal form.
+void append_difference_of_many(box_vector& out, const box& from, const std::span<const box> cuts) {
+	if(cuts.empty()) return out.push_back(from);
+	if(cuts.size() == 1) return append_difference(out, from, cuts[0]);
+	space_sweep& sweep = thread_sweep();
+	sweep.plus.assign(1, from);
+	sweep.minus.clear();
+	for(const box& cut : cuts) sweep.minus.push_back(intersection(from, cut));
+	sweep.run(out);
 }
 
 } // namespace
@@ -447,23 +334,27 @@ region region_union(const region& a, const region& b) {
 region region_intersection(const region& a, const region& b) {
 	if(a.is_single_box() && b.is_single_box()) return intersection(a.boxes()[0], b.boxes()[0]);
 	box_vector boxes;
-	for(const box& box_a : a) {
-		for(const box& box_b : b) {
-			if(const box common = intersection(box_a, box_b); !common.empty()) boxes.push_back(common);
-		}
-	}
-	normalize(boxes);
+	for_each_overlap(a.boxes(), b.boxes(), [&](const box& box_a, const std::span<const box> parts_of_b) {
+		for(const box& part : parts_of_b) boxes.push_back(intersection(box_a, part));
+	});
+	join_runs(boxes, fastest_dimension(a.boxes(), b.boxes()));
 	return region::from_normalized(std::move(boxes));
 }
 
 region region_difference(const region& a, const region& b) {
-	if(!a.overlaps(b)) return a;
+	box_vector boxes;
 	if(a.is_single_box() && b.is_single_box()) {
-		box_vector boxes;
 		append_difference(boxes, a.boxes()[0], b.boxes()[0]);
 		return region::from_normalized(std::move(boxes));
 	}
-	return difference_of_group(a.boxes(), b);
+	bool has_cut = false;
+	for_each_overlap(a.boxes(), b.boxes(), [&](const box& box_a, const std::span<const box> parts_of_b) {
+		has_cut = has_cut || !parts_of_b.empty();
+		append_difference_of_many(boxes, box_a, parts_of_b);
+	});
+	if(!has_cut) return a;
+	if(!a.is_single_box()) join_runs(boxes, fastest_dimension(a.boxes(), b.boxes()));
+	return region::from_normalized(std::move(boxes));
 }
 
 void append_difference(box_vector& out, const box& from, const box& cut) {
