@@ -133,12 +133,13 @@ struct access_front {
 		writer = id;
 		readers.clear();
 	}
-	/// Replaces everything older than `epoch` by it. Reads before an epoch need no entry of their own: the epoch as writer implies them.
+	/// Replaces everything older than `epoch` by it. Readers that stay may have been created before the epoch was applied, so nothing orders them
+	/// after it: then the epoch stays as a reader too.
 	void apply_epoch(const Id epoch) {
 		std::size_t kept = 0;
 		bool dropped = false;
 		for(std::size_t i = 0; i < readers.size(); ++i) {
-			if(readers[i] <= epoch) {
+			if(readers[i] < epoch) {
 				dropped = true;
 			} else {
 				readers[kept++] = readers[i];
@@ -146,6 +147,7 @@ struct access_front {
 		}
 		readers.resize(kept);
 		if(writer < epoch && (writer != Id{} || dropped)) writer = epoch;
+		if(dropped && kept > 0 && std::find(readers.begin(), readers.end(), epoch) == readers.end()) readers.push_back(epoch);
 	}
 
 	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }

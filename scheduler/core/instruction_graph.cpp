@@ -115,7 +115,8 @@ void instruction_graph_generator::free_staging() {
 	for(auto& pool : m_staging) {
 		for(const auto& staging : pool) {
 			begin();
-			m_window.depend(staging.last_use);
+			m_window.depend(staging.ready);
+			for(const instruction_id use : staging.uses) m_window.depend(use);
 			emit(free_instruction{staging.id, staging.size_bytes}, priorities::free);
 		}
 		pool.clear();

@@ -106,7 +106,8 @@ class instruction_graph_generator {
 		allocation_id id;
 		std::size_t size_bytes;
 		std::size_t alignment_bytes;
-		instruction_id last_use;
+		instruction_id ready;                     ///< what the next user has to wait for
+		small_vector<instruction_id, 6> uses;     ///< since then, in order
 	};
 	/// Where one reduction of the current task collects this rank's partial results.
 	struct local_reduction {
@@ -173,7 +174,8 @@ class instruction_graph_generator {
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
-	void copy_staged_region(buffer_state& buffer, const staged_copy& copy, allocation_id staging, std::size_t offset_bytes, instruction_id staging_ready);
+	void copy_staged_region(buffer_state& buffer, const staged_copy& copy, allocation_id staging, std::size_t offset_bytes, instruction_id staging_ready,
+	    small_vector<instruction_id, 6>& staging_uses);
 	staging_allocation& acquire_staging(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	bool should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const;
 	void depend_for_read(const allocation_state& allocation, const region& where);

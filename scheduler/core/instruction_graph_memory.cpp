@@ -327,17 +327,13 @@ void instruction_graph_generator::copy_staged(buffer_state& buffer, std::vector<
 		offsets.push_back(total_bytes);
 		total_bytes += round_up(static_cast<std::size_t>(piece.where.area()) * buffer.info.element_size_bytes, alignment_bytes);
 	}
-	auto& staging = acquire_staging(host_memory, total_bytes, alignment_bytes);
-	const auto [id, ready] = std::pair(staging.id, staging.last_use);
-	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(buffer, plan[i], id, offsets[i], ready);
-	// copy_staged_region may have grown the pools of other memories, but never this one
-	for(auto& candidate : m_staging[host_memory.value]) {
-		if(candidate.id == id) candidate.last_use = m_window.current();
-	}
+	auto& staging = acquire_staging(host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
+	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(buffer, plan[i], staging.id, offsets[i], staging.ready, staging.uses);
 }
 
 void instruction_graph_generator::copy_staged_region(
-    buffer_state& buffer, const staged_copy& copy, const allocation_id staging, const std::size_t offset_bytes, const instruction_id staging_ready) {
+    buffer_state& buffer, const staged_copy& copy, const allocation_id staging, const std::size_t offset_bytes, const instruction_id staging_ready,
+    small_vector<instruction_id, 6>& staging_uses) {
 	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
 	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * element_size_bytes;
 	const auto boxes = nodes().copy(copy.where.boxes());
@@ -356,14 +352,16 @@ void instruction_graph_generator::copy_staged_region(
 	if(should_linearize(buffer, copy.where, *source)) {
 		auto& packed = acquire_staging(copy.source, size_bytes, alignment_bytes);
 		begin();
-		m_window.depend(packed.last_use);
+		m_window.depend(packed.ready);
 		depend_for_read(*source, copy.where);
 		const instruction_id packing = emit_part(source->id, copy_layout{false, source->allocated, 0}, packed.id, copy_layout{true, box(), 0});
 		record_read(*source, copy.where);
 		begin();
 		m_window.depend(packing);
 		m_window.depend(staging_ready);
-		in_host_memory = packed.last_use = emit_part(packed.id, copy_layout{true, box(), 0}, staging, host_layout);
+		in_host_memory = emit_part(packed.id, copy_layout{true, box(), 0}, staging, host_layout);
+		packed.uses.push_back(packing);
+		packed.uses.push_back(in_host_memory);
 	} else {
 		begin();
 		m_window.depend(staging_ready);
@@ -372,6 +370,8 @@ void instruction_graph_generator::copy_staged_region(
 		record_read(*source, copy.where);
 	}
 
+	staging_uses.push_back(in_host_memory);
+
 	for(const memory_id destination : copy.destinations) {
 		auto* const target = find_allocation(buffer, destination, copy.where.bounding_box());
 		assert(target != nullptr);
@@ -379,17 +379,20 @@ void instruction_graph_generator::copy_staged_region(
 			auto& packed = acquire_staging(destination, size_bytes, alignment_bytes);
 			begin();
 			m_window.depend(in_host_memory);
-			m_window.depend(packed.last_use);
+			m_window.depend(packed.ready);
 			const instruction_id arrived = emit_part(staging, host_layout, packed.id, copy_layout{true, box(), 0});
 			begin();
 			m_window.depend(arrived);
 			depend_for_write(*target, copy.where);
-			packed.last_use = emit_part(packed.id, copy_layout{true, box(), 0}, target->id, copy_layout{false, target->allocated, 0});
+			const instruction_id unpacking = emit_part(packed.id, copy_layout{true, box(), 0}, target->id, copy_layout{false, target->allocated, 0});
+			staging_uses.push_back(arrived);
+			packed.uses.push_back(arrived);
+			packed.uses.push_back(unpacking);
 		} else {
 			begin();
 			m_window.depend(in_host_memory);
 			depend_for_write(*target, copy.where);
-			emit_part(staging, host_layout, target->id, copy_layout{false, target->allocated, 0});
+			staging_uses.push_back(emit_part(staging, host_layout, target->id, copy_layout{false, target->allocated, 0}));
 		}
 		record_write(*target, copy.where);
 	}
@@ -415,16 +418,18 @@ instruction_graph_generator::staging_allocation& instruction_graph_generator::ac
 	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
 	auto& pool = m_staging[memory.value];
 	for(auto& staging : pool) {
+		if(staging.size_bytes != rounded_bytes || staging.alignment_bytes != alignment_bytes) continue;
 		// Old enough that waiting for it costs no concurrency: everything it was used for precedes the applied epoch.
-		if(staging.size_bytes == rounded_bytes && staging.alignment_bytes == alignment_bytes && staging.last_use <= m_window.epoch()) {
-			staging.last_use = m_window.epoch();
-			return staging;
-		}
+		const bool is_free = std::all_of(staging.uses.begin(), staging.uses.end(), [&](const instruction_id use) { return use < m_window.epoch(); });
+		if(!is_free) continue;
+		staging.ready = m_window.epoch();
+		staging.uses.clear();
+		return staging;
 	}
 	const allocation_id id = next_allocation(memory);
 	begin();
 	const instruction_id alloc = emit(alloc_instruction{id, rounded_bytes, alignment_bytes, buffer_id{}, box()}, priorities::alloc);
-	pool.push_back(staging_allocation{id, rounded_bytes, alignment_bytes, alloc});
+	pool.push_back(staging_allocation{id, rounded_bytes, alignment_bytes, alloc, {}});
 	return pool.back();
 }
 
