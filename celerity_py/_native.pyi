@@ -492,3 +492,124 @@ class ReceiveArbiter:
     @property
     def num_unclaimed_pilots(self) -> int:
         """Pilots with a part that no request has taken."""
+
+def copy_boxes(source: int, source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination: int, destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:
+    """
+    Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
+
+    A layout is (is_linear, allocated box, offset in bytes): a dense row-major array over the box, or the boxes packed one after the other from the offset on.
+    """
+
+def copy_shape(source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> list[tuple[int, int]]:
+    """
+    How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).
+    """
+
+def fold(op: str, dtype: str, source: int, count: int, destination: int) -> None:
+    """
+    Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.
+    """
+
+class InstructionRecords:
+    """
+    Instructions and pilots made from dicts as a graph context records them, to replay them.
+    """
+
+    def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
+
+class Executor:
+    """
+    Executes the instructions of one rank, on CPU devices with separate memories.
+
+    One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
+    may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
+    """
+
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False) -> None: ...
+
+    PILOT_SIZE: int = 96
+
+    def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
+        """
+        Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
+
+        Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
+        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", text, submission), ("shutdown",), ("stopped",).
+        """
+
+    def wake(self) -> None:
+        """Makes the present or next run() return."""
+
+    def notify_complete(self, request: int) -> None:
+        """A send, receive or barrier is complete."""
+
+    def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
+        """
+        A pilot has arrived. Raises ValueError if it is none, or one of another version.
+        """
+
+    def submit(self, records: InstructionRecords) -> None:
+        """Submits recorded instructions, as the scheduler submits its own."""
+
+    @property
+    def outstanding_communication(self) -> bool:
+        """
+        Requests that are not complete, or data that has not arrived: the network should be polled.
+        """
+
+    def fail(self) -> None:
+        """Issues nothing new from now on; run() goes on returning."""
+
+    def stop(self) -> None:
+        """
+        Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.
+        """
+
+    def set_scheduler_busy(self, busy: bool) -> None:
+        """
+        For the statistics: time with nothing in flight while the scheduler works.
+        """
+
+    def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None]]:
+        """
+        What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None).
+
+        If nothing is in flight although something should be, what has not been issued.
+        """
+
+    def statistics(self) -> dict[str, Any]:
+        """
+        Counts, bytes and times since the start: instructions, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...
+        """
+
+    def next_kernel(self, device: int) -> tuple[Any, ...] | None:
+        """
+        The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
+
+        One thread per device. Returns (ticket, submission, chunk, accesses, reductions): accesses in the order of the task's, None where the chunk accesses nothing,
+        else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).
+        """
+
+    def kernel_issued(self, ticket: int) -> None:
+        """The kernel is on its lane, though it may still run."""
+
+    def kernel_done(self, ticket: int) -> None:
+        """The kernel's function has returned."""
+
+    def next_host_task(self) -> tuple[Any, ...] | None:
+        """
+        The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
+
+        Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).
+        """
+
+    def host_task_done(self, ticket: int) -> None:
+        """The call has returned."""
+
+    def register_user_memory(self, address: int, size_bytes: int) -> int:
+        """
+        Makes an array of the user known as allocation (0, result). Any thread.
+        """
+
+    def unregister_user_memory(self, raw: int) -> None:
+        """No instruction may refer to it any more. Any thread."""

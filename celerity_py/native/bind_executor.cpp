@@ -1,8 +1,254 @@
 // SPDX-License-Identifier: MIT
+// The executor as Python drives it. Everything that may block or work for long runs without the GIL, and no lock of the core is held while it is taken.
 #include "bind_executor.hpp"
 
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "executor/core/executor_loop.hpp"
+#include "executor/core/reduce_kernels.hpp"
+#include "instruction_conversion.hpp"
+#include "instruction_records.hpp"
+
 namespace nb = nanobind;
+using namespace nb::literals;
 
 void bind_executor(nb::module_& m);
 
-void bind_executor(nb::module_& m) { celerity::native::bind_executor_machines(m); }
+namespace celerity::native {
+namespace {
+
+nb::tuple to_python(const box& b) { return nb::make_tuple(b.min(0), b.min(1), b.min(2), b.max(0), b.max(1), b.max(2)); }
+nb::tuple to_python(const extents3& e) { return nb::make_tuple(e[0], e[1], e[2]); }
+std::uintptr_t to_python(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+template <typename Boxes>
+nb::list to_python_list(const Boxes& boxes) {
+	nb::list list;
+	for(const box& b : boxes) list.append(to_python(b));
+	return list;
+}
+
+nb::tuple make_message(const char* const kind, const request_id request, const rank_id peer, const message_id message, const payload_location& p) {
+	return nb::make_tuple(kind, request.value, peer.value, message.value, to_python(p.address), to_python(p.allocated_shape), to_python(p.offset),
+	    to_python(p.extent), p.element_size_bytes);
+}
+
+struct event_converter {
+	nb::tuple operator()(const pilot_event& e) const {
+		return nb::make_tuple("pilot", e.to.value, nb::bytes(reinterpret_cast<const char*>(&e.pilot), sizeof e.pilot));
+	}
+	nb::tuple operator()(const send_event& e) const { return make_message("send", e.request, e.to, e.message, e.payload); }
+	nb::tuple operator()(const receive_event& e) const { return make_message("receive", e.request, e.from, e.message, e.payload); }
+	nb::tuple operator()(const barrier_event& e) const { return nb::make_tuple("barrier", e.request.value); }
+	nb::tuple operator()(const completed_event& e) const { return nb::make_tuple("completed", e.submission.value); }
+	nb::tuple operator()(const retired_event& e) const { return nb::make_tuple("retired", e.last_submission.value); }
+	nb::tuple operator()(const user_free_event& e) const { return nb::make_tuple("user_free", e.raw); }
+	nb::tuple operator()(const failed_event& e) const { return nb::make_tuple("failed", e.text, e.submission.value); }
+	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }
+	nb::tuple operator()(const stopped_event&) const { return nb::make_tuple("stopped"); }
+};
+
+nb::list run(executor_loop& self, const double timeout_s) {
+	std::vector<executor_event> events;
+	{
+		const nb::gil_scoped_release released;
+		events = self.run(std::chrono::nanoseconds(static_cast<std::int64_t>(std::clamp(timeout_s, 0.0, 1e6) * 1e9)));
+	}
+	nb::list result;
+	for(const auto& event : events) result.append(std::visit(event_converter{}, event));
+	return result;
+}
+
+nb::list to_python(const std::vector<bound_access>& accesses) {
+	nb::list list;
+	for(const auto& access : accesses) {
+		if(access.allocation.is_null()) {
+			list.append(nb::none());
+			continue;
+		}
+		list.append(nb::make_tuple(access.buffer.value, nb::make_tuple(access.allocation.memory.value, access.allocation.raw), to_python(access.address),
+		    to_python(access.allocated_box), to_python(access.bounding_box), to_python_list(access.accessed)));
+	}
+	return list;
+}
+
+nb::object next_kernel(executor_loop& self, const std::uint32_t device) {
+	std::optional<kernel_call> call;
+	{
+		const nb::gil_scoped_release released;
+		call = self.next_kernel(device_id(device));
+	}
+	if(!call.has_value()) return nb::none();
+	nb::list reductions;
+	for(const auto& reduction : call->reductions) {
+		reductions.append(nb::make_tuple(to_python(reduction.address), name_of(reduction.op), name_of(reduction.type)));
+	}
+	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_python(call->accesses), reductions);
+}
+
+nb::object next_host_task(executor_loop& self) {
+	std::optional<host_call> call;
+	{
+		const nb::gil_scoped_release released;
+		call = self.next_host_task();
+	}
+	if(!call.has_value()) return nb::none();
+	if(const auto* const task = std::get_if<host_task_call>(&*call)) {
+		return nb::make_tuple("host_task", task->ticket, task->submission.value, to_python(task->chunk), to_python(task->accesses));
+	}
+	const auto& initialize = std::get<initialize_call>(*call);
+	return nb::make_tuple("initialize", initialize.ticket, initialize.buffer.value, to_python(initialize.address), to_python(initialize.allocated_box),
+	    to_python_list(initialize.boxes), initialize.element_size_bytes);
+}
+
+nb::list active_instructions(executor_loop& self) {
+	std::vector<active_instruction> active;
+	{
+		const nb::gil_scoped_release released;
+		active = self.active_instructions();
+	}
+	nb::list result;
+	for(const auto& item : active) {
+		const nb::object where = item.where.has_value() ? nb::object(to_python(*item.where)) : nb::none();
+		const nb::object transfer = item.transfer.has_value() ? nb::cast(flatten(*item.transfer)) : nb::none();
+		const auto peer = item.peer.has_value() ? static_cast<std::int64_t>(item.peer->value) : -1;
+		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, where, peer, transfer));
+	}
+	return result;
+}
+
+nb::dict statistics(executor_loop& self) {
+	executor_statistics s;
+	{
+		const nb::gil_scoped_release released;
+		s = self.statistics();
+	}
+	nb::dict instructions;
+	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[instruction_kind_names[i]] = s.instructions[i];
+	nb::dict copied;
+	for(std::size_t i = 0; i < copy_reason_names.size(); ++i) copied[copy_reason_names[i]] = s.copied_bytes[i];
+	nb::dict sent;
+	sent["host"] = s.sent_bytes_host;
+	sent["direct"] = s.sent_bytes_direct;
+	nb::list memories;
+	std::uint64_t allocations = 0;
+	for(const auto& usage : s.memories) {
+		nb::dict entry;
+		entry["allocations"] = usage.num_allocations;
+		entry["current_bytes"] = usage.current_bytes;
+		entry["peak_bytes"] = usage.peak_bytes;
+		memories.append(entry);
+		allocations += usage.num_allocations;
+	}
+	nb::dict by_buffer;
+	for(const auto& [key, count] : s.allocations_by_buffer) by_buffer[nb::make_tuple(key.first.value, key.second.value)] = count;
+
+	nb::dict result;
+	result["instructions"] = instructions;
+	result["copied_bytes"] = copied;
+	result["sent_bytes"] = sent;
+	result["received_bytes"] = s.received_bytes;
+	result["batches"] = s.num_batches;
+	result["issued_early"] = s.issued_early;
+	result["lane_waits"] = s.lane_waits;
+	result["allocations"] = allocations;
+	result["memories"] = memories;
+	result["allocations_by_buffer"] = by_buffer;
+	result["busy_seconds"] = s.busy_seconds;
+	result["starved_seconds"] = s.starved_seconds;
+	result["idle_seconds"] = s.idle_seconds;
+	return result;
+}
+
+void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
+    const bool check, const bool sync) {
+	new(self) executor_loop(executor_options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync});
+}
+
+void bind_calls(nb::class_<executor_loop>& cls) {
+	using released = nb::call_guard<nb::gil_scoped_release>;
+	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> tuple[typing.Any, ...] | None"),
+	       R"(The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
+
+One thread per device. Returns (ticket, submission, chunk, accesses, reductions): accesses in the order of the task's, None where the chunk accesses nothing,
+else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).)")
+	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
+	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")
+	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> tuple[typing.Any, ...] | None"),
+	        R"(The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
+
+Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).)")
+	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
+	    .def(
+	        "register_user_memory",
+	        [](executor_loop& self, const std::uintptr_t address, const std::size_t size_bytes) {
+		        return self.register_user_memory(reinterpret_cast<void*>(address), size_bytes);
+	        },
+	        "address"_a, "size_bytes"_a, "Makes an array of the user known as allocation (0, result). Any thread.")
+	    .def("unregister_user_memory", &executor_loop::unregister_user_memory, "raw"_a, "No instruction may refer to it any more. Any thread.");
+}
+
+} // namespace
+} // namespace celerity::native
+
+void bind_executor(nb::module_& m) {
+	using namespace celerity;
+	using namespace celerity::native;
+	using released = nb::call_guard<nb::gil_scoped_release>;
+
+	bind_executor_machines(m);
+	bind_executor_kernels(m);
+
+	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
+	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
+	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
+	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
+
+	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank, on CPU devices with separate memories.
+
+One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
+may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
+	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
+	executor
+	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
+	        "sync"_a = false)
+	    .def("run", &run, "timeout_s"_a, nb::sig("def run(self, timeout_s: float) -> list[tuple[typing.Any, ...]]"),
+	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
+
+Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
+("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", text, submission), ("shutdown",), ("stopped",).)")
+	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
+	    .def(
+	        "notify_complete", [](executor_loop& self, const std::uint64_t request) { self.notify_complete(request_id(request)); }, "request"_a, released(),
+	        "A send, receive or barrier is complete.")
+	    .def(
+	        "notify_pilot",
+	        [](executor_loop& self, const std::uint32_t source, const nb::bytes& pilot) {
+		        self.notify_pilot(rank_id(source), pilot_message::parse(pilot.data(), pilot.size()));
+	        },
+	        "source_rank"_a, "pilot"_a, "A pilot has arrived. Raises ValueError if it is none, or one of another version.")
+	    .def(
+	        "submit", [](executor_loop& self, const instruction_records& records) { self.submit(records.batch()); }, "records"_a, nb::keep_alive<1, 2>(),
+	        "Submits recorded instructions, as the scheduler submits its own.")
+	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
+	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
+	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
+	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
+	    .def("set_scheduler_busy", &executor_loop::set_scheduler_busy, "busy"_a, "For the statistics: time with nothing in flight while the scheduler works.")
+	    .def("active_instructions", &active_instructions,
+	        nb::sig("def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None]]"),
+	        R"(What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None).
+
+If nothing is in flight although something should be, what has not been issued.)")
+	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
+	        "Counts, bytes and times since the start: instructions, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
+	bind_calls(executor);
+}

@@ -38,6 +38,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.lane_class = request.lane_class;
 	n.domain = request.target == issue_target::lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
 	n.lane = no_lane;
+	n.sequence = 0;
 	n.num_blocking = 0;
 	n.num_incomplete = 0;
 	n.predecessors.clear();
@@ -63,7 +64,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	}
 }
 
-bool out_of_order_engine::next(issue& out) {
+bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 	if(m_track_keys) release_gated();
 	while(!m_ready.empty()) {
 		std::pop_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
@@ -86,6 +87,7 @@ bool out_of_order_engine::next(issue& out) {
 			issue_to_lane(slot, lane);
 		}
 		++m_num_in_flight;
+		n.stamp = stamp;
 		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits};
 		return true;
 	}

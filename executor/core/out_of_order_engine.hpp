@@ -61,6 +61,7 @@ class out_of_order_engine {
 		issue_target target = issue_target::host;
 		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
 		lane_index lane = no_lane;
+		std::uint64_t stamp = 0; ///< given to next()
 	};
 	struct counters {
 		std::uint64_t submitted = 0;
@@ -74,8 +75,8 @@ class out_of_order_engine {
 	/// In topological order. Dependencies on ids that are not live count as complete.
 	void submit(const engine_request& request);
 
-	/// The issuable instruction of highest priority (smallest id among equals). Appends it to its lane.
-	bool next(issue& out);
+	/// The issuable instruction of highest priority (smallest id among equals). Appends it to its lane. `stamp` is kept with it, for watchdogs.
+	bool next(issue& out, std::uint64_t stamp = 0);
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
@@ -100,7 +101,7 @@ class out_of_order_engine {
 	void for_each_live(F&& f) const {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
-			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned, n.lane});
+			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned, n.lane, n.stamp});
 		});
 	}
 
@@ -124,6 +125,7 @@ class out_of_order_engine {
 		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
 		lane_index lane = no_lane;
 		std::uint64_t sequence = 0;
+		std::uint64_t stamp = 0;
 		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
 		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit

@@ -73,7 +73,8 @@ void receive_arbiter::gather_receive(const instruction_id instruction, const gat
 	state.bytes_per_slot = request.bytes_per_slot;
 	state.sources.assign(request.sources.begin(), request.sources.end());
 	state.slots.assign(request.slots.begin(), request.slots.end());
-	state.missing = state.unclaimed = request.sources.size();
+	state.missing = state.sources;
+	state.unclaimed = request.sources.size();
 	++m_num_open;
 
 	const auto pilots = std::move(transfer.pilots);
@@ -81,7 +82,7 @@ void receive_arbiter::gather_receive(const instruction_id instruction, const gat
 	m_num_unclaimed_pilots -= pilots.size();
 	for(const auto& pilot : pilots) claim_slot(request.transfer, m_transfers.at(request.transfer).gathers.front(), pilot);
 	for(const auto& pilot : pilots) {
-		if(pilot.sent_box.empty()) arrive_in_slot(m_transfers.at(request.transfer));
+		if(pilot.sent_box.empty()) arrive_in_slot(m_transfers.at(request.transfer), pilot.source);
 	}
 	drop_if_idle(request.transfer, m_transfers.at(request.transfer));
 }
@@ -96,7 +97,7 @@ void receive_arbiter::pilot(const rank_id source, const message_id message, cons
 			return;
 		}
 		claim_slot(transfer, state.gathers.front(), pilot);
-		if(sent_box.empty()) arrive_in_slot(state);
+		if(sent_box.empty()) arrive_in_slot(state, source);
 	} else {
 		for(auto& request : state.requests) claim(transfer, request, pilot);
 		if(pilot.unclaimed > 0) {
@@ -115,7 +116,7 @@ void receive_arbiter::complete(const fragment_id fragment) {
 
 	auto& state = m_transfers.at(done.transfer);
 	if(done.request_serial == 0) {
-		arrive_in_slot(state);
+		arrive_in_slot(state, done.source);
 	} else {
 		const auto request =
 		    std::find_if(state.requests.begin(), state.requests.end(), [&](const request_state& r) { return r.serial == done.request_serial; });
@@ -142,19 +143,27 @@ void receive_arbiter::take_completed(std::vector<instruction_id>& out) {
 receive_arbiter::open_transfer receive_arbiter::find_open(const instruction_id instruction, const transfer_id& transfer) const {
 	const auto found = m_transfers.find(transfer);
 	if(found == m_transfers.end()) return {};
-	for(const auto& request : found->second.requests) {
-		if(request.instruction == instruction) return {instruction, request.missing, request.unclaimed};
+	const auto& state = found->second;
+	for(const auto& gather : state.gathers) {
+		return {gather.instruction, std::ssize(gather.missing), static_cast<coordinate>(gather.unclaimed), true, gather.missing.front()};
 	}
-	for(const auto& await : found->second.awaits) {
+
+	open_transfer open;
+	for(const auto& request : state.requests) {
+		if(request.instruction == instruction) open = {instruction, request.missing, request.unclaimed, false, {}};
+	}
+	for(const auto& await : state.awaits) {
 		if(await.instruction != instruction) continue;
 		coordinate unannounced = 0;
-		for(const auto& request : found->second.requests) unannounced += request.destination == await.destination ? request.unclaimed : 0;
-		return {instruction, await.missing, std::min(await.missing, unannounced)};
+		for(const auto& request : state.requests) unannounced += request.destination == await.destination ? request.unclaimed : 0;
+		open = {instruction, await.missing, std::min(await.missing, unannounced), false, {}};
 	}
-	for(const auto& gather : found->second.gathers) {
-		return {gather.instruction, static_cast<coordinate>(gather.missing), static_cast<coordinate>(gather.unclaimed)};
+	for(const auto& [id, fragment] : m_fragments) {
+		if(fragment.transfer != transfer || open.missing_elements == 0) continue;
+		open.has_peer = true;
+		open.peer = fragment.source;
 	}
-	return {};
+	return open;
 }
 
 void receive_arbiter::claim(const transfer_id& transfer, request_state& request, pilot_state& pilot) {
@@ -164,7 +173,7 @@ void receive_arbiter::claim(const transfer_id& transfer, request_state& request,
 		pilot.unclaimed -= part.area();
 		request.unclaimed -= part.area();
 		const fragment_id fragment(m_next_fragment++);
-		m_fragments.emplace(fragment, fragment_state{transfer, request.serial, part});
+		m_fragments.emplace(fragment, fragment_state{transfer, request.serial, pilot.source, part});
 		m_posts.push_back({fragment, request.instruction, pilot.source, pilot.message, transfer, request.destination, request.allocated_box, part,
 		    pilot.sent_box, 0, request.element_size_bytes});
 	}
@@ -178,7 +187,7 @@ void receive_arbiter::claim_slot(const transfer_id& transfer, gather_state& gath
 	const box element = box::full(point{{1, 1, 1}});
 	const auto slot = gather.slots[static_cast<std::size_t>(source - gather.sources.begin())];
 	const fragment_id fragment(m_next_fragment++);
-	m_fragments.emplace(fragment, fragment_state{transfer, 0, element});
+	m_fragments.emplace(fragment, fragment_state{transfer, 0, pilot.source, element});
 	m_posts.push_back({fragment, gather.instruction, pilot.source, pilot.message, transfer, gather.destination, element, element, element,
 	    slot * gather.bytes_per_slot, gather.bytes_per_slot});
 }
@@ -197,10 +206,10 @@ void receive_arbiter::arrive(transfer_state& state, request_state& request, cons
 	});
 }
 
-void receive_arbiter::arrive_in_slot(transfer_state& state) {
-	if(state.gathers.empty()) throw std::logic_error("a partial result came twice");
+void receive_arbiter::arrive_in_slot(transfer_state& state, const rank_id source) {
+	if(state.gathers.empty() || std::erase(state.gathers.front().missing, source) == 0) throw std::logic_error("a partial result came twice");
 	auto& gather = state.gathers.front();
-	if(--gather.missing > 0) return;
+	if(!gather.missing.empty()) return;
 	m_completed.push_back(gather.instruction);
 	state.gathers.clear();
 	--m_num_open;

@@ -65,6 +65,8 @@ class receive_arbiter {
 		instruction_id instruction; ///< of a request that is not complete
 		coordinate missing_elements = 0; ///< or slots, for a gather
 		coordinate unannounced_elements = 0; ///< of those: no pilot has come for them
+		bool has_peer = false;
+		rank_id peer; ///< one that something is outstanding from
 	};
 	/// For the report on missing progress: what `instruction` waits for. Zeroes if it waits for nothing here.
 	open_transfer find_open(instruction_id instruction, const transfer_id& transfer) const;
@@ -94,7 +96,7 @@ class receive_arbiter {
 		std::size_t bytes_per_slot = 0;
 		std::vector<rank_id> sources;
 		std::vector<std::uint32_t> slots;
-		std::size_t missing = 0;
+		std::vector<rank_id> missing; ///< those of `sources` that have not arrived
 		std::size_t unclaimed = 0;
 	};
 	struct pilot_state {
@@ -113,6 +115,7 @@ class receive_arbiter {
 	struct fragment_state {
 		transfer_id transfer;
 		std::uint64_t request_serial = 0; ///< 0: a slot of the gather
+		rank_id source;
 		box part;
 	};
 
@@ -130,7 +133,7 @@ class receive_arbiter {
 	void claim(const transfer_id& transfer, request_state& request, pilot_state& pilot);
 	void claim_slot(const transfer_id& transfer, gather_state& gather, const pilot_state& pilot);
 	void arrive(transfer_state& state, request_state& request, const box& part);
-	void arrive_in_slot(transfer_state& state);
+	void arrive_in_slot(transfer_state& state, rank_id source);
 	void drop_if_idle(const transfer_id& transfer, const transfer_state& state);
 	void finish(instruction_id instruction);
 };

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// The executor's own work on memory, for tests.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind_executor.hpp"
+#include "executor/core/nd_copy.hpp"
+#include "executor/core/reduce_kernels.hpp"
+#include "instruction_conversion.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+namespace {
+
+/// (is_linear, allocated box, offset in bytes)
+using layout_tuple = std::tuple<bool, flat_box, std::size_t>;
+
+copy_layout to_layout(const layout_tuple& layout) { return {std::get<0>(layout), unflatten(std::get<1>(layout)), std::get<2>(layout)}; }
+
+void copy_boxes(const std::uintptr_t source, const layout_tuple& source_layout, const std::uintptr_t destination, const layout_tuple& destination_layout,
+    const std::vector<flat_box>& boxes, const std::size_t element_size) {
+	nd_copy(reinterpret_cast<const void*>(source), to_layout(source_layout), reinterpret_cast<void*>(destination), to_layout(destination_layout),
+	    unflatten(boxes), element_size);
+}
+
+std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(
+    const layout_tuple& source_layout, const layout_tuple& destination_layout, const std::vector<flat_box>& boxes, const std::size_t element_size) {
+	std::vector<std::tuple<std::size_t, std::size_t>> shape;
+	for_each_strided_copy(to_layout(source_layout), to_layout(destination_layout), unflatten(boxes), element_size,
+	    [&](const strided_copy& copy) { shape.emplace_back(copy.num_runs(), copy.run_bytes); });
+	return shape;
+}
+
+template <typename Enum, std::size_t N>
+Enum parse(const std::string& name) {
+	for(std::size_t i = 0; i < N; ++i) {
+		if(name == name_of(static_cast<Enum>(i))) return static_cast<Enum>(i);
+	}
+	throw nb::value_error(("unknown name '" + name + "'").c_str());
+}
+
+void fold_elements(const std::string& op, const std::string& dtype, const std::uintptr_t source, const std::size_t count, const std::uintptr_t destination) {
+	fold(parse<reduction_op, 7>(op), parse<scalar_type, 13>(dtype), reinterpret_cast<const void*>(source), count, reinterpret_cast<void*>(destination));
+}
+
+} // namespace
+
+void bind_executor_kernels(nb::module_& m) {
+	m.def("copy_boxes", &copy_boxes, "source"_a, "source_layout"_a, "destination"_a, "destination_layout"_a, "boxes"_a, "element_size"_a,
+	    R"(Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
+
+A layout is (is_linear, allocated box, offset in bytes): a dense row-major array over the box, or the boxes packed one after the other from the offset on.)");
+	m.def("copy_shape", &describe_copy, "source_layout"_a, "destination_layout"_a, "boxes"_a, "element_size"_a,
+	    "How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).");
+	m.def("fold", &fold_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a,
+	    "Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.");
+}
+
+} // namespace celerity::native

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "communication.hpp"
+
+#include <stdexcept>
+
+#include "labels.hpp"
+
+namespace celerity {
+
+namespace {
+
+extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
+
+payload_location locate(void* const address, const box& allocated, const box& part, const std::size_t element_size_bytes) {
+	const point offset{{part.min(0) - allocated.min(0), part.min(1) - allocated.min(1), part.min(2) - allocated.min(2)}};
+	return {address, to_extents(allocated.extents()), to_extents(offset), to_extents(part.extents()), element_size_bytes};
+}
+
+} // namespace
+
+void communication::send(const instruction_id instruction, const send_instruction& send) {
+	void* const address = m_allocations.address(send.source);
+	m_statistics.sent_bytes_host += static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
+	++m_num_sending;
+	m_events.emplace_back(send_event{
+	    add_request(instruction), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
+}
+
+void communication::barrier(const instruction_id instruction) {
+	++m_num_sending;
+	m_events.emplace_back(barrier_event{add_request(instruction)});
+}
+
+void communication::flush(std::vector<instruction_id>& completed) {
+	m_arbiter.take_posts(m_posts);
+	for(const auto& post : m_posts) {
+		if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
+		void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
+		m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
+		m_events.emplace_back(
+		    receive_event{add_request(post.fragment), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+	}
+	m_arbiter.take_completed(m_completed);
+	completed.insert(completed.end(), m_completed.begin(), m_completed.end());
+}
+
+void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
+	const auto node = m_requests.extract(request);
+	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
+	if(const auto* const instruction = std::get_if<instruction_id>(&node.mapped())) {
+		--m_num_sending;
+		completed.push_back(*instruction);
+	} else {
+		m_arbiter.complete(std::get<fragment_id>(node.mapped()));
+	}
+}
+
+request_id communication::add_request(const std::variant<instruction_id, fragment_id> subject) {
+	const request_id request(++m_last_request);
+	m_requests.emplace(request, subject);
+	return request;
+}
+
+} // namespace celerity

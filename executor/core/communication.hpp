@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "allocation_table.hpp"
+#include "executor_events.hpp"
+#include "executor_statistics.hpp"
+#include "receive_arbiter.hpp"
+#include "scheduler/core/instruction.hpp"
+
+namespace celerity {
+
+/// Turns sends, receives and barriers into requests to the outside, and completed requests into completed instructions.
+class communication {
+  public:
+	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events)
+	    : m_allocations(allocations), m_statistics(statistics), m_events(events) {}
+
+	void send(instruction_id instruction, const send_instruction& send);
+	void barrier(instruction_id instruction);
+	receive_arbiter& arbiter() { return m_arbiter; }
+	const receive_arbiter& arbiter() const { return m_arbiter; }
+
+	/// Emits what the arbiter wants posted, and appends the instructions that are complete.
+	void flush(std::vector<instruction_id>& completed);
+	/// Appends the instructions that this completes. Throws std::logic_error for a request that is not outstanding.
+	void complete(request_id request, std::vector<instruction_id>& completed);
+
+	bool is_outstanding() const { return !m_requests.empty() || m_arbiter.num_open() > 0; }
+	/// Sends and barriers: what waits in the arbiter is counted there.
+	std::size_t num_sending() const { return m_num_sending; }
+
+  private:
+	const allocation_table& m_allocations;
+	executor_statistics& m_statistics;
+	std::vector<executor_event>& m_events;
+	receive_arbiter m_arbiter;
+	std::unordered_map<request_id, std::variant<instruction_id, fragment_id>> m_requests;
+	std::uint64_t m_last_request = 0;
+	std::size_t m_num_sending = 0;
+	std::vector<posted_receive> m_posts;
+	std::vector<instruction_id> m_completed;
+
+	request_id add_request(std::variant<instruction_id, fragment_id> subject);
+};
+
+} // namespace celerity

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// What the executor does with each kind of instruction: where it goes, and what happens when its time has come.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "executor_loop.hpp"
+#include "labels.hpp"
+#include "reduce_kernels.hpp"
+
+namespace celerity {
+
+namespace {
+
+template <typename... Fs>
+struct overloaded : Fs... {
+	using Fs::operator()...;
+};
+
+std::string format_bytes(const std::size_t bytes) {
+	static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	auto value = static_cast<double>(bytes);
+	std::size_t unit = 0;
+	for(; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+	char text[32];
+	std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	return text;
+}
+
+std::string memory_name(const memory_id memory) {
+	if(memory == host_memory) return "host memory";
+	return numbered("the memory of D", device_of(memory).value);
+}
+
+} // namespace
+
+engine_request executor_loop::make_request(const instruction& item) const {
+	engine_request request;
+	request.id = item.id;
+	request.key = item.key;
+	request.priority = item.priority;
+	request.dependencies = item.dependencies;
+	request.payload = &item;
+	const auto to_lane = [&](const std::uint32_t lane_class) {
+		request.target = issue_target::lane;
+		request.lane_class = lane_class;
+	};
+	std::visit(overloaded{
+	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
+	               [&](const device_kernel_instruction& kernel) {
+		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
+		               to_lane(m_backend->kernel_class(kernel.device));
+		               request.deferred = m_backend->defers_kernels();
+	               },
+	               [&](const horizon_instruction&) { request.target = issue_target::clock; },
+	               [&](const epoch_instruction& epoch) {
+		               // A barrier is an operation of the host; what follows it must not be issued before.
+		               const bool is_barrier = epoch.action == epoch_action::barrier && m_options.num_ranks > 1;
+		               request.target = is_barrier ? issue_target::host : issue_target::clock;
+	               },
+	               [&](const auto&) { request.target = issue_target::host; },
+	           },
+	    item.operation);
+	return request;
+}
+
+void executor_loop::dispatch(const issue& item) {
+	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
+	void* address = nullptr;
+	try {
+		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
+	} catch(const std::bad_alloc&) { throw std::runtime_error(explain_shortage(alloc)); }
+	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
+	if(m_options.check) std::memset(address, 0xff, alloc.size_bytes);
+
+	auto& usage = m_statistics.memories.at(alloc.allocation.memory.value);
+	++usage.num_allocations;
+	usage.current_bytes += alloc.size_bytes;
+	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
+	++m_statistics.allocations_by_buffer[{alloc.buffer, alloc.allocation.memory}];
+	m_done.push_back(item.id);
+}
+
+std::string executor_loop::explain_shortage(const alloc_instruction& alloc) const {
+	std::map<buffer_id, std::size_t> held;
+	std::size_t total = 0;
+	for(const auto& [id, entry] : m_allocations.entries()) {
+		if(id.memory != alloc.allocation.memory) continue;
+		held[entry.buffer] += entry.size_bytes;
+		total += entry.size_bytes;
+	}
+	std::vector<std::pair<std::size_t, buffer_id>> largest;
+	for(const auto& [buffer, bytes] : held) largest.emplace_back(bytes, buffer);
+	std::sort(largest.rbegin(), largest.rend());
+
+	const auto owner = [](const buffer_id buffer) { return buffer.value == 0 ? std::string("staging") : label(buffer); };
+	std::string text("there is no room for ");
+	text += format_bytes(alloc.size_bytes) + " for " + owner(alloc.buffer) + " in " + memory_name(alloc.allocation.memory);
+	text += ". This rank holds " + format_bytes(total) + " there";
+	for(std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
+		text += i == 0 ? ": " : ", ";
+		text += format_bytes(largest[i].first) + " for " + owner(largest[i].second);
+	}
+	text += ". Use more ranks or devices, smaller buffers, or kernels that access less at a time.";
+	return text;
+}
+
+void executor_loop::execute(const issue& item, const free_instruction& free) {
+	if(free.allocation.memory == user_memory) {
+		m_allocations.unregister_user_memory(free.allocation.raw);
+		m_events.emplace_back(user_free_event{free.allocation.raw});
+	} else {
+		const auto entry = m_allocations.remove(free.allocation);
+		m_backend->deallocate(free.allocation.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+		m_statistics.memories.at(free.allocation.memory.value).current_bytes -= entry.size_bytes;
+	}
+	m_done.push_back(item.id);
+}
+
+void executor_loop::execute(const issue& item, const copy_instruction& copy) {
+	copy_operation operation{m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy, 0};
+	for(const box& b : copy.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * copy.element_size_bytes;
+	m_statistics.copied_bytes[static_cast<std::size_t>(copy.reason)] += operation.size_bytes;
+	m_backend->enqueue_copy({item.lane, item.sequence}, item.waits, operation);
+}
+
+void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
+	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
+	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
+	m_done.push_back(item.id);
+}
+
+// ---- calls of user functions ------------------------------------------------------------------------------------------------------
+
+std::vector<bound_access> executor_loop::bind(const std::span<const access_binding> accesses) const {
+	std::vector<bound_access> bound;
+	bound.reserve(accesses.size());
+	for(const auto& access : accesses) {
+		bound.push_back({access.buffer, access.allocation, m_allocations.address(access.allocation), access.allocated_box, access.bounding_box,
+		    box_vector(access.accessed)});
+	}
+	return bound;
+}
+
+void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
+	kernel_job job{{item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence},
+	    small_vector<lane_position, 4>(item.waits)};
+	for(const auto& reduction : kernel.reductions) {
+		auto* const base = static_cast<std::byte*>(m_allocations.address(reduction.allocation));
+		job.call.reductions.push_back({base + reduction.offset_bytes, reduction.op, reduction.type});
+	}
+	m_kernel_queues[kernel.device.value]->push(std::move(job));
+}
+
+void executor_loop::execute(const issue& item, const host_task_instruction& task) {
+	++m_num_host_calls;
+	m_host_queue.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
+}
+
+void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
+	++m_num_host_calls;
+	m_host_queue.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
+	    box_vector(initialize.boxes), initialize.element_size_bytes});
+}
+
+// ---- communication ----------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const send_instruction& send) { m_communication.send(item.id, send); }
+void executor_loop::execute(const issue& item, const receive_instruction& receive) { m_communication.arbiter().receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const split_receive_instruction& receive) { m_communication.arbiter().split_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const await_receive_instruction& receive) { m_communication.arbiter().await_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) { m_communication.arbiter().gather_receive(item.id, receive); }
+
+// ---- synchronisation ----------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const fence_instruction& fence) {
+	m_events.emplace_back(completed_event{fence.submission});
+	m_done.push_back(item.id);
+}
+
+void executor_loop::execute(const issue& /* item */, const horizon_instruction& /* horizon */) {
+	throw std::logic_error("horizons complete by themselves");
+}
+
+void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
+	if(epoch.action != epoch_action::barrier) throw std::logic_error("an epoch without barrier completes by itself");
+	m_communication.barrier(item.id);
+}
+
+} // namespace celerity

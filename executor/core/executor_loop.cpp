@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+#include "executor_loop.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+
+#include "cpu_backend.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
+constexpr int rounds_before_hand_over = 4;
+/// Between two looks at the lanes.
+constexpr int issues_per_round = 64;
+/// About what falling asleep and being woken costs.
+constexpr std::chrono::microseconds spin_time{20};
+/// Keeps the sum with the present time representable.
+constexpr std::chrono::hours max_timeout{24};
+
+bool has_free_cores(const executor_options& options) {
+	// application, scheduler and executor threads, and a launcher per device
+	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
+}
+
+std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
+	if(made == nullptr) throw std::invalid_argument("an executor needs a backend");
+	return made;
+}
+
+} // namespace
+
+void executor_loop::inbox::clear() {
+	batches.clear();
+	pilots.clear();
+	requests.clear();
+	host_calls.clear();
+	launches.clear();
+}
+
+executor_loop::executor_loop(const executor_options& options)
+    : executor_loop(options, [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions); }) {}
+
+executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
+    : m_options(options), m_may_spin(has_free_cores(options)), m_backend(require(make_backend(m_wake_up))),
+      m_engine(m_backend->lane_classes(), false), m_communication(m_allocations, m_statistics, m_events) {
+	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
+	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
+	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
+}
+
+executor_loop::~executor_loop() {
+	stop();
+	for(const auto& [id, entry] : m_allocations.entries()) m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+}
+
+// ---- what other threads call ----------------------------------------------------------------------------------------------------
+
+void executor_loop::submit(instruction_batch&& batch) {
+	if(batch.empty()) return;
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.batches.push_back(std::move(batch));
+	}
+	m_wake_up.signal();
+}
+
+void executor_loop::wake() {
+	m_is_woken.store(true, std::memory_order_relaxed);
+	m_wake_up.signal();
+}
+
+void executor_loop::notify_complete(const request_id request) {
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.requests.push_back(request);
+	}
+	m_wake_up.signal();
+}
+
+void executor_loop::notify_pilot(const rank_id from, const pilot_message& pilot) {
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.pilots.emplace_back(from, pilot);
+	}
+	m_wake_up.signal();
+}
+
+std::optional<kernel_call> executor_loop::next_kernel(const device_id device) {
+	if(device.value >= m_kernel_queues.size()) throw std::invalid_argument("no such device");
+	while(auto job = m_kernel_queues[device.value]->pop()) {
+		if(!m_backend->begin_kernel(job->position, job->waits)) continue; // cancelled: wait for stop()
+		const std::lock_guard lock(m_running_mutex);
+		m_running.emplace(job->call.ticket, job->position);
+		return std::move(job->call);
+	}
+	return std::nullopt;
+}
+
+void executor_loop::kernel_issued(const call_ticket ticket) {
+	if(!m_backend->defers_kernels()) return;
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.launches.push_back(instruction_id(ticket));
+	}
+	m_wake_up.signal();
+}
+
+void executor_loop::kernel_done(const call_ticket ticket) {
+	lane_position position;
+	{
+		const std::lock_guard lock(m_running_mutex);
+		const auto running = m_running.find(ticket);
+		if(running == m_running.end() || running->second.lane == no_lane) throw std::invalid_argument("no such kernel is running");
+		position = running->second;
+		m_running.erase(running);
+	}
+	m_backend->end_kernel(position);
+}
+
+std::optional<host_call> executor_loop::next_host_task() {
+	auto call = m_host_queue.pop();
+	if(call.has_value()) {
+		const auto ticket = std::visit([](const auto& c) { return c.ticket; }, *call);
+		const std::lock_guard lock(m_running_mutex);
+		m_running.emplace(ticket, lane_position{no_lane, 0});
+	}
+	return call;
+}
+
+void executor_loop::host_task_done(const call_ticket ticket) {
+	{
+		const std::lock_guard lock(m_running_mutex);
+		const auto running = m_running.find(ticket);
+		if(running == m_running.end() || running->second.lane != no_lane) throw std::invalid_argument("no such host task is running");
+		m_running.erase(running);
+	}
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.host_calls.push_back(instruction_id(ticket));
+	}
+	m_wake_up.signal();
+}
+
+void executor_loop::fail() {
+	m_is_failed.store(true, std::memory_order_relaxed);
+	cancel();
+	m_wake_up.signal();
+}
+
+void executor_loop::cancel() {
+	m_backend->cancel();
+	for(auto& queue : m_kernel_queues) queue->discard();
+	m_host_queue.discard();
+}
+
+void executor_loop::stop() {
+	m_is_stopping.store(true, std::memory_order_relaxed);
+	m_backend->cancel();
+	for(auto& queue : m_kernel_queues) queue->close();
+	m_host_queue.close();
+	m_wake_up.signal();
+	{ const std::lock_guard lock(m_state_mutex); } // the executor thread sees the flag before it touches another instruction
+	const std::lock_guard lock(m_stop_mutex);
+	m_backend->stop();
+}
+
+std::vector<active_instruction> executor_loop::active_instructions() {
+	const std::lock_guard lock(m_state_mutex);
+	std::vector<active_instruction> active;
+	if(m_is_stopping.load(std::memory_order_relaxed)) return active; // the scheduler may be gone, and its instructions with it
+	const auto now = static_cast<std::uint64_t>(now_ns());
+	const bool show_unissued = m_engine.num_in_flight() == 0; // something must be wrong then
+	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+		if(live.target == issue_target::clock || (!live.is_issued && !show_unissued)) return;
+		bool is_running = false;
+		{
+			const std::lock_guard running_lock(m_running_mutex);
+			is_running = m_running.contains(live.id.value);
+		}
+		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued, is_running, m_communication.arbiter()));
+		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
+	});
+	std::stable_sort(active.begin(), active.end(), [](const auto& a, const auto& b) { return a.age_s > b.age_s; });
+	return active;
+}
+
+executor_statistics executor_loop::statistics() {
+	const std::lock_guard lock(m_state_mutex);
+	m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+	auto result = m_statistics;
+	result.issued_early = m_engine.get_counters().issued_early;
+	result.lane_waits = m_engine.get_counters().waits;
+	result.busy_seconds = m_time.busy_seconds();
+	result.starved_seconds = m_time.starved_seconds();
+	result.idle_seconds = m_time.idle_seconds();
+	return result;
+}
+
+// ---- the executor thread ----------------------------------------------------------------------------------------------------------
+
+std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
+	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
+	std::vector<executor_event> events;
+	std::vector<progress_event> progress;
+	while(true) {
+		const auto seen = m_wake_up.prepare();
+		const bool is_woken = m_is_woken.exchange(false, std::memory_order_relaxed);
+		{
+			const std::lock_guard lock(m_state_mutex);
+			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
+			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			work();
+			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			std::swap(events, m_events);
+			std::swap(progress, m_progress_events);
+		}
+		// Before the events: a fence that is fulfilled may be followed by a program that ends.
+		if(m_progress) {
+			for(const auto& reached : progress) m_progress(reached.task, reached.is_epoch);
+		}
+		progress.clear();
+		if(!events.empty() || is_woken || event_count::clock::now() >= deadline) return events;
+		wait(seen, deadline);
+	}
+}
+
+void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
+	if(m_may_spin && m_engine.num_in_flight() > 0) {
+		const auto spin_until = std::min(deadline, event_count::clock::now() + spin_time);
+		while(event_count::clock::now() < spin_until) {
+			if(m_wake_up.prepare() != seen) return;
+			std::this_thread::yield();
+		}
+	}
+	m_wake_up.wait_until(seen, deadline);
+}
+
+void executor_loop::work() {
+	try {
+		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
+			if(round >= rounds_before_hand_over && !m_events.empty()) {
+				m_wake_up.signal(); // there may be more: the next run() must not sleep
+				break;
+			}
+			bool has_progressed = take_inbox();
+			if(m_is_failed.load(std::memory_order_relaxed)) break;
+			has_progressed |= poll_lanes();
+			has_progressed |= issue_ready();
+			if(!has_progressed) break;
+		}
+	} catch(const std::exception& error) {
+		enter_failure(error.what());
+	}
+	m_has_outstanding_communication.store(m_communication.is_outstanding(), std::memory_order_relaxed);
+}
+
+bool executor_loop::take_inbox() {
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		if(m_inbox.is_empty()) return false;
+		std::swap(m_inbox, m_received);
+	}
+	m_current = nullptr;
+	if(!m_is_failed.load(std::memory_order_relaxed)) {
+		for(const auto& batch : m_received.batches) {
+			++m_statistics.num_batches;
+			for(const auto& pilot : batch.pilots) m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box)});
+			for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
+		}
+		for(const auto& [from, pilot] : m_received.pilots) {
+			m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
+		}
+		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
+		for(const auto call : m_received.host_calls) m_done.push_back(call);
+		m_num_host_calls -= m_received.host_calls.size();
+		for(const auto launched : m_received.launches) m_engine.notify_issued(launched);
+		complete_done();
+	}
+	m_received.clear();
+	return true;
+}
+
+bool executor_loop::poll_lanes() {
+	bool has_progressed = false;
+	const auto& lanes = m_engine.lanes();
+	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
+		if(lanes.in_flight(lane) == 0) continue;
+		const std::uint64_t completed = m_backend->completed(lane);
+		if(completed <= lanes.completed(lane)) continue;
+		m_engine.complete_lane(lane, completed);
+		has_progressed = true;
+	}
+	if(has_progressed) retire();
+	return has_progressed;
+}
+
+bool executor_loop::issue_ready() {
+	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	issue item;
+	int num_issued = 0;
+	while(num_issued < issues_per_round && !must_hold_back() && m_engine.next(item, stamp)) {
+		m_current = item.payload;
+		dispatch(item);
+		++num_issued;
+		if(!m_done.empty()) complete_done();
+	}
+	m_current = nullptr;
+	if(num_issued > 0) complete_done();
+	return num_issued > 0;
+}
+
+bool executor_loop::must_hold_back() const {
+	if(!m_options.sync) return false;
+	if(m_num_host_calls > 0) return true;
+	for(lane_index lane = 0; lane < m_engine.lanes().num_lanes(); ++lane) {
+		if(m_engine.lanes().in_flight(lane) > 0) return true;
+	}
+	return false;
+}
+
+void executor_loop::complete_done() {
+	m_communication.flush(m_done);
+	for(const auto id : m_done) m_engine.complete(id);
+	m_done.clear();
+	retire();
+}
+
+// An instruction is not looked at after the horizon or epoch that follows it has been reported, which is after this.
+void executor_loop::retire() {
+	m_engine.take_completed(m_retired);
+	for(const auto& retired : m_retired) {
+		const auto& operation = retired.payload->operation;
+		++m_statistics.instructions[operation.index()];
+		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
+			m_progress_events.push_back({horizon->task, false});
+			m_events.emplace_back(retired_event{horizon->last_submission});
+		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
+			retire_epoch(*epoch);
+		}
+	}
+}
+
+void executor_loop::retire_epoch(const epoch_instruction& epoch) {
+	m_progress_events.push_back({epoch.task, true});
+	if(epoch.submission.value != 0) m_events.emplace_back(completed_event{epoch.submission});
+	if(epoch.last_submission.value != 0) m_events.emplace_back(retired_event{epoch.last_submission});
+	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
+}
+
+void executor_loop::enter_failure(const std::string& text) {
+	submission_id submission;
+	std::string message = text;
+	if(m_current != nullptr) {
+		const auto active = describe(*m_current, true, false, m_communication.arbiter());
+		submission = active.submission;
+		message = active.text + " failed: " + text;
+	}
+	m_current = nullptr;
+	m_is_failed.store(true, std::memory_order_relaxed);
+	cancel();
+	m_events.emplace_back(failed_event{message, submission});
+}
+
+} // namespace celerity

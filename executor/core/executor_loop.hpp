@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// The executor of one rank: takes batches from the scheduler, carries out or hands out every instruction when its time has come, and says what is done.
+//
+// Threads: the scheduler thread calls submit(); one thread, the executor's, calls run() again and again; launcher threads sit in next_kernel(), host-task
+// threads in next_host_task(); anybody may call the rest. m_state_mutex is held while the executor thread works, never while it waits.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocation_table.hpp"
+#include "backend.hpp"
+#include "busy_clock.hpp"
+#include "call_queue.hpp"
+#include "communication.hpp"
+#include "event_count.hpp"
+#include "executor_events.hpp"
+#include "executor_statistics.hpp"
+#include "out_of_order_engine.hpp"
+#include "progress_report.hpp"
+#include "scheduler/core/instruction_sink.hpp"
+
+namespace celerity {
+
+struct executor_options {
+	std::size_t num_ranks = 1;
+	rank_id rank;
+	std::size_t num_devices = 1;
+	bool oversubscribed = false; ///< more busy threads than cores: never spin
+	bool check = false;          ///< fill fresh memory with 0xff bytes
+	bool sync = false;           ///< issue work for devices and host tasks one at a time
+};
+
+class executor_loop final : public instruction_sink {
+  public:
+	using progress_callback = std::function<void(task_id, bool is_epoch)>;
+	using backend_factory = std::function<std::unique_ptr<backend>(event_count&)>;
+
+	/// With the CPU backend.
+	explicit executor_loop(const executor_options& options);
+	executor_loop(const executor_options& options, const backend_factory& make_backend);
+	executor_loop(const executor_loop&) = delete;
+	executor_loop& operator=(const executor_loop&) = delete;
+	~executor_loop();
+
+	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
+	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
+
+	void submit(instruction_batch&& batch) override;
+	/// For the accounting of idle time: whether the scheduler has something to do.
+	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
+
+	/// Works until there is something for the caller, somebody calls wake(), or the time is up.
+	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
+	void wake();
+	void notify_complete(request_id request);
+	void notify_pilot(rank_id from, const pilot_message& pilot);
+	/// Requests, or awaited data: the network should be polled.
+	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
+
+	/// Blocks; nothing after stop(). One thread per device: the device's kernels run in the order in which they are handed out.
+	std::optional<kernel_call> next_kernel(device_id device);
+	void kernel_issued(call_ticket ticket);
+	void kernel_done(call_ticket ticket);
+	/// Blocks; nothing after stop(). Any number of threads.
+	std::optional<host_call> next_host_task();
+	void host_task_done(call_ticket ticket);
+
+	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
+	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
+
+	/// Nothing new is issued from now on; run() goes on returning.
+	void fail();
+	/// Wakes every thread out of its wait and joins the native ones. After it returns no instruction is looked at any more. Idempotent.
+	void stop();
+
+	std::vector<active_instruction> active_instructions();
+	executor_statistics statistics();
+
+	const executor_options& options() const { return m_options; }
+
+  private:
+	struct inbox {
+		std::vector<instruction_batch> batches;
+		std::vector<std::pair<rank_id, pilot_message>> pilots;
+		std::vector<request_id> requests;
+		std::vector<instruction_id> host_calls;
+		std::vector<instruction_id> launches;
+		bool is_empty() const { return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty(); }
+		void clear();
+	};
+	struct kernel_job {
+		kernel_call call;
+		lane_position position;
+		small_vector<lane_position, 4> waits;
+	};
+	struct progress_event {
+		task_id task;
+		bool is_epoch = false;
+	};
+
+	const executor_options m_options;
+	const bool m_may_spin;
+	progress_callback m_progress;
+	event_count m_wake_up;
+	std::atomic<bool> m_is_woken{false};
+	std::atomic<bool> m_is_failed{false};
+	std::atomic<bool> m_is_stopping{false};
+	std::atomic<bool> m_has_outstanding_communication{false};
+
+	std::mutex m_inbox_mutex;
+	inbox m_inbox;
+	inbox m_received; // swapped with m_inbox; only the executor thread touches it
+
+	std::unique_ptr<backend> m_backend;
+	std::vector<std::unique_ptr<call_queue<kernel_job>>> m_kernel_queues; // by device
+	call_queue<host_call> m_host_queue;
+	std::mutex m_running_mutex;
+	std::unordered_map<call_ticket, lane_position> m_running; // handed out and not done; `no_lane` for host calls
+
+	// Everything below is guarded by m_state_mutex.
+	std::mutex m_state_mutex;
+	std::mutex m_stop_mutex;
+	out_of_order_engine m_engine;
+	allocation_table m_allocations; // user memory has a lock of its own
+	executor_statistics m_statistics;
+	std::vector<executor_event> m_events;
+	communication m_communication;
+	std::vector<progress_event> m_progress_events;
+	std::vector<instruction_id> m_done;
+	std::vector<out_of_order_engine::completed_instruction> m_retired;
+	const instruction* m_current = nullptr; // being issued, for the message if that fails
+	std::size_t m_num_host_calls = 0;       // issued and not complete
+	busy_clock m_scheduler_clock;
+	time_account m_time;
+
+	void work();
+	bool take_inbox();
+	bool poll_lanes();
+	bool issue_ready();
+	bool must_hold_back() const;
+	void complete_done();
+	void retire();
+	void retire_epoch(const epoch_instruction& epoch);
+	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
+	void cancel();
+	void enter_failure(const std::string& text);
+
+	// executor_dispatch.cpp: one function per kind of instruction
+	engine_request make_request(const instruction& instruction) const;
+	void dispatch(const issue& item);
+	void execute(const issue& item, const alloc_instruction& alloc);
+	void execute(const issue& item, const free_instruction& free);
+	void execute(const issue& item, const copy_instruction& copy);
+	void execute(const issue& item, const device_kernel_instruction& kernel);
+	void execute(const issue& item, const host_task_instruction& task);
+	void execute(const issue& item, const initialize_instruction& initialize);
+	void execute(const issue& item, const send_instruction& send);
+	void execute(const issue& item, const receive_instruction& receive);
+	void execute(const issue& item, const split_receive_instruction& receive);
+	void execute(const issue& item, const await_receive_instruction& receive);
+	void execute(const issue& item, const gather_receive_instruction& receive);
+	void execute(const issue& item, const reduce_instruction& reduce);
+	void execute(const issue& item, const fence_instruction& fence);
+	void execute(const issue& item, const horizon_instruction& horizon);
+	void execute(const issue& item, const epoch_instruction& epoch);
+	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
+	std::string explain_shortage(const alloc_instruction& alloc) const;
+};
+
+} // namespace celerity

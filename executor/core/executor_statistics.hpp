@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "scheduler/core/ids.hpp"
+#include "scheduler/core/instruction.hpp"
+
+namespace celerity {
+
+inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
+/// By index of instruction_operation.
+inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "device_kernel", "host_task", "initialize",
+    "send", "receive", "split_receive", "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
+/// By copy_reason.
+inline constexpr std::array<const char*, 6> copy_reason_names{"coherence", "resize", "staging", "initial", "fence", "reduction"};
+
+struct executor_statistics {
+	struct memory_usage {
+		std::uint64_t num_allocations = 0; ///< so far
+		std::uint64_t current_bytes = 0;
+		std::uint64_t peak_bytes = 0;
+	};
+
+	std::array<std::uint64_t, num_instruction_kinds> instructions{}; ///< complete, by kind
+	std::array<std::uint64_t, copy_reason_names.size()> copied_bytes{};
+	std::uint64_t sent_bytes_host = 0;   ///< through host memory of both sides
+	std::uint64_t sent_bytes_direct = 0; ///< between devices
+	std::uint64_t received_bytes = 0;
+	std::uint64_t num_batches = 0;
+	std::uint64_t issued_early = 0; ///< to a lane before all predecessors were complete
+	std::uint64_t lane_waits = 0;
+	std::vector<memory_usage> memories; ///< by memory_id
+	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< buffer 0: staging and gather space
+	double busy_seconds = 0;    ///< something was in flight
+	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
+	double idle_seconds = 0;
+};
+
+} // namespace celerity

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// What goes over the wire ahead of the data.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "scheduler/core/grid.hpp"
+#include "scheduler/core/ids.hpp"
+
+namespace celerity {
+
+/// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
+struct pilot_message {
+	static constexpr std::uint32_t current_version = 0xce1e0001; ///< layout of this struct, in a form that no other message begins with
+	enum class kind_type : std::uint32_t { transfer = 1 };
+
+	std::uint32_t version = current_version;
+	kind_type kind = kind_type::transfer;
+	std::uint64_t consumer_task = 0;
+	std::uint64_t task_stream_hash = 0; ///< of the sender's program up to the consumer task; 0: not compared
+	std::uint64_t buffer = 0;
+	std::uint64_t reduction = 0;
+	std::uint64_t message = 0;
+	std::int64_t sent_min[3] = {0, 0, 0};
+	std::int64_t sent_max[3] = {0, 0, 0};
+
+	transfer_id transfer() const { return {task_id(consumer_task), buffer_id(buffer), reduction_id(reduction)}; }
+	box sent_box() const { return {point{{sent_min[0], sent_min[1], sent_min[2]}}, point{{sent_max[0], sent_max[1], sent_max[2]}}}; }
+
+	static pilot_message make(const transfer_id& transfer, const message_id message, const box& sent_box) {
+		pilot_message pilot;
+		pilot.consumer_task = transfer.consumer.value;
+		pilot.buffer = transfer.buffer.value;
+		pilot.reduction = transfer.reduction.value;
+		pilot.message = message.value;
+		for(std::size_t d = 0; d < 3; ++d) {
+			pilot.sent_min[d] = sent_box.min(d);
+			pilot.sent_max[d] = sent_box.max(d);
+		}
+		return pilot;
+	}
+
+	/// Throws std::invalid_argument for anything that is not a pilot of this version.
+	static pilot_message parse(const void* bytes, std::size_t size);
+};
+static_assert(std::is_trivially_copyable_v<pilot_message>);
+static_assert(sizeof(pilot_message) == 96, "padding would send uninitialised bytes");
+
+inline pilot_message pilot_message::parse(const void* const bytes, const std::size_t size) {
+	if(size != sizeof(pilot_message)) {
+		throw std::invalid_argument("a pilot has " + std::to_string(sizeof(pilot_message)) + " bytes, not " + std::to_string(size));
+	}
+	pilot_message pilot;
+	std::memcpy(&pilot, bytes, sizeof pilot);
+	if(pilot.version != current_version || pilot.kind != kind_type::transfer) {
+		throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
+	}
+	return pilot;
+}
+
+} // namespace celerity

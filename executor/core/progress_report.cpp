@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "progress_report.hpp"
+
+#include <type_traits>
+#include <variant>
+
+#include "executor_statistics.hpp"
+#include "labels.hpp"
+
+namespace celerity {
+
+namespace {
+
+template <typename Boxes>
+box bounding_box_of(const Boxes& boxes) {
+	box bounds;
+	for(const box& b : boxes) bounds = bounding_box(bounds, b);
+	return bounds;
+}
+
+void describe_calls(active_instruction& out, const submission_id submission, const box& chunk, const bool is_running) {
+	out.submission = submission;
+	out.where = chunk;
+	out.text += is_running ? " is running" : " waits for its thread";
+}
+
+void describe_receive(
+    active_instruction& out, const instruction_id id, const transfer_id& transfer, const std::optional<box>& where, const receive_arbiter& arbiter) {
+	const auto open = arbiter.find_open(id, transfer);
+	out.transfer = transfer;
+	out.buffer = transfer.buffer;
+	out.where = where;
+	if(open.has_peer) out.peer = open.peer;
+	out.text += " for " + label(transfer.consumer) + numbered(": ", static_cast<std::uint64_t>(open.missing_elements)) + " elements have not arrived, "
+	            + std::to_string(open.unannounced_elements) + " of them not even been announced";
+}
+
+struct describer {
+	active_instruction& out;
+	const instruction& item;
+	bool is_running;
+	const receive_arbiter& arbiter;
+
+	void operator()(const alloc_instruction& alloc) const {
+		out.buffer = alloc.buffer;
+		out.where = alloc.allocated_box;
+	}
+	void operator()(const free_instruction& free) const { out.text += " of " + label(free.allocation); }
+	void operator()(const copy_instruction& copy) const {
+		out.text += std::string(" (") + copy_reason_names[static_cast<std::size_t>(copy.reason)] + ") from " + label(copy.source) + " to "
+		            + label(copy.destination);
+		out.buffer = copy.buffer;
+		out.where = bounding_box_of(copy.boxes);
+	}
+	void operator()(const device_kernel_instruction& kernel) const {
+		out.text += " on " + label(kernel.device);
+		describe_calls(out, kernel.submission, kernel.chunk, is_running);
+	}
+	void operator()(const host_task_instruction& task) const { describe_calls(out, task.submission, task.chunk, is_running); }
+	void operator()(const initialize_instruction& initialize) const {
+		out.buffer = initialize.buffer;
+		describe_calls(out, {}, bounding_box_of(initialize.boxes), is_running);
+	}
+	void operator()(const send_instruction& send) const {
+		out.text += numbered(" of message ", send.message.value) + " for " + label(send.transfer.consumer);
+		out.buffer = send.transfer.buffer;
+		out.where = send.sent_box;
+		out.peer = send.destination_rank;
+		out.transfer = send.transfer;
+	}
+	void operator()(const receive_instruction& receive) const {
+		describe_receive(out, item.id, receive.transfer, bounding_box_of(receive.boxes), arbiter);
+	}
+	void operator()(const split_receive_instruction& receive) const {
+		describe_receive(out, item.id, receive.transfer, bounding_box_of(receive.boxes), arbiter);
+	}
+	void operator()(const await_receive_instruction& receive) const {
+		describe_receive(out, item.id, receive.transfer, bounding_box_of(receive.boxes), arbiter);
+	}
+	void operator()(const gather_receive_instruction& receive) const { describe_receive(out, item.id, receive.transfer, std::nullopt, arbiter); }
+	void operator()(const reduce_instruction&) const {}
+	void operator()(const fence_instruction& fence) const { out.submission = fence.submission; }
+	void operator()(const horizon_instruction&) const {}
+	void operator()(const epoch_instruction& epoch) const { out.submission = epoch.submission; }
+};
+
+} // namespace
+
+active_instruction describe(const instruction& item, const bool is_issued, const bool is_running, const receive_arbiter& arbiter) {
+	active_instruction out;
+	out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()];
+	std::visit(describer{out, item, is_running, arbiter}, item.operation);
+	if(!is_issued) out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()] + " waits for its predecessors";
+	return out;
+}
+
+} // namespace celerity

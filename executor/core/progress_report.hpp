@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "receive_arbiter.hpp"
+#include "scheduler/core/ids.hpp"
+#include "scheduler/core/instruction.hpp"
+
+namespace celerity {
+
+/// An instruction that has been issued and is not complete, as a person who looks for the reason of a hang wants to see it.
+struct active_instruction {
+	double age_s = 0;
+	std::string text;
+	submission_id submission; ///< 0 if it belongs to none
+	buffer_id buffer;         ///< 0 if it concerns none
+	std::optional<box> where;
+	std::optional<rank_id> peer;
+	std::optional<transfer_id> transfer;
+};
+
+/// Everything but the age. `is_running` only matters for what threads of the user carry out.
+active_instruction describe(const instruction& instruction, bool is_issued, bool is_running, const receive_arbiter& arbiter);
+
+} // namespace celerity

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include "reduce_kernels.hpp"
+
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+namespace celerity {
+
+namespace {
+
+template <typename T>
+inline constexpr bool is_complex = false;
+template <typename T>
+inline constexpr bool is_complex<std::complex<T>> = true;
+
+/// One byte that is 0 or 1; C++ bool has no arithmetic of its own.
+struct boolean {
+	std::uint8_t value;
+};
+
+// Small types are promoted to int, where a product of two uint16 overflows; in uint64 everything wraps as it should.
+template <typename T>
+T wrap(const std::uint64_t value) {
+	return static_cast<T>(value);
+}
+template <typename T>
+std::uint64_t widen(const T value) {
+	return static_cast<std::uint64_t>(value);
+}
+
+template <typename T>
+bool is_nan(const T& a) {
+	if constexpr(is_complex<T>) {
+		return std::isnan(a.real()) || std::isnan(a.imag());
+	} else if constexpr(std::is_floating_point_v<T>) {
+		return std::isnan(a);
+	} else {
+		return false;
+	}
+}
+
+template <typename T>
+bool is_less(const T& a, const T& b) {
+	if constexpr(is_complex<T>) {
+		return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
+	} else {
+		return a < b;
+	}
+}
+
+template <typename T>
+T add(const T& a, const T& b) {
+	if constexpr(std::is_integral_v<T>) {
+		return wrap<T>(widen(a) + widen(b));
+	} else {
+		return a + b;
+	}
+}
+
+template <typename T>
+T multiply(const T& a, const T& b) {
+	if constexpr(std::is_integral_v<T>) {
+		return wrap<T>(widen(a) * widen(b));
+	} else if constexpr(is_complex<T>) {
+		// operator* of std::complex repairs infinities, which NumPy does not
+		return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+	} else {
+		return a * b;
+	}
+}
+
+template <typename T>
+T combine(const reduction_op op, const T& a, const T& b) {
+	switch(op) {
+	case reduction_op::sum: return add(a, b);
+	case reduction_op::prod: return multiply(a, b);
+	case reduction_op::min: return is_nan(a) || (!is_nan(b) && is_less(a, b)) ? a : b;
+	case reduction_op::max: return is_nan(a) || (!is_nan(b) && is_less(b, a)) ? a : b;
+	case reduction_op::logical_and: return static_cast<T>(a != T{} && b != T{} ? 1 : 0);
+	case reduction_op::logical_or: return static_cast<T>(a != T{} || b != T{} ? 1 : 0);
+	case reduction_op::bit_xor:
+		if constexpr(std::is_integral_v<T>) return wrap<T>(widen(a) ^ widen(b));
+		break;
+	}
+	return a;
+}
+
+boolean combine(const reduction_op op, const boolean a, const boolean b) {
+	switch(op) {
+	case reduction_op::sum:
+	case reduction_op::max:
+	case reduction_op::logical_or: return {static_cast<std::uint8_t>(a.value != 0 || b.value != 0)};
+	case reduction_op::prod:
+	case reduction_op::min:
+	case reduction_op::logical_and: return {static_cast<std::uint8_t>(a.value != 0 && b.value != 0)};
+	case reduction_op::bit_xor: return {static_cast<std::uint8_t>((a.value != 0) != (b.value != 0))};
+	}
+	return a;
+}
+
+template <typename T>
+void fold_elements(const reduction_op op, const void* const source, const std::size_t count, void* const destination) {
+	const auto load = [&](const std::size_t i) {
+		T value;
+		std::memcpy(&value, static_cast<const std::byte*>(source) + i * sizeof(T), sizeof(T));
+		return value;
+	};
+	T result = load(0);
+	for(std::size_t i = 1; i < count; ++i) result = combine(op, result, load(i));
+	std::memcpy(destination, &result, sizeof(T));
+}
+
+/// Calls f(std::type_identity<T>{}) with the C++ type.
+template <typename F>
+auto visit_type(const scalar_type type, F&& f) {
+	switch(type) {
+	case scalar_type::int8: return f(std::type_identity<std::int8_t>{});
+	case scalar_type::int16: return f(std::type_identity<std::int16_t>{});
+	case scalar_type::int32: return f(std::type_identity<std::int32_t>{});
+	case scalar_type::int64: return f(std::type_identity<std::int64_t>{});
+	case scalar_type::uint8: return f(std::type_identity<std::uint8_t>{});
+	case scalar_type::uint16: return f(std::type_identity<std::uint16_t>{});
+	case scalar_type::uint32: return f(std::type_identity<std::uint32_t>{});
+	case scalar_type::uint64: return f(std::type_identity<std::uint64_t>{});
+	case scalar_type::float32: return f(std::type_identity<float>{});
+	case scalar_type::float64: return f(std::type_identity<double>{});
+	case scalar_type::complex64: return f(std::type_identity<std::complex<float>>{});
+	case scalar_type::complex128: return f(std::type_identity<std::complex<double>>{});
+	case scalar_type::boolean: return f(std::type_identity<boolean>{});
+	}
+	throw std::invalid_argument("no such scalar type");
+}
+
+} // namespace
+
+std::size_t size_of(const scalar_type type) {
+	return visit_type(type, []<typename T>(std::type_identity<T>) { return sizeof(T); });
+}
+
+const char* name_of(const reduction_op op) {
+	switch(op) {
+	case reduction_op::sum: return "sum";
+	case reduction_op::prod: return "prod";
+	case reduction_op::min: return "min";
+	case reduction_op::max: return "max";
+	case reduction_op::logical_and: return "and";
+	case reduction_op::logical_or: return "or";
+	case reduction_op::bit_xor: return "xor";
+	}
+	return "?";
+}
+
+const char* name_of(const scalar_type type) {
+	switch(type) {
+	case scalar_type::int8: return "int8";
+	case scalar_type::int16: return "int16";
+	case scalar_type::int32: return "int32";
+	case scalar_type::int64: return "int64";
+	case scalar_type::uint8: return "uint8";
+	case scalar_type::uint16: return "uint16";
+	case scalar_type::uint32: return "uint32";
+	case scalar_type::uint64: return "uint64";
+	case scalar_type::float32: return "float32";
+	case scalar_type::float64: return "float64";
+	case scalar_type::complex64: return "complex64";
+	case scalar_type::complex128: return "complex128";
+	case scalar_type::boolean: return "bool";
+	}
+	return "?";
+}
+
+bool is_defined(const reduction_op op, const scalar_type type) {
+	if(op != reduction_op::bit_xor) return true;
+	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;
+}
+
+void fold(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, void* const destination) {
+	if(count == 0) throw std::invalid_argument("a reduction needs at least one element");
+	if(!is_defined(op, type)) throw std::invalid_argument(std::string("'") + name_of(op) + "' is not defined on " + name_of(type));
+	visit_type(type, [&]<typename T>(std::type_identity<T>) { fold_elements<T>(op, source, count, destination); });
+}
+
+} // namespace celerity

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""Copies of boxes between array layouts, compared with NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+
+from celerity_py import _native
+
+FlatBox = tuple[int, int, int, int, int, int]
+Layout = tuple[bool, FlatBox, int]
+
+
+def flat(low: tuple[int, ...], high: tuple[int, ...]) -> FlatBox:
+    return (*low, *high)  # type: ignore[return-value]
+
+
+def slices(part: FlatBox, origin: FlatBox) -> tuple[slice, ...]:
+    return tuple(slice(part[d] - origin[d], part[d + 3] - origin[d]) for d in range(3))
+
+
+def shape(box: FlatBox) -> tuple[int, ...]:
+    return tuple(box[d + 3] - box[d] for d in range(3))
+
+
+def dense(box: FlatBox) -> Layout:
+    return (False, box, 0)
+
+
+def packed(offset: int) -> Layout:
+    return (True, (0,) * 6, offset)
+
+
+def random_elements(rng: np.random.Generator, count: int, size: int) -> npt.NDArray[np.void]:
+    return rng.integers(0, 256, count * size, np.uint8).view(f"V{size}")
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[FlatBox, FlatBox, list[FlatBox], int, int]:
+    """Source array, destination array, disjoint boxes in both, element size, seed."""
+    low = [draw(st.integers(-3, 3)) for _ in range(3)]
+    extent = [draw(st.integers(1, 5)) for _ in range(3)]
+    common = flat(tuple(low), tuple(a + e for a, e in zip(low, extent, strict=True)))
+
+    def array() -> FlatBox:
+        margins = [draw(st.sampled_from([0, 0, 1, 2])) for _ in range(6)]
+        return tuple(c - m if d < 3 else c + m for d, (c, m) in enumerate(zip(common, margins, strict=True)))  # type: ignore[return-value]
+
+    boxes = [common]
+    for _ in range(draw(st.integers(0, 3))):  # cut the largest in two
+        box = boxes.pop(0)
+        d = draw(st.integers(0, 2))
+        at = draw(st.integers(box[d], box[d + 3]))
+        first, second = list(box), list(box)
+        first[d + 3] = at
+        second[d] = at
+        boxes += [tuple(b) for b in (first, second) if b[d] < b[d + 3]]  # type: ignore[misc]
+    return array(), array(), boxes, draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])), draw(st.integers(0, 2**32 - 1))
+
+
+@given(cases())
+def test_boxes_are_copied_between_arrays_of_different_extents(
+    case: tuple[FlatBox, FlatBox, list[FlatBox], int, int],
+) -> None:
+    source_box, destination_box, boxes, size, seed = case
+    rng = np.random.default_rng(seed)
+    source = random_elements(rng, math.prod(shape(source_box)), size).reshape(shape(source_box))
+    destination = random_elements(rng, math.prod(shape(destination_box)), size).reshape(shape(destination_box))
+    expected = destination.copy()
+    for box in boxes:
+        expected[slices(box, destination_box)] = source[slices(box, source_box)]
+    _native.copy_boxes(
+        source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), boxes, size
+    )
+    assert np.array_equal(destination, expected)
+
+
+@given(cases(), st.sampled_from([0, 5, 64]))
+def test_boxes_are_packed_one_after_the_other_and_unpacked_again(
+    case: tuple[FlatBox, FlatBox, list[FlatBox], int, int], offset: int
+) -> None:
+    source_box, destination_box, boxes, size, seed = case
+    rng = np.random.default_rng(seed)
+    source = random_elements(rng, math.prod(shape(source_box)), size).reshape(shape(source_box))
+    staging = np.zeros(offset + sum(math.prod(shape(b)) for b in boxes) * size, np.uint8)
+    _native.copy_boxes(source.ctypes.data, dense(source_box), staging.ctypes.data, packed(offset), boxes, size)
+    expected = np.concatenate([source[slices(box, source_box)].reshape(-1) for box in boxes])
+    assert np.array_equal(staging[offset:], expected.view(np.uint8))
+
+    destination = np.zeros(shape(destination_box), f"V{size}")
+    _native.copy_boxes(
+        staging.ctypes.data, packed(offset), destination.ctypes.data, dense(destination_box), boxes, size
+    )
+    for box in boxes:
+        assert np.array_equal(destination[slices(box, destination_box)], source[slices(box, source_box)])
+
+
+WHOLE: FlatBox = (0, 0, 0, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "box", "runs"),
+    [
+        pytest.param(WHOLE, WHOLE, WHOLE, (1, 4 * 5 * 6 * 8), id="whole-arrays-are-one-run"),
+        pytest.param(WHOLE, (1, 0, 0, 3, 5, 6), (1, 0, 0, 3, 5, 6), (1, 2 * 5 * 6 * 8), id="whole-planes-are-one-run"),
+        pytest.param(WHOLE, WHOLE, (0, 1, 0, 4, 3, 6), (4, 2 * 6 * 8), id="rows-of-a-plane-join"),
+        pytest.param(WHOLE, WHOLE, (0, 0, 2, 4, 5, 3), (20, 8), id="columns-are-single-elements"),
+        pytest.param(WHOLE, (0, 1, 0, 1, 2, 6), (0, 1, 0, 1, 2, 6), (1, 6 * 8), id="one-row"),
+        pytest.param((0, 0, 0, 9, 1, 1), (3, 0, 0, 5, 1, 1), (3, 0, 0, 5, 1, 1), (1, 2 * 8), id="one-dimension"),
+        pytest.param((0, 0, 0, 9, 7, 1), (0, 3, 0, 9, 4, 1), (0, 3, 0, 9, 4, 1), (9, 8), id="a-halo-column"),
+    ],
+)
+def test_copies_use_the_longest_contiguous_runs(
+    source: FlatBox, destination: FlatBox, box: FlatBox, runs: tuple[int, int]
+) -> None:
+    assert _native.copy_shape(dense(source), dense(destination), [box], 8) == [runs]
+
+
+def test_an_empty_box_copies_nothing() -> None:
+    destination = np.zeros(4, np.uint8)
+    source = np.ones(4, np.uint8)
+    empty: FlatBox = (0, 0, 0, 0, 0, 0)
+    array: FlatBox = (0, 0, 0, 4, 1, 1)
+    _native.copy_boxes(source.ctypes.data, dense(array), destination.ctypes.data, dense(array), [empty], 1)
+    assert not destination.any()
