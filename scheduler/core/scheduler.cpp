@@ -101,6 +101,10 @@ void scheduler::push(Event&& e) {
 	if(must_wake) m_wake.notify_one();
 }
 
+void scheduler::flush() { push(flush_event{}); }
+
+void scheduler::set_lookahead(const lookahead_mode mode) { push(lookahead_event{mode}); }
+
 void scheduler::notify_reached(const task_id reached, const bool is_epoch) {
 	if(!is_epoch) {
 		m_executed_horizons.fetch_add(1, std::memory_order_release);

@@ -57,8 +57,8 @@ class scheduler {
 	submission_id submit(task&& submitted);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
-	void flush() { push(flush_event{}); }
-	void set_lookahead(const lookahead_mode mode) { push(lookahead_event{mode}); }
+	void flush();
+	void set_lookahead(lookahead_mode mode);
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit);
