@@ -1,4 +1,53 @@
 # SPDX-License-Identifier: MIT
-"""Programs for one big device, run on all devices of all nodes."""
+"""Programs for one big device, run on all devices of all nodes: buffers, range mappers, and a runtime underneath."""
 
 from __future__ import annotations
+
+from celerity_py import access, errors, hints
+from celerity_py._native import Box, Region
+from celerity_py.buffer import Buffer
+from celerity_py.configuration import configure
+from celerity_py.errors import (
+    CelerityError,
+    CelerityWarning,
+    NestedUse,
+    OutOfBoundsAccess,
+    OverlappingAccess,
+    TaskFailed,
+    UsageError,
+)
+from celerity_py.execution import Chunk, Part
+from celerity_py.kernels import CudaKernel, kernel
+from celerity_py.lifecycle import is_master, rank, size
+from celerity_py.queue import Queue
+from celerity_py.reducers import Reducer
+from celerity_py.reductions import reduction
+from celerity_py.views import View
+
+__all__ = [
+    "Box",
+    "Buffer",
+    "CelerityError",
+    "CelerityWarning",
+    "Chunk",
+    "CudaKernel",
+    "NestedUse",
+    "OutOfBoundsAccess",
+    "OverlappingAccess",
+    "Part",
+    "Queue",
+    "Reducer",
+    "Region",
+    "TaskFailed",
+    "UsageError",
+    "View",
+    "access",
+    "configure",
+    "errors",
+    "hints",
+    "is_master",
+    "kernel",
+    "rank",
+    "reduction",
+    "size",
+]

@@ -611,6 +611,11 @@ class Executor:
         Makes an array of the user known as allocation (0, result). Any thread.
         """
 
+    def replace_user_memory(self, raw: int, address: int) -> None:
+        """
+        Continues with a copy of the same size. Nothing that touches it may be in flight. Any thread.
+        """
+
     def unregister_user_memory(self, raw: int) -> None:
         """No instruction may refer to it any more. Any thread."""
 
@@ -673,6 +678,9 @@ class Scheduler:
         """
         Block while too far ahead of execution, without the GIL; returns the seconds blocked.
         """
+
+    def release(self) -> None:
+        """Never block in throttle() again: the run has failed. Any thread."""
 
     def wait_until_planned(self) -> None:
         """Block until all input so far has been planned, without the GIL."""

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
+import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.25
 
 
 class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
@@ -18,15 +20,26 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
     It cannot be cancelled: the work it stands for is part of a graph that other ranks have as well.
     """
 
-    def __init__(self, check_caller: Callable[[str], None], note_seen: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        check_caller: Callable[[str], None],
+        look_after: Callable[[], None],
+        note_seen: Callable[[BaseException], None],
+    ) -> None:
         """Made by the runtime.
 
         Args:
             check_caller: Raises if the calling thread must not wait.
+            look_after: Called now and then while a thread waits, to report what native threads have to say.
             note_seen: Told about the exception that a caller gets to see.
         """
         super().__init__()
+        #: What the result will be: the destination of a fence, None for a wait.
+        self.array: Any = None
+        #: Its allocation in user memory, 0 if there is none.
+        self.raw = 0
         self._check_caller = check_caller
+        self._look_after = look_after
         self._note_seen = note_seen
         self.set_running_or_notify_cancel()
 
@@ -41,24 +54,38 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
             NestedUse: If called inside of a kernel, host task or callback before the result is there.
             CelerityError: If the runtime has failed.
         """
-        if not self.done():
-            self._check_caller("Future.result()")
+        self._wait("Future.result()", timeout)
         try:
-            return super().result(timeout)
+            return super().result(0)
         except BaseException as error:
             self._note_seen(error)
             raise
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception instead of the result, or None; otherwise as `result`."""
-        if not self.done():
-            self._check_caller("Future.exception()")
-        error = super().exception(timeout)
+        self._wait("Future.exception()", timeout)
+        error = super().exception(0)
         if error is not None:
             self._note_seen(error)
         return error
 
+    def _wait(self, call: str, timeout: float | None) -> None:
+        if self.done():
+            return
+        self._check_caller(call)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - time.monotonic())
+            try:
+                super().exception(max(left, 0.0))
+            except concurrent.futures.TimeoutError:
+                if left <= 0:
+                    raise
+                self._look_after()
+
     def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
         return asyncio.wrap_future(self).__await__()
 
     def fulfil(self, value: T) -> None:

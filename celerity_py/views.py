@@ -194,9 +194,7 @@ class View:
 
     def _position_of(self, item: Any, dim: int, index: Any) -> int:
         if item.__class__ is bool:
-            raise self._unsupported(
-                index, "Fancy indices go through view.array, whose origin is view.box.min."
-            )
+            raise self._unsupported(index, "Fancy indices go through view.array, whose origin is view.box.min.")
         try:
             position = operator.index(item)
         except TypeError:

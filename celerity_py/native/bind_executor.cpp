@@ -193,6 +193,10 @@ Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", tic
 		        return self.register_user_memory(reinterpret_cast<void*>(address), size_bytes);
 	        },
 	        "address"_a, "size_bytes"_a, "Makes an array of the user known as allocation (0, result). Any thread.")
+	    .def(
+	        "replace_user_memory",
+	        [](executor_loop& self, const std::uint64_t raw, const std::uintptr_t address) { self.replace_user_memory(raw, reinterpret_cast<void*>(address)); },
+	        "raw"_a, "address"_a, "Continues with a copy of the same size. Nothing that touches it may be in flight. Any thread.")
 	    .def("unregister_user_memory", &executor_loop::unregister_user_memory, "raw"_a, "No instruction may refer to it any more. Any thread.");
 }
 

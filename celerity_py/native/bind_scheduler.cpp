@@ -153,6 +153,7 @@ void bind_scheduler(nb::module_& m) {
 	        "Submit an epoch ('none', 'barrier' or 'shutdown'); returns its submission id.")
 	    .def("next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
 	    .def("throttle", &throttle, "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
+	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
 	    .def("set_lookahead", [](scheduler& self, const std::string& mode) { self.set_lookahead(parse_lookahead(mode)); }, "mode"_a)

@@ -50,6 +50,12 @@ class allocation_table {
 		return m_last_user_raw;
 	}
 
+	/// For when the user wants an array back while buffers still need its contents: they go on in a copy of the same size.
+	void replace_user_memory(const std::uint64_t raw, void* const address) {
+		const std::lock_guard lock(m_user_mutex);
+		if(const auto found = m_user_entries.find(raw); found != m_user_entries.end()) found->second.address = address;
+	}
+
 	/// False if there is none of that number (any more).
 	bool unregister_user_memory(const std::uint64_t raw) {
 		const std::lock_guard lock(m_user_mutex);

@@ -61,7 +61,7 @@ class executor_loop final : public instruction_sink {
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
 
-	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up.
+	/// Works until there is something for the caller, somebody calls wake(), or the time is up.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	void wake();
 	void notify_complete(request_id request);
@@ -78,6 +78,7 @@ class executor_loop final : public instruction_sink {
 	void host_task_done(call_ticket ticket);
 
 	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
+	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
 
 	/// Nothing new is issued from now on; run() goes on returning.

@@ -121,7 +121,13 @@ void scheduler::set_paused(const bool paused) {
 	m_wake.notify_one();
 }
 
+void scheduler::release() {
+	m_is_released.store(true);
+	notify_progress();
+}
+
 bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint64_t allowed_events) const {
+	if(m_is_released.load(std::memory_order_relaxed)) return false;
 	// Executed first: it never exceeds released, and both only grow.
 	const std::uint64_t executed = m_executed_horizons.load(std::memory_order_acquire);
 	const std::uint64_t released = m_released_horizons.load(std::memory_order_acquire);

@@ -62,6 +62,8 @@ class scheduler {
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit);
+	/// From now on nothing throttles any more: the run has failed, and no horizon is going to be reached. Any thread.
+	void release();
 	/// True without taking a lock if `throttle` would not block.
 	bool may_submit() const;
 	/// Blocks until all input so far is planned, at most `limit`; for dry runs. Returns true once it is.
@@ -139,6 +141,7 @@ class scheduler {
 	std::atomic<std::uint64_t> m_released_horizons{0};
 	std::atomic<std::uint64_t> m_executed_horizons{0};
 	std::atomic<bool> m_has_waiter{false};
+	std::atomic<bool> m_is_released{false};
 	bool m_is_throttled = false; ///< application thread only
 
 	mutable std::mutex m_messages_mutex;

@@ -86,8 +86,7 @@ class ProgramGenerator:
             action = weighted(self.draws, actions)
             action()
         for number in sorted(self.live):  # what the program leaves behind is part of its result
-            if chance(self.draws, 75):
-                self.add_final_fence(number)
+            self.add_final_fence(number)
         return self.program
 
     # buffers

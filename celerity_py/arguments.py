@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Checks of what is passed to a submit, cached so that the second submit of the same kernel costs next to nothing."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any
+
+from celerity_py._native import Box, RangeMapper
+from celerity_py.buffer import Buffer, check_alive
+from celerity_py.futures import RuntimeFuture
+from celerity_py.hints import Hint
+from celerity_py.kernels import CudaKernel, Kernel, refuse_on_cpu
+from celerity_py.mapping import Access, CustomAccess
+from celerity_py.notation import show
+from celerity_py.reductions import Reduction
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+
+_MAX_CACHED = 4096
+
+#: Types of plain arguments that were looked at before.
+accepted: set[type] = {int, float, bool, str}
+
+boxes: dict[Any, Box] = {}
+#: id of a code object -> (the code object, a number of arguments that it takes)
+arities: dict[int, tuple[CodeType, int]] = {}
+
+
+def collect(
+    args: tuple[Any, ...], runtime: Any, label: str
+) -> tuple[list[tuple[int, int, Any]], list[tuple[int, str, str, bool]], list[Any], bool]:
+    """Sort the arguments of a kernel.
+
+    Returns:
+        The accesses and reductions as the scheduler takes them, what the submission keeps of the arguments, and whether
+        some mapper is a callable.
+    """
+    natives: list[tuple[int, int, Any]] = []
+    reductions: list[tuple[int, str, str, bool]] = []
+    kept: list[Any] = []
+    is_custom = False
+    for arg in args:
+        kind = arg.__class__
+        if kind is Access or kind is CustomAccess:
+            port = arg.port
+            if port.runtime is not runtime:
+                check_alive(port.record, runtime)
+            natives.append(arg.native)
+            kept.append(port)
+            if kind is CustomAccess:
+                is_custom = True
+        elif kind in accepted:
+            kept.append(arg)
+        elif kind is Reduction:
+            check_alive(arg.port.record, runtime)
+            reductions.append(arg.native)
+            kept.append(arg.port)
+        else:
+            check_argument(arg, f'kernel "{label}"')
+            kept.append(arg)
+    return natives, reductions, kept, is_custom
+
+
+def box_of(shape: Any, who: str) -> Box:
+    """An index space."""
+    if isinstance(shape, Box):
+        box = shape
+    else:
+        try:
+            extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+            extents = tuple(map(operator.index, extents))
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{who}: an index space is an int, a tuple of ints, or a Box, not {shape!r}."
+            ) from None
+        if len(extents) > 3:
+            raise DimensionMismatch(
+                f"{who}: an index space has at most 3 dimensions, but {extents} has {len(extents)}."
+            )
+        if any(extent < 1 for extent in extents):
+            raise UsageError(
+                f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."
+            )
+        box = Box((0,) * len(extents), extents)
+    if not box:
+        raise UsageError(f"{who}: the index space {show(box)} is empty. Leave the call out if there is nothing to do.")
+    try:
+        if len(boxes) >= _MAX_CACHED:
+            boxes.clear()
+        boxes[shape] = box
+    except TypeError:  # a list
+        pass
+    return box
+
+
+def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
+    """The `constrain` argument of a kernel, one positive int per dimension.
+
+    Raises:
+        UsageError: If it is something else.
+    """
+    try:
+        given = tuple(constrain) if isinstance(constrain, Sequence) else (operator.index(constrain),)
+        given = tuple(map(operator.index, given))
+    except TypeError:
+        raise ArgumentTypeError(f"{who}: constrain= takes one int per dimension, not {constrain!r}.") from None
+    if len(given) != box.ndim:
+        raise DimensionMismatch(
+            f"{who}: constrain= takes one int per dimension of the index space {show(box)}, which has {box.ndim}, "
+            f"but {constrain!r} has {len(given)}."
+        )
+    if any(extent < 1 for extent in given):
+        raise UsageError(f"{who}: constrain= takes positive ints, not {constrain!r}.")
+    return given
+
+
+def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: str = "kernel") -> None:
+    """Refuse what cannot be called with a chunk and this number of arguments."""
+    if isinstance(kernel, CudaKernel) or (isinstance(kernel, Kernel) and function is None):
+        if kind == "host task":
+            raise ArgumentTypeError(f"host_task() takes a Python function, not {kernel!r}.")
+        refuse_on_cpu(kernel)
+    if not callable(function):
+        raise ArgumentTypeError(f"A {kind} is a callable or made by celerity.kernel, not {function!r}.")
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return
+    known = arities.get(id(code))
+    if known is not None and known[1] == num_args:
+        return
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ArgumentTypeError(
+            f'{kind} "{label}" is a generator or coroutine, whose body would never run. Use a plain function.'
+        )
+    signature = inspect.signature(function)
+    first = "part" if kind == "host task" else "chunk"
+    try:
+        signature.bind(None, *[None] * num_args)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f'{kind} "{label}" is called with a {first} and {num_args} argument(s), which does not fit its signature '
+            f"{label}{signature}: {error}."
+        ) from None
+    if len(arities) >= _MAX_CACHED:
+        arities.clear()
+    arities[id(code)] = (code, num_args)
+
+
+def check_argument(arg: Any, who: str) -> None:
+    """Refuse objects that were certainly not meant to be passed on as they are.
+
+    Raises:
+        ArgumentTypeError: If `arg` is one of them.
+    """
+    from celerity_py.queue import Queue
+
+    if isinstance(arg, Buffer):
+        raise ArgumentTypeError(
+            f"{who} got the bare buffer {arg.record.label}. Say how it is accessed and where: "
+            f"{arg.name or 'buffer'}.read(mapper), .write(mapper) or .read_write(mapper)."
+        )
+    if isinstance(arg, Queue | RangeMapper | Hint | RuntimeFuture):
+        raise ArgumentTypeError(f"{who} got {arg!r} as an argument, which a task cannot use.")
+    accepted.add(type(arg))

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Virtual arrays that the runtime keeps where they are needed."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from celerity_py import lifecycle
+from celerity_py._native import Box, RangeMapper
+from celerity_py.access import all as all_elements
+from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper
+from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
+from celerity_py.submissions import Site
+
+
+class BufferRecord:
+    """What outlives the user's handle of a buffer: kept by submissions until they are retired."""
+
+    __slots__ = ("arrays", "box", "dtype", "id", "initializer", "name", "runtime", "shape", "site")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
+        self.id = 0
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        #: Where the buffer was made, for errors of its initial contents.
+        self.site = site
+        self.box = Box((0,) * len(shape), shape)
+        self.runtime: Any = None
+        #: `fn(box) -> array`, or None.
+        self.initializer: Callable[[Box], Any] | None = None
+        #: (memory, raw allocation id) -> (writable array, read-only array, box) over the whole allocation.
+        self.arrays: dict[tuple[int, int], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Box]] = {}
+
+    @property
+    def label(self) -> str:
+        """Id and name, as in `B3 "u"`."""
+        return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
+
+
+class Buffer:
+    """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
+
+    Nothing is allocated until it is accessed, and then only the boxes that are accessed. Python variables that hold
+    buffers may be swapped freely; a buffer that goes out of scope is freed after its last use, without waiting for it.
+    Collective: every rank makes the same buffers in the same order.
+
+    Args:
+        shape: Extents in elements, 0 to 3 of them; an int is one dimension.
+        dtype: Anything that NumPy describes without Python objects, structured types included.
+        name: For messages and traces.
+
+    Raises:
+        UsageError: If an extent is not positive, there are more than three, or the dtype holds objects.
+    """
+
+    __slots__ = ("__weakref__", "_modify", "_read", "_write", "record")
+
+    record: BufferRecord
+
+    def __init__(
+        self, shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike = np.float32, *, name: str | None = None
+    ) -> None:
+        self._create(_shape_of(shape), _dtype_of(dtype), name, "none", 0, Site(sys._getframe(1)))
+
+    @classmethod
+    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer:
+        """Make a buffer with initial contents; every rank passes the same full array.
+
+        Args:
+            array: The contents; they give shape and dtype.
+            name: For messages and traces.
+            copy: Whether to copy the array now. If not, it is borrowed until the next `queue.wait()` returns and must
+                not change before; it is copied all the same if it is not C-contiguous.
+
+        Raises:
+            UsageError: If the array is empty, has more than three dimensions, or holds objects.
+        """
+        contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")
+        buffer = cls.__new__(cls)
+        _shape_of(contents.shape)
+        dtype = _dtype_of(contents.dtype)
+        runtime = lifecycle.current()
+        raw = runtime.lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
+        buffer._create(contents.shape, dtype, name, "array", raw, Site(sys._getframe(1)))
+        return buffer
+
+    @classmethod
+    def from_function(
+        cls,
+        shape: SupportsIndex | Sequence[int],
+        dtype: npt.DTypeLike,
+        fn: Callable[[Box], npt.ArrayLike],
+        *,
+        name: str | None = None,
+    ) -> Buffer:
+        """Make a buffer whose initial contents are computed box by box, for data that fits no single host.
+
+        Args:
+            shape: Extents in elements, 0 to 3 of them.
+            dtype: The element type.
+            fn: `fn(box)` returns the contents of the box, an array of `box.shape`; it is called on a thread of the
+                runtime, for the boxes that this rank needs, and must return the same values on every rank.
+            name: For messages and traces.
+
+        Raises:
+            ArgumentTypeError: If `fn` is not callable.
+            UsageError: As for `Buffer`.
+        """
+        if not callable(fn):
+            raise ArgumentTypeError(f"Buffer.from_function() needs a callable fn(box) -> array, not {fn!r}.")
+        buffer = cls.__new__(cls)
+        buffer._create(_shape_of(shape), _dtype_of(dtype), name, "function", 0, Site(sys._getframe(1)), fn)
+        return buffer
+
+    def _create(  # noqa: PLR0917 - a record
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        name: str | None,
+        initial: str,
+        raw: int,
+        site: Site,
+        initializer: Callable[[Box], Any] | None = None,
+    ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
+        record = BufferRecord(shape, dtype, name or "", site)
+        record.initializer = initializer
+        runtime = lifecycle.current()
+        runtime.create_buffer(record, initial, raw)
+        self._read = Port(record, READ, runtime)
+        self._write = Port(record, WRITE, runtime)
+        self._modify = Port(record, READ_WRITE, runtime)
+        self.record = record
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents in elements."""
+        return self.record.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self.record.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, 0 to 3."""
+        return len(self.record.shape)
+
+    @property
+    def name(self) -> str:
+        """The name given by the user, or an empty string."""
+        return self.record.name
+
+    def read(self, mapper: Mapper | None = None) -> Access:
+        """Declare that a kernel reads the mapped region; its view is read-only.
+
+        Args:
+            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+        """
+        if mapper.__class__ is RangeMapper:
+            return Access(self, (self.record.id, READ, mapper), self._read)
+        return self._access(mapper, self._read)
+
+    def write(self, mapper: Mapper | None = None) -> Access:
+        """Declare that a kernel overwrites all of the mapped region; the old contents are neither transferred nor kept.
+
+        Args:
+            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+        """
+        if mapper.__class__ is RangeMapper:
+            return Access(self, (self.record.id, WRITE, mapper), self._write)
+        return self._access(mapper, self._write)
+
+    def read_write(self, mapper: Mapper | None = None) -> Access:
+        """Declare that a kernel reads the mapped region, writes it, or writes a part of it.
+
+        Args:
+            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+        """
+        if mapper.__class__ is RangeMapper:
+            return Access(self, (self.record.id, READ_WRITE, mapper), self._modify)
+        return self._access(mapper, self._modify)
+
+    def _access(self, mapper: Any, port: Port) -> Access:
+        """The paths that are not hot: no mapper, or a callable."""
+        record = self.record
+        if mapper is None:
+            if record.shape:
+                raise UsageError(
+                    f"The access to {record.label} needs a range mapper, such as access.one_to_one(): "
+                    f"it may be left out for 0-dimensional buffers only, and this one has shape {record.shape}."
+                )
+            return Access(self, (record.id, port.mode, all_elements()), port)
+        check_mapper(mapper, record.label)
+        return CustomAccess(self, (record.id, port.mode, mapper), port)
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
+
+    def __del__(self) -> None:
+        # On whatever thread the last reference dies; this only enqueues, and it influences no id.
+        record = getattr(self, "record", None)
+        if record is not None:
+            record.runtime.destroy_buffer(record)
+
+
+def check_alive(record: BufferRecord, runtime: Any) -> None:
+    """Refuse buffers of a runtime that has ended.
+
+    Raises:
+        ClosedQueue: If it has.
+    """
+    if record.runtime is not runtime:
+        raise ClosedQueue(
+            f"{record.label} (made at {record.site}) belongs to a runtime that ended with its last queue. "
+            f"Keep a queue open for as long as you use the buffer, or make the buffer again."
+        )
+
+
+def _shape_of(shape: Any) -> tuple[int, ...]:
+    try:
+        extents = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+    except TypeError:
+        raise ArgumentTypeError(f"A buffer's shape is an int or a sequence of ints, not {shape!r}.") from None
+    if len(extents) > 3:
+        raise DimensionMismatch(f"A buffer has at most 3 dimensions, but the shape {extents} has {len(extents)}.")
+    if any(extent < 1 for extent in extents):
+        raise UsageError(f"A buffer needs at least one element in every dimension, but its shape is {extents}.")
+    return extents
+
+
+def _dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        result = np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentTypeError(f"{dtype!r} is no dtype: {error}") from None
+    if result.hasobject:
+        raise UsageError(
+            f"A buffer cannot hold Python objects, but its dtype is {result}. "
+            f"Use numbers, or a structured dtype of numbers."
+        )
+    if result.itemsize == 0:
+        raise UsageError(f"A buffer's elements need a size, but its dtype is {result!r} with 0 bytes.")
+    return result

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""Calls of user functions: turns what the native executor hands over into chunks, views and partial results."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from celerity_py._native import Box, Region, box_from_flat
+from celerity_py.mapping import READ, Port
+from celerity_py.notation import show
+from celerity_py.reducers import Reducer, ReductionPort
+from celerity_py.scheduler.errors import InternalError, UsageError
+from celerity_py.submissions import Submission
+from celerity_py.views import View
+
+Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
+#: (buffer, allocation, address, allocated box, bounding box, accessed boxes); None if the chunk accesses nothing.
+Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat]] | None"
+
+_MAX_ARRAYS = 64  # per buffer; allocations come and go with resizes, and nobody reports that they are gone
+
+
+class Chunk:
+    """The part of the index space that one call of a kernel is responsible for."""
+
+    __slots__ = ("box", "device", "global_box", "stream", "xp")
+
+    def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
+        #: This chunk, in the coordinates of the whole index space.
+        self.box = box
+        #: The whole index space.
+        self.global_box = global_box
+        #: Local index of the device.
+        self.device = device
+        #: The current stream during the call; None on the CPU backend.
+        self.stream = stream
+        #: The array module, NumPy or CuPy.
+        self.xp = xp
+
+    @property
+    def global_shape(self) -> tuple[int, ...]:
+        """Extents of the whole index space."""
+        return self.global_box.shape
+
+    def __repr__(self) -> str:
+        return f"<chunk {self.box} of {self.global_box} on device {self.device}>"
+
+
+class Part:
+    """The part of the index space that one call of a host task is responsible for."""
+
+    __slots__ = ("box", "global_box")
+
+    def __init__(self, box: Box, global_box: Box) -> None:
+        #: The share of this call; `Box((), ())` for tasks that run once.
+        self.box = box
+        #: The whole index space.
+        self.global_box = global_box
+
+    @property
+    def global_shape(self) -> tuple[int, ...]:
+        """Extents of the whole index space."""
+        return self.global_box.shape
+
+    def __repr__(self) -> str:
+        return f"<part {self.box} of {self.global_box}>"
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A writable array over foreign memory."""
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    memory: Any = (ctypes.c_byte * size).from_address(address)
+    return np.ndarray(shape, dtype, memory)
+
+
+def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...]) -> None:
+    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)]).
+
+    Raises:
+        BaseException: Whatever the kernel raises.
+    """
+    _, submission_id, flat, bindings, reductions = call
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
+    submission.function(chunk, *_arguments(submission, iter(bindings), iter(reductions)))
+
+
+def run_host_task(
+    submissions: Mapping[int, Submission], submission_id: int, flat: Flat, bindings: Sequence[Binding]
+) -> None:
+    """Run one part of a host task.
+
+    Raises:
+        BaseException: Whatever the host task raises.
+    """
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    part = Part(box_from_flat(flat, len(whole.min)), whole)
+    submission.function(part, *_arguments(submission, iter(bindings), iter(())))
+
+
+def _arguments(submission: Submission, bindings: Iterator[Binding], reductions: Iterator[Any]) -> list[Any]:
+    arguments = []
+    for arg in submission.args:
+        kind = arg.__class__
+        if kind is Port:
+            arguments.append(_view(arg, next(bindings), submission))
+        elif kind is ReductionPort:
+            arguments.append(_reducer(arg, next(reductions), submission))
+        else:
+            arguments.append(arg)
+    return arguments
+
+
+def _view(port: Port, binding: Binding, submission: Submission) -> Any:
+    record = port.record
+    writable = port.mode != READ
+    ndim = len(record.shape)
+    if binding is None:
+        nothing = Box((0,) * ndim, (0,) * ndim)
+        return View(np.empty((0,) * ndim, record.dtype), nothing, nothing, None, writable, record, submission)
+    _, allocation, address, allocated_flat, bounding_flat, accessed = binding
+    arrays = record.arrays.get(allocation)
+    if arrays is None:
+        arrays = _map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
+    declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
+    base = arrays[0] if writable else arrays[1]
+    return View(base, arrays[2], box_from_flat(bounding_flat, ndim), declared, writable, record, submission)
+
+
+def _map_allocation(record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
+    """Arrays over a whole allocation, kept with the buffer: allocations live for many kernels, and ids are unique."""
+    array = array_at(address, allocated.shape, record.dtype)
+    read_only = array.view()
+    read_only.flags.writeable = False
+    arrays = (array, read_only, allocated)
+    known = record.arrays
+    while len(known) >= _MAX_ARRAYS:
+        # Another launcher thread may be doing the same.
+        known.pop(next(iter(list(known)), None), None)
+    known[allocation] = arrays
+    return arrays
+
+
+def _reducer(port: ReductionPort, binding: tuple[int, str, str], submission: Submission) -> Reducer:
+    return Reducer(array_at(binding[0], (), port.record.dtype), port, submission)
+
+
+def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:
+    """Compute the initial contents of a `from_function` buffer for some boxes.
+
+    Raises:
+        InternalError: If the buffer has no function.
+        UsageError: If the function returns something of the wrong shape or dtype.
+        BaseException: Whatever the function raises.
+    """
+    if record.initializer is None:
+        raise InternalError(
+            f"{record.label} was asked for initial contents, but has no function. This is a bug in celerity_py."
+        )
+    ndim = len(record.shape)
+    allocated = box_from_flat(allocated_flat, ndim)
+    target = array_at(address, allocated.shape, record.dtype)
+    for flat in boxes:
+        box = box_from_flat(flat, ndim)
+        contents = np.asarray(record.initializer(box))
+        if contents.shape != box.shape:
+            raise UsageError(
+                f"The function of {record.label} (made at {record.site}) returned an array of shape {contents.shape} "
+                f"for the box {show(box)}. It must return the contents of the box, of shape {box.shape}."
+            )
+        if not np.can_cast(contents.dtype, record.dtype, "same_kind"):
+            raise UsageError(
+                f"The function of {record.label} (made at {record.site}) returned {contents.dtype} for the box "
+                f"{show(box)}, which does not convert to {record.dtype}. Use astype() if that is what you want."
+            )
+        where: Any = (*box.relative_slices(allocated), ...)
+        target[where] = contents

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""The one runtime of this process: started by the first queue or buffer, ended by the last queue or at exit."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from celerity_py import configuration, log
+from celerity_py.runtime import Runtime
+
+if TYPE_CHECKING:
+    from celerity_py.executor.communicator import Communicator
+
+_current: Runtime | None = None
+_communicator: Communicator | None = None
+_start_lock = threading.Lock()
+_has_exit_hook = False
+
+
+def current() -> Runtime:
+    """The running runtime, started if there is none. Collective: all ranks make their first queue or buffer together.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
+    runtime = _current
+    return runtime if runtime is not None else _start()
+
+
+def _start() -> Runtime:
+    global _current, _has_exit_hook  # noqa: PLW0603
+    with _start_lock:
+        if _current is not None:
+            return _current
+        settings = configuration.freeze()
+        try:
+            communicator = _connect()
+            log.set_up(settings.log_level, communicator.rank, communicator.size)
+            _current = Runtime(settings, communicator, _forget)
+        except BaseException:
+            configuration.thaw()
+            raise
+        if not _has_exit_hook:
+            from celerity_py.executor.interpreter import register_exit_hook
+
+            register_exit_hook(_leave)
+            _has_exit_hook = True
+        return _current
+
+
+def _leave() -> None:
+    if _current is not None:
+        _current.leave()
+
+
+def _connect() -> Communicator:
+    global _communicator  # noqa: PLW0603
+    if _communicator is None:
+        from celerity_py.executor.launcher import make_communicator
+
+        _communicator = make_communicator()
+    return _communicator
+
+
+def _forget() -> None:
+    global _current, _communicator  # noqa: PLW0603
+    _current = _communicator = None
+    configuration.thaw()
+
+
+def rank() -> int:
+    """The number of this process, from 0; for printing and files, not for branching on calls of the runtime."""
+    return _current.rank if _current is not None else _connect().rank
+
+
+def size() -> int:
+    """The number of processes in the run."""
+    return _current.size if _current is not None else _connect().size
+
+
+def is_master() -> bool:
+    """Whether this process is rank 0."""
+    return rank() == 0

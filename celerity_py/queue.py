@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: MIT
+"""Where a program submits its work."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
+
+from celerity_py import _native, lifecycle
+from celerity_py import hints as hint_resolution
+from celerity_py._native import Box
+from celerity_py.arguments import arities, box_of, boxes, check_argument, check_kernel, collect, granularity_of
+from celerity_py.buffer import Buffer, check_alive
+from celerity_py.custom_mappers import box_from_slices, resolve_custom
+from celerity_py.futures import RuntimeFuture
+from celerity_py.hints import Hint
+from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.mapping import Access
+from celerity_py.notation import show
+from celerity_py.reductions import Reduction
+from celerity_py.scheduler.errors import (
+    ArgumentTypeError,
+    ClosedQueue,
+    DimensionMismatch,
+    NotAvailableYet,
+    OutOfBoundsAccess,
+    UsageError,
+)
+from celerity_py.statistics import RuntimeStatistics
+from celerity_py.submissions import Submission
+from celerity_py.violations import translate
+
+Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
+
+get_ident = threading.get_ident
+_getframe = sys._getframe
+
+
+class Queue:
+    """Accepts kernels and host tasks, which run as soon as their data is there, on all devices of all ranks.
+
+    All queues feed one program order. Collective: every rank runs the same program and so makes the same calls in the
+    same order. Not thread-safe: submit from one thread at a time. Use it as a context manager; leaving the block waits
+    for all work, except when it is left by an exception. The runtime ends with the last queue.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
+
+    __slots__ = ("__weakref__", "_runtime")
+
+    def __init__(self) -> None:
+        runtime = lifecycle.current()
+        runtime.check_usable("Queue()")
+        runtime.num_queues += 1
+        self._runtime: Any = runtime
+
+    # ---- work
+
+    def parallel_for(  # noqa: PLR0912 - called per task: inlined what could be split off
+        self,
+        shape: Range,
+        kernel: Callable[..., Any] | Kernel | CudaKernel,
+        *args: Any,
+        name: str | None = None,
+        hints: Sequence[Hint] | Hint = (),
+        constrain: SupportsIndex | Sequence[int] | None = None,
+    ) -> None:
+        """Submit a kernel over an index space, which is split among the devices of all ranks.
+
+        Args:
+            shape: The index space: extents, or a `Box` in global coordinates; an int is one dimension, `()` runs once.
+            kernel: Called once per chunk as `kernel(chunk, *args)`, with a view in the place of each access.
+            args: Accesses, reductions and plain values. Values are passed on as they are; do not change them before
+                `wait()`.
+            name: For messages, traces and graphs; the kernel's name if left out.
+            hints: From `celerity.hints`.
+            constrain: One int per dimension of `shape`: extents of chunks are multiples of it.
+
+        Raises:
+            UsageError: If the index space is empty, an access does not fit, or chunks overlap in what they write;
+                nothing is submitted then.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        started = perf_counter_ns()
+        runtime = self._runtime
+        if runtime.refuses or get_ident() in runtime.inside:
+            runtime.check_usable("parallel_for()")
+        if kernel.__class__ is Kernel:
+            function: Any = kernel.cpu
+            label = name or kernel.name
+        else:
+            function = kernel
+            label = name or getattr(kernel, "__name__", "") or name_of(kernel)
+        try:
+            box = boxes[shape]
+            if arities[id(function.__code__)][1] != len(args):
+                check_kernel(kernel, function, len(args), label)
+        except (KeyError, TypeError, AttributeError):
+            box = box_of(shape, f'kernel "{label}"')
+            check_kernel(kernel, function, len(args), label)
+        granularity = None
+        split_2d = False
+        oversubscribe = 1
+        if hints:
+            split_2d, oversubscribe = hint_resolution.resolve(hints)
+        if constrain is not None:
+            granularity = granularity_of(constrain, box, f'kernel "{label}"')
+
+        natives, reductions, kept, is_custom = collect(args, runtime, label)
+        if reductions:
+            oversubscribe = 1  # each device folds its chunk in one go, so that the order of combination is fixed
+        submission = Submission("kernel", label, function, kept, natives, box, _getframe(1))
+        if is_custom:
+            resolve_custom(runtime, submission, args, granularity, split_2d, oversubscribe, "kernel")
+        scheduler = runtime.scheduler
+        blocked = scheduler.throttle()
+        if blocked:
+            runtime.blocked_s += blocked
+            if runtime.refuses:
+                runtime.check_usable("parallel_for()")
+        expected = runtime.next_id
+        submissions = runtime.submissions
+        submissions[expected] = submission
+        try:
+            got = scheduler.submit_kernel(label, box, natives, reductions, granularity, split_2d, oversubscribe)
+        except BaseException as error:  # noqa: BLE001 - after a signal, too, the table must not keep what was not submitted
+            del submissions[expected]
+            raise translate(error, submission, args) from None
+        if got == expected:
+            runtime.next_id = got + 1
+            runtime.num_submitted += 1
+        else:
+            runtime.note_submitted(expected, got)
+        runtime.submit_ns += perf_counter_ns() - started
+
+    def host_task(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        on: str | Range = "once",
+        name: str | None = None,
+        constrain: SupportsIndex | Sequence[int] | None = None,
+    ) -> None:
+        """Submit a function that runs on the host, as `fn(part, *views)`.
+
+        Args:
+            fn: Called with a part, a view in the place of each access, and the plain values.
+            args: Accesses and plain values, as for `parallel_for`.
+            on: "once" (on one rank), "master" (on rank 0), or an index space that is split among the ranks.
+            name: For messages, traces and graphs; the function's name if left out.
+            constrain: Not supported yet for host tasks.
+
+        Raises:
+            UsageError: As for `parallel_for`.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        started = perf_counter_ns()
+        runtime = self._runtime
+        runtime.check_usable("host_task()")
+        label = name or name_of(fn)
+        who = f'host task "{label}"'
+        if constrain is not None:
+            raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
+        if isinstance(on, str):
+            if on not in {"once", "master"}:
+                raise UsageError(
+                    f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
+                )
+            distribution, box = on, None
+        else:
+            distribution, box = "split", box_of(on, who)
+        check_kernel(fn, fn, len(args), label, "host task")
+        natives: list[tuple[int, int, Any]] = []
+        kept: list[Any] = []
+        for arg in args:
+            if isinstance(arg, Access):
+                check_alive(arg.port.record, runtime)
+                natives.append(arg.native)
+                kept.append(arg.port)
+                continue
+            if isinstance(arg, Reduction):
+                raise ArgumentTypeError(f"{who} got {arg!r}, but only kernels can reduce. Use queue.parallel_for().")
+            check_argument(arg, who)
+            kept.append(arg)
+        whole = box if box is not None else Box((), ())
+        submission = Submission("host task", label, fn, kept, natives, whole, _getframe(1))
+        resolve_custom(runtime, submission, args, None, False, 1, "host" if distribution == "split" else "single")
+        blocked = runtime.scheduler.throttle()
+        runtime.blocked_s += blocked
+        if runtime.refuses:
+            runtime.check_usable("host_task()")
+        try:
+            runtime.enqueue(submission, lambda: runtime.scheduler.submit_host_task(label, box, natives, distribution))
+        except _native.AccessPatternError as error:
+            raise translate(error, submission, args) from None
+        runtime.submit_ns += perf_counter_ns() - started
+
+    def collective(self, fn: Callable[..., Any], *args: Any, group: Any = None, name: str | None = None) -> NoReturn:
+        """Submit a function that runs on every rank with a communicator of its own.
+
+        Raises:
+            NotAvailableYet: Always, in this version.
+        """
+        raise NotAvailableYet(
+            f"queue.collective({name_of(fn)}) is not available yet in this version of celerity_py. "
+            f"Use queue.host_task(fn, on=shape) for work that is split among the ranks."
+        )
+
+    # ---- results
+
+    def fence(self, buffer: Buffer, box: Any = None, on: str = "all") -> RuntimeFuture[Any]:
+        """Ask for a copy of a buffer, or of a box of it, as it is after everything submitted so far. Collective.
+
+        Args:
+            buffer: What to copy.
+            box: A `Box` or slices in global coordinates; the whole buffer if left out.
+            on: "all" ranks get the copy, or only the "master".
+
+        Returns:
+            A `concurrent.futures.Future`, which can be awaited, too, of a fresh, writable array of the box's shape; of
+            None on the ranks left out.
+
+        Raises:
+            ArgumentTypeError: If `buffer` is no buffer.
+            UsageError: If the box is not inside of the buffer, or `on` is something else.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        runtime = self._runtime
+        runtime.check_usable("fence()")
+        if not isinstance(buffer, Buffer):
+            raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
+        record = buffer.record
+        check_alive(record, runtime)
+        if on not in {"all", "master"}:
+            raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
+        whole = record.box
+        if box is None:
+            box = whole
+        elif not isinstance(box, Box):
+            box = box_from_slices(box, record.shape, f"The fence of {record.label}")
+        if box.ndim != whole.ndim:
+            raise DimensionMismatch(
+                f"The fence of {record.label} asks for {show(box)}, but the buffer {show(whole)} has "
+                f"{whole.ndim} dimension(s)."
+            )
+        if box not in whole:
+            raise OutOfBoundsAccess(
+                f"The fence of {record.label} asks for {show(box)}, outside of the buffer {show(whole)}."
+            )
+        return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
+
+    def wait(self) -> None:
+        """Wait until everything submitted so far is done on this rank.
+
+        Raises:
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If a task failed; the original exception is the cause.
+        """
+        runtime = self._runtime
+        runtime.check_usable("wait()")
+        runtime.wait("none", _getframe(1))
+
+    def barrier(self) -> None:
+        """Wait until everything submitted so far is done on all ranks. Collective.
+
+        Raises:
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If a task failed; the original exception is the cause.
+        """
+        runtime = self._runtime
+        runtime.check_usable("barrier()")
+        runtime.wait("barrier", _getframe(1))
+
+    def flush(self) -> None:
+        """Start what the scheduler still holds back to plan memory for; does not wait."""
+        runtime = self._runtime
+        runtime.check_usable("flush()")
+        runtime.scheduler.flush()
+
+    def statistics(self) -> RuntimeStatistics:
+        """Counters of this rank since the runtime started."""
+        runtime = self._runtime
+        runtime.check_usable("statistics()")
+        return runtime.statistics()  # type: ignore[no-any-return]
+
+    # ---- life
+
+    def close(self) -> None:
+        """Wait for all work, and end the runtime if this is the last queue. Collective; a second call does nothing."""
+        self._close(_getframe(1))
+
+    def _close(self, frame: FrameType) -> None:
+        runtime = self._runtime
+        if runtime is _CLOSED:
+            return
+        if get_ident() in runtime.inside:
+            runtime.check_usable("close()")
+        self._runtime = _CLOSED
+        runtime.num_queues -= 1
+        if runtime.num_queues == 0:
+            runtime.end(frame)
+        else:
+            runtime.check_usable("close()")
+            runtime.wait("none", frame)
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._close(_getframe(1))
+            return
+        runtime = self._runtime
+        if runtime is _CLOSED:
+            return
+        self._runtime = _CLOSED
+        runtime.num_queues -= 1
+        # With several ranks nobody knows whether the others are here as well; the exit hook sees to that.
+        if runtime.num_queues == 0 and runtime.size == 1 and runtime.failure is None:
+            runtime.abandon()
+
+    def __repr__(self) -> str:
+        runtime = self._runtime
+        return "<Queue, closed>" if runtime is _CLOSED else f"<Queue on rank {runtime.rank} of {runtime.size}>"
+
+
+class _Closed:
+    """Stands in for the runtime of a closed queue."""
+
+    refuses = True
+    inside: frozenset[int] = frozenset()
+
+    def check_usable(self, call: str) -> NoReturn:
+        raise ClosedQueue(
+            f"{call} on a queue that is closed. Submit inside of its `with` block, or make another queue."
+        )
+
+
+_CLOSED: Any = _Closed()

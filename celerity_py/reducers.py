@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel combines its contribution to a reduction into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from celerity_py.scheduler.errors import UsageError
+
+OPERATIONS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
+    """The value that leaves every other one unchanged by `op`."""
+    if op in {"sum", "or", "xor"}:
+        return dtype.type(0)
+    if op in {"prod", "and"}:
+        return dtype.type(1)
+    if dtype.kind == "f":
+        return dtype.type(np.inf if op == "min" else -np.inf)
+    if dtype.kind == "b":
+        return dtype.type(op == "min")
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if op == "min" else limits.min)
+
+
+class ReductionPort:
+    """All that is left of a reduction after the submit."""
+
+    __slots__ = ("identity", "op", "record", "runtime")
+
+    def __init__(self, record: Any, op: str) -> None:
+        self.record = record
+        self.op = op
+        self.identity = identity_of(op, record.dtype)
+        self.runtime = record.runtime
+
+
+class Reducer:
+    """What a kernel combines its contribution into; the runtime folds the partial results of all chunks."""
+
+    __slots__ = ("_array", "_operation", "_owner", "_port")
+
+    def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Any) -> None:
+        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
+        array[()] = port.identity
+        self._array = array
+        self._operation = OPERATIONS[port.op]
+        self._port = port
+        self._owner = owner
+
+    def combine(self, value: Any) -> None:
+        """Fold `value` into the partial result of this chunk; may be called any number of times.
+
+        Args:
+            value: A scalar or an array of one element.
+
+        Raises:
+            UsageError: If it has more than one element.
+        """
+        if getattr(value, "ndim", 0):
+            if value.size != 1:
+                raise UsageError(
+                    f"{self._owner.describe()} combines an array of shape {value.shape} into the single element of "
+                    f"{self._port.record.label}. Reduce it first, for instance with "
+                    f"numpy.{self._operation.__name__}.reduce(partial, axis=None)."
+                )
+            value = value.reshape(())
+        self._array[()] = self._operation(self._array, value)
+
+    def __repr__(self) -> str:
+        return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"

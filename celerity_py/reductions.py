@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Reductions: every chunk combines into its own partial result, and the runtime folds these in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celerity_py.buffer import Buffer
+from celerity_py.reducers import OPERATIONS, ReductionPort
+from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
+
+_ORDERED = {"min", "max"}
+_DTYPES = {
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "bool",
+}
+
+
+class Reduction:
+    """An argument of a kernel that becomes its `out` object; made by `celerity.reduction`."""
+
+    __slots__ = ("buffer", "include_current", "native", "port")
+
+    def __init__(self, buffer: Buffer, op: str, include_current: bool) -> None:
+        record = buffer.record
+        self.buffer = buffer
+        self.include_current = include_current
+        #: What the scheduler takes: (buffer id, op, dtype, include_current).
+        self.native = (record.id, op, record.dtype.name, include_current)
+        self.port = ReductionPort(record, op)
+
+    def __repr__(self) -> str:
+        return f"<reduction {self.port.op!r} into {self.port.record.label}>"
+
+
+def reduction(
+    buffer: Buffer,
+    op: str | Callable[..., Any],
+    include_current: bool = False,
+    *,
+    identity: Any = None,
+) -> Reduction:
+    """Declare that a kernel reduces into a buffer; the kernel gets a `Reducer` and calls its `combine(partial)`.
+
+    Args:
+        buffer: A buffer with one element. Its contents become the result, bit-identical on all ranks.
+        op: "sum", "prod", "min", "max", "and", "or" or "xor".
+        include_current: Whether the buffer's old value takes part, exactly once.
+        identity: For callable `op` only.
+
+    Returns:
+        An argument for `queue.parallel_for`.
+
+    Raises:
+        ArgumentTypeError: If `buffer` is no buffer.
+        UsageError: If the operation is unknown or not defined for the buffer's dtype.
+        NotAvailableYet: If the operation is a callable, or the buffer has more than one element.
+    """
+    if not isinstance(buffer, Buffer):
+        raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
+    record = buffer.record
+    if callable(op) or identity is not None:
+        raise NotAvailableYet(
+            f"The reduction into {record.label} has a callable operation or an identity, which is not available yet. "
+            f"Use one of {', '.join(map(repr, OPERATIONS))}."
+        )
+    if op not in OPERATIONS:
+        raise UsageError(
+            f"The reduction into {record.label} needs one of {', '.join(map(repr, OPERATIONS))}, not {op!r}."
+        )
+    if any(extent != 1 for extent in record.shape):
+        raise NotAvailableYet(
+            f"The reduction into {record.label} has the shape {record.shape}, but only reductions into buffers of one "
+            f"element are available yet."
+        )
+    dtype = record.dtype
+    if dtype.name not in _DTYPES or not dtype.isnative:
+        raise UsageError(
+            f"The reduction into {record.label} needs elements of an integer type, float32, float64, complex64, "
+            f"complex128 or bool, not {dtype}."
+        )
+    if op in _ORDERED and dtype.kind == "c":
+        raise UsageError(f"The reduction {op!r} into {record.label} needs an order, which {dtype} does not have.")
+    if op == "xor" and dtype.kind not in "iub":
+        raise UsageError(f"The reduction 'xor' into {record.label} needs integers or bool, not {dtype}.")
+    return Reduction(buffer, op, include_current)

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: MIT
+"""Life of the runtime in this process: started by the first queue or buffer, ended with the last queue or at exit."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from celerity_py import _native, execution
+from celerity_py.futures import RuntimeFuture
+from celerity_py.scheduler.errors import (
+    CelerityError,
+    CelerityWarning,
+    ClosedQueue,
+    InternalError,
+    NestedUse,
+    TaskFailed,
+)
+from celerity_py.statistics import RuntimeStatistics, write_statistics
+from celerity_py.submissions import Submission
+
+if TYPE_CHECKING:
+    from celerity_py._native import Box
+    from celerity_py.configuration import Configuration
+    from celerity_py.executor.communicator import Communicator
+    from celerity_py.executor.failure import Failure
+    from celerity_py.executor.live_executor import LiveExecutor
+
+_log = logging.getLogger(__name__)
+
+
+class Runtime:
+    """Everything of one run: scheduler, executor, and the table of submissions. Implements the executor's delegate.
+
+    Submissions come from one thread at a time; the executor's threads call the methods of the delegate.
+    """
+
+    def __init__(self, settings: Configuration, communicator: Communicator, forget: Callable[[], None]) -> None:
+        """Start the threads. Collective.
+
+        Args:
+            settings: Validated configuration.
+            communicator: Connects the ranks; owned by the caller.
+            forget: Called at the end, when another runtime may start.
+        """
+        self.configuration = settings
+        self.communicator = communicator
+        self.rank = communicator.rank
+        self.size = settings.dry_run_ranks or communicator.size
+        self.num_devices = settings.devices.count
+        self.is_dry = settings.dry_run_ranks > 0
+        #: Why calls are refused: the runtime has ended or failed. Read on every submit.
+        self.refuses = False
+        self.has_ended = False
+        self.failure: Failure | None = None
+        self.failure_was_seen = False
+        #: Threads that run user code for the runtime, and may not call it.
+        self.inside: set[int] = set()
+        self.submissions: dict[int, Submission] = {}
+        self.next_id = 1
+        #: Results of `access.pure` mappers, kept between submits.
+        self.pure_tables: dict[Any, Any] = {}
+        self.num_queues = 0
+        self.num_submitted = 0
+        self.submit_ns = 0
+        self.blocked_s = 0.0
+        self._oldest_id = 1
+        self._buffers: dict[int, Any] = {}  # records of buffers with a function for their contents
+        self._dying: deque[tuple[int, int]] = deque()  # (newest submission, buffer) at the death of a handle
+        self._lent: dict[int, _Loan] = {}
+        self._forget_me = forget
+        self._last_submission = 0
+        self.executor: Any = None
+        self.live: LiveExecutor | None = None
+        self.scheduler: Any = None
+        self._start()
+
+    # ---- start and end
+
+    def _start(self) -> None:
+        settings = self.configuration
+        communicator = self.communicator
+        if not self.is_dry:
+            from celerity_py.executor.live_executor import LiveExecutor
+
+            self.executor = _native.Executor(
+                num_ranks=self.size,
+                rank=self.rank,
+                num_devices=self.num_devices,
+                oversubscribed=communicator.local_size > _num_cores(),
+                check=settings.check,
+                sync=settings.sync,
+            )
+            self.live = LiveExecutor(
+                self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll
+            )
+        self.scheduler = _native.Scheduler(
+            num_ranks=self.size,
+            rank=self.rank,
+            num_devices=self.num_devices,
+            device_peers=True,
+            user_device_peers=True,
+            direct_ranks=[False] * self.size,
+            lookahead=settings.lookahead,
+            horizon_step=settings.horizon_step,
+            horizon_max_parallelism=settings.horizon_max_parallelism,
+            run_ahead=settings.run_ahead,
+            executor=self.executor,
+        )
+        if self.live is not None:
+            self.live.start()
+        self.scheduler.start()
+        self.next_id = self._oldest_id = self.scheduler.next_submission()
+
+    def end(self, frame: FrameType) -> None:
+        """Wait for everything, then stop all threads. Collective.
+
+        Raises:
+            CelerityError: If the runtime has failed.
+        """
+        if self.has_ended:
+            return
+        self.check_usable("closing the last queue")
+        self._last_submission = self.next_id - 1
+        if self.live is not None:
+            self.live.announce_shutdown()
+        self._submit_epoch("shutdown", "shutdown", frame)
+        if self.live is not None:
+            while not self.live.wait_shutdown(0.1):
+                pass
+            self.check_usable("closing the last queue")
+        self._report_messages()
+        statistics = self.statistics()
+        self._stop_threads()
+        self._forget()
+        self.communicator.close()
+        if self.configuration.stats:
+            write_statistics(self.configuration.stats, statistics)
+
+    def abandon(self) -> None:
+        """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
+        if self.has_ended:
+            return
+        if self.executor is not None:
+            self.executor.fail()
+        self.scheduler.release()
+        self._stop_threads()
+        error = ClosedQueue("The runtime was stopped because an exception left its last queue.")
+        for submission in list(self.submissions.values()):
+            if submission.future is not None:
+                submission.future.poison(error)
+        self._forget()
+
+    def leave(self) -> None:
+        """At interpreter exit: the clean end if nothing went wrong, and none that could block otherwise."""
+        if self.has_ended:
+            return
+        if self.failure is not None:
+            if self.live is not None:
+                self.live.leave_failed(unseen=not self.failure_was_seen)
+        elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
+            self.abandon()
+        else:
+            self.end(sys._getframe())
+
+    def _forget(self) -> None:
+        self.has_ended = self.refuses = True
+        self.submissions.clear()
+        self.pure_tables.clear()
+        self._buffers.clear()
+        self._lent.clear()
+        self._forget_me()
+
+    def _stop_threads(self) -> None:
+        self.scheduler.stop()
+        if self.live is not None:
+            self.live.stop()
+
+    # ---- who may call
+
+    def check_usable(self, call: str) -> None:
+        """Refuse calls from inside of tasks, after a failure, and after the end.
+
+        Raises:
+            NestedUse: If the calling thread runs a kernel, host task, mapper or callback.
+            CelerityError: If the runtime has failed; the original exception is the cause.
+            ClosedQueue: If the runtime has ended.
+        """
+        if threading.get_ident() in self.inside:
+            raise NestedUse(
+                f"{call} was called from inside a kernel, host task, mapper or callback of the runtime. "
+                f"These run in the middle of other calls: submit and wait in the main program instead."
+            )
+        if self.failure is not None:
+            self.failure_was_seen = True
+            raise self.failure_error()
+        if self.has_ended:
+            raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
+
+    def _check_waiter(self, call: str) -> None:
+        if threading.get_ident() in self.inside:
+            self.check_usable(call)
+
+    def failure_error(self) -> CelerityError:
+        """A new exception that tells of the failure: of the class of the original, if that is one of ours."""
+        failure = self.failure
+        assert failure is not None
+        original = failure.exception()
+        kind = type(original) if isinstance(original, CelerityError) else TaskFailed
+        error = kind(failure.message())
+        error.__cause__ = original
+        return error
+
+    def _note_seen(self, error: BaseException) -> None:
+        if self.failure is not None and isinstance(error, CelerityError):
+            self.failure_was_seen = True
+
+    # ---- submitting
+
+    def new_future(self) -> RuntimeFuture[Any]:
+        """A pending future whose exceptions count as seen by the user."""
+        return RuntimeFuture(self._check_waiter, self._report_messages, self._note_seen)
+
+    def enqueue(self, submission: Submission, submit: Callable[[], int]) -> int:
+        """Register a submission, and hand it to the scheduler; not for the hot path, which does the same by hand.
+
+        Returns:
+            Its id.
+        """
+        expected = self.next_id
+        self.submissions[expected] = submission
+        try:
+            got = submit()
+        except BaseException:
+            del self.submissions[expected]
+            raise
+        self.note_submitted(expected, got)
+        if self.failure is not None and submission.future is not None:
+            submission.future.poison(self.failure_error())
+        return got
+
+    def note_submitted(self, expected: int, got: int) -> None:
+        """Count one submission.
+
+        Raises:
+            InternalError: If another thread submitted at the same time.
+        """
+        self.next_id = got + 1
+        self.num_submitted += 1
+        if got != expected:
+            raise InternalError(
+                f"The submission {got} was expected to be {expected}: two threads submitted at the same time. "
+                f"All ranks must submit in the same order, so submit from one thread, or under a lock of your own."
+            )
+
+    def _report_messages(self) -> None:
+        for level, text in self.scheduler.take_messages():
+            if level == "error" and self.live is not None:
+                self.live.fail(InternalError(text))
+            else:
+                _log.warning("%s", text)
+
+    def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
+        future = self.new_future()
+        submission = Submission("epoch", name, None, [], [], None, frame, future)
+        self.enqueue(submission, lambda: int(self.scheduler.submit_epoch(action)))
+        if self.is_dry:
+            self._finish_dry_run()
+            future.fulfil(None)
+        return future
+
+    def wait(self, action: str, frame: FrameType) -> None:
+        """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
+        self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame).result()
+        self._report_messages()
+        self._return_borrowed()
+
+    def _finish_dry_run(self) -> None:
+        self.scheduler.wait_until_planned()
+
+    # ---- buffers
+
+    def create_buffer(self, record: Any, initial: str, raw: int) -> None:
+        """Announce a buffer to the graphs; sets the record's id and runtime."""
+        self.check_usable(f"making a buffer of shape {record.shape}")
+        dtype = record.dtype
+        record.runtime = self
+        record.id = self.scheduler.create_buffer(
+            record.shape, dtype.itemsize, dtype.alignment, initial, raw, record.name
+        )
+        if initial == "function":
+            self._buffers[record.id] = record
+
+    def destroy_buffer(self, record: Any) -> None:
+        """Free a buffer after its last use; called when the user's handle dies, on any thread."""
+        if self.has_ended:
+            return
+        with contextlib.suppress(Exception):  # an interpreter that is going down has nobody to tell
+            if record.initializer is not None:
+                self._dying.append((self.next_id - 1, record.id))
+            self.scheduler.destroy_buffer(record.id)
+
+    def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
+        """Give the executor access to an array until it says that it does not need it any more.
+
+        Returns:
+            The raw id of the allocation in user memory.
+        """
+        self.check_usable("making a buffer from an array")
+        if self.executor is None:
+            return 1  # nothing is ever read in a dry run
+        raw = int(self.executor.register_user_memory(_address_of(array), array.nbytes))
+        self._lent[raw] = _Loan(array, borrowed)
+        return raw
+
+    def _return_borrowed(self) -> None:
+        """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
+        for raw, loan in list(self._lent.items()):
+            if loan.borrowed:
+                copy = loan.array.copy()
+                self.executor.replace_user_memory(raw, _address_of(copy))
+                self._lent[raw] = _Loan(copy, borrowed=False)
+
+    def fence(self, record: Any, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
+        """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
+        future = self.new_future()
+        takes_part = on_all or self.rank == 0
+        array = np.empty(box.shape, record.dtype)
+        raw = 0
+        if takes_part and self.executor is not None:
+            raw = int(self.executor.register_user_memory(_address_of(array), array.nbytes))
+        future.array = array if takes_part else None
+        future.raw = raw
+        submission = Submission("fence", record.label, None, [], [], box, frame, future)
+        self.enqueue(submission, lambda: int(self.scheduler.submit_fence(record.id, box, raw, on_all)))
+        if self.is_dry and takes_part:
+            import warnings
+
+            array[...] = np.zeros((), record.dtype)
+            warnings.warn(
+                f"The fence of {record.label} returns zeros: nothing is computed in a dry run.", CelerityWarning, 3
+            )
+        if self.is_dry or not takes_part:
+            future.fulfil(future.array)
+        return future
+
+    # ---- the executor's delegate
+
+    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
+        """Run a device kernel on a launcher thread."""
+        self.inside.add(threading.get_ident())
+        execution.run_kernel(self.submissions, device, call)
+
+    def run_host_task(self, call: tuple[Any, ...]) -> None:
+        """Run a part of a host task, or compute initial contents, on a host-task thread."""
+        self.inside.add(threading.get_ident())
+        if call[0] == "initialize":
+            _, _, buffer, address, allocated, boxes, _ = call
+            execution.initialize(self._buffers[buffer], address, allocated, boxes)
+        else:
+            _, _, submission, chunk, bindings = call
+            execution.run_host_task(self.submissions, submission, chunk, bindings)
+
+    def submission_completed(self, submission_id: int) -> None:
+        """Fulfil the future of a fence or epoch, on the executor thread."""
+        self.inside.add(threading.get_ident())
+        submission = self.submissions.get(submission_id)
+        if submission is None or submission.future is None:
+            return
+        future = submission.future
+        if future.raw:
+            self.executor.unregister_user_memory(future.raw)
+        future.fulfil(future.array)
+
+    def submissions_retired(self, last_submission: int) -> None:
+        """Drop callables and arguments in a batch."""
+        pop = self.submissions.pop
+        for submission_id in range(self._oldest_id, last_submission + 1):
+            pop(submission_id, None)
+        self._oldest_id = max(self._oldest_id, last_submission + 1)
+        dying = self._dying
+        while dying and dying[0][0] <= last_submission:
+            self._buffers.pop(dying.popleft()[1], None)
+
+    def user_memory_freed(self, raw: int) -> None:
+        """Let go of an array that no buffer needs any more."""
+        self._lent.pop(raw, None)
+
+    def failed(self, failure: Failure) -> None:
+        """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
+        self.failure = failure
+        self.refuses = True
+        self.scheduler.release()
+        for submission in list(self.submissions.values()):
+            if submission.future is not None:
+                submission.future.poison(self.failure_error())
+
+    def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
+        """Name and "file:line" of a submission, if it is still known."""
+        submission = self.submissions.get(submission_id)
+        return None if submission is None else (submission.name, submission.site)
+
+    def last_submission(self) -> int:
+        """The newest id handed to the scheduler, the shutdown epoch not counted."""
+        return self.next_id - 1 if self._last_submission == 0 else self._last_submission
+
+    # ---- numbers
+
+    def statistics(self) -> RuntimeStatistics:
+        """Counters of this rank so far."""
+        return RuntimeStatistics(
+            rank=self.rank,
+            size=self.size,
+            num_devices=self.num_devices,
+            num_submissions=self.num_submitted,
+            submit_seconds=self.submit_ns * 1e-9 - self.blocked_s,
+            blocked_seconds=self.blocked_s,
+            scheduler=dict(self.scheduler.statistics()),
+            executor={} if self.executor is None else dict(self.executor.statistics()),
+        )
+
+
+class _Loan:
+    """An array that the executor reads from."""
+
+    __slots__ = ("array", "borrowed")
+
+    def __init__(self, array: np.ndarray[Any, Any], borrowed: bool) -> None:
+        self.array = array
+        #: It belongs to the user, and may change after the next wait.
+        self.borrowed = borrowed
+
+
+def _address_of(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0))
