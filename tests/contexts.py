@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from celerity_py import _native
 from tests import mappers
-from tests.elements import UserBox, from_flat, full_box
+from tests.elements import UserBox, full_box
+from tests.graph_query import Graph
 from tests.mappers import Mapper
 from tests.property.programs import (
     Access,
@@ -30,6 +31,7 @@ from tests.property.programs import (
     Task,
 )
 from tests.trace import Record, Trace
+from tests.verifier import verify
 
 MODE_NUMBERS: dict[Mode, int] = {"read": 0, "write": 1, "read_write": 2}
 
@@ -142,21 +144,18 @@ class RankContext:
     def _chunks(self, task: Kernel | HostTask) -> list[UserBox]:
         if not any(access.mapper.is_callable for access in task.accesses):
             return []
+        box = native_box(task.box)
         if isinstance(task, Kernel):
-            options = {
-                "granularity": task.granularity,
-                "split_2d": task.split_2d,
-                "oversubscribe": task.oversubscribe,
-                "kind": "kernel",
-            }
+            boxes = self.native.chunks_for(
+                box,
+                granularity=task.granularity,
+                split_2d=task.split_2d,
+                oversubscribe=task.oversubscribe,
+                kind="kernel",
+            )
         else:
-            options = {
-                "granularity": None,
-                "split_2d": False,
-                "oversubscribe": 1,
-                "kind": "host" if task.on == "split" else "single",
-            }
-        return [user_box(box) for box in self.native.chunks_for(native_box(task.box), **options)]
+            boxes = self.native.chunks_for(box, kind="host" if task.on == "split" else "single")
+        return [user_box(box) for box in boxes]
 
     def _submit_kernel(self, task: Kernel, name: str) -> int:
         reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
@@ -311,15 +310,25 @@ class Cluster:
             context.take()
         return self
 
+    def verify(self) -> None:
+        """Runs the verifier on all that was generated so far."""
+        verify(self.program, self.traces)
+
     @property
     def traces(self) -> list[Trace]:
         return [context.trace for context in self.ranks]
+
+    def tasks(self) -> Graph:
+        """The task graph, which is the same on all ranks."""
+        return Graph(self.traces[0].tasks, "tasks", self.traces[0], self._names)
+
+    def commands(self, rank: int = 0) -> Graph:
+        return Graph(self.traces[rank].commands, f"commands of rank {rank}", self.traces[rank], self._names)
+
+    def instructions(self, rank: int = 0) -> Graph:
+        return Graph(self.traces[rank].instructions, f"instructions of rank {rank}", self.traces[rank], self._names)
 
     def notify_reached(self, task: int) -> None:
         """All ranks have executed the horizon or epoch with this task id."""
         for context in self.ranks:
             context.native.notify_epoch_reached(task)
-
-
-def box_of(record_box: tuple[int, int, int, int, int, int], dims: int) -> UserBox:
-    return from_flat(record_box, dims)

@@ -26,4 +26,5 @@ class Trace:
     """The shutdown epoch was submitted, so that nothing may be left over."""
 
     def submission_of_task(self) -> dict[int, int]:
-        return {task["id"]: task["submission"] for task in self.tasks}
+        """Horizons, which no one submitted, have 0."""
+        return {task["id"]: 0 if task["kind"] == "horizon" else task["submission"] for task in self.tasks}

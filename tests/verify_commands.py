@@ -16,8 +16,6 @@ from tests.verifier import Closure, Oracle, VerificationError, describe, describ
 Transfer = tuple[int, int, int]
 PARTIAL = -1000
 """Version of a scalar that holds this rank's share of the reduction of submission s: PARTIAL - s."""
-GATHERED = -1_000_000
-"""The same after all other ranks' shares arrived, before the reduction command."""
 
 
 class RankCommands:
@@ -30,45 +28,39 @@ class RankCommands:
         self.submissions = trace.submission_of_task()
         self.closure = Closure()
         self.versions: dict[int, Versions] = {}
-        self.accesses: dict[int, list[tuple[int, int, int, str]]] = {}
+        self.accesses: dict[int, list[tuple[int, int, int, Record]]] = {}
         self.pushed: dict[tuple[Transfer, int], int] = {}
         self.awaited: dict[Transfer, int] = {}
         self.chunks: dict[int, list[FlatBox]] = {}
-        self.gathers: dict[int, int] = {}
+        self.reduced: set[Transfer] = set()
         for number, decl in oracle.decls.items():
             size = int(np.prod(decl.shape, dtype=np.int64))
             self.versions[number] = np.full(size, UNINITIALISED if decl.initial == "none" else INITIAL, dtype=np.int64)
 
     def run(self) -> None:
         for record in self.trace.commands:
-            self.what = f"rank {self.trace.rank}, {describe(record)}"
-            place = self.closure.add(record["id"], [dependency for dependency, _ in record["dependencies"]], self.what)
-            if record["kind"] == "await_push" and record["transfer"][2]:
-                self.gathers[record["transfer"][1]] = place
-            if record["kind"] == "reduction" and not self.closure.is_before(
-                self.gathers.pop(record["buffer"], place), place
-            ):
-                raise self.error("is not behind the await-push of the other ranks' shares")
+            self.record = record
+            place = self.closure.add(record, [dependency for dependency, _ in record["dependencies"]])
             for buffer, reads, writes in self._replay(record):
                 self._order(place, buffer, reads, writes)
             if record["kind"] in ("horizon", "epoch") and self.closure.masks[place] != (1 << place) - 1:
                 raise self.error("is not behind all earlier commands")
 
     def error(self, text: str) -> VerificationError:
-        error = VerificationError(f"{self.what}\n  {text}")
+        error = VerificationError(f"rank {self.trace.rank}, {describe(self.record)}\n  {text}")
         error.add_note(describe_trace(self.trace, instructions=False))
         return error
 
     def _order(self, place: int, buffer: int, reads: int, writes: int) -> None:
         earlier_accesses = self.accesses.setdefault(buffer, [])
-        for earlier, earlier_reads, earlier_writes, text in earlier_accesses:
+        for earlier, earlier_reads, earlier_writes, other in earlier_accesses:
             conflict = (earlier_writes & (reads | writes)) | (earlier_reads & writes)
             if conflict and not self.closure.is_before(earlier, place):
                 raise self.error(
-                    f"no path from {text}\n  though both access b{buffer} {self._elements(buffer, conflict)}"
+                    f"no path from {describe(other)}\n  though both access b{buffer} {self._elements(buffer, conflict)}"
                 )
         if reads | writes:
-            earlier_accesses.append((place, reads, writes, self.what))
+            earlier_accesses.append((place, reads, writes, self.record))
 
     def _replay(self, record: Record) -> Iterator[tuple[int, int, int]]:
         """Checks and updates versions; yields (buffer, read elements, written elements)."""
@@ -115,10 +107,6 @@ class RankCommands:
         self.awaited[transfer] = mask
         indices = list(bits(mask))
         versions = self.versions[buffer]
-        if transfer[2]:
-            before = self.oracle.before(buffer, consumer)[0]
-            versions[0] = GATHERED - before
-            return buffer, 0, 0  # own partial result is read by the reduction command
         expected = self.oracle.before(buffer, consumer)
         for index in indices:
             if versions[index] == expected[index]:
@@ -129,12 +117,14 @@ class RankCommands:
         return buffer, 0, mask
 
     def _reduce(self, record: Record) -> tuple[int, int, int]:
-        buffer = self.trace.buffer_numbers[record["buffer"]]
-        version = int(self.versions[buffer][0])
-        if version > PARTIAL:
-            raise self.error(f"reduces b{buffer}, which has version {version} and no pending reduction")
-        self.versions[buffer][0] = GATHERED - version if version <= GATHERED else PARTIAL - version
-        return buffer, 1, 1
+        """Gathers the shares of all other ranks, and combines them with its own."""
+        transfer, buffer, consumer = self._transfer(record)
+        version, wanted = int(self.versions[buffer][0]), int(self.oracle.before(buffer, consumer)[0])
+        if version == wanted or transfer in self.reduced:
+            raise self.error(f"reduces b{buffer}, which has version {version}; S{consumer} needs {wanted}")
+        self.reduced.add(transfer)
+        self.versions[buffer][0] = wanted
+        return buffer, int(version == PARTIAL - wanted), 1
 
     def _execute(self, record: Record) -> Iterator[tuple[int, int, int]]:
         submission = self.submissions[record["task"]]
@@ -212,6 +202,7 @@ def verify_commands(oracle: Oracle, traces: Sequence[Trace]) -> None:
     for rank in ranks:
         rank.run()
     _verify_transfers(oracle, ranks)
+    _verify_shares(oracle, ranks)
     _verify_tiling(oracle, ranks)
 
 
@@ -226,13 +217,34 @@ def _chunk_counts(traces: Sequence[Trace]) -> dict[int, int]:
     return counts
 
 
+def _verify_shares(oracle: Oracle, ranks: Sequence[RankCommands]) -> None:
+    """Whoever reduces gets one share from each other rank that has one, and nobody else gets any."""
+    for rank in ranks:
+        for transfer in rank.reduced:
+            consumer = rank.submissions[transfer[0]]
+            of = int(oracle.before(rank.trace.buffer_numbers[transfer[1]], consumer)[0])
+            wanted = [other.trace.rank for other in ranks if other is not rank and other.chunks.get(of)]
+            found = [other.trace.rank for other in ranks if other.pushed.get((transfer, rank.trace.rank))]
+            if wanted != found:
+                raise VerificationError(
+                    f"rank {rank.trace.rank} needs shares {transfer} from ranks {wanted}, they are pushed by {found}"
+                )
+        for transfer, target in rank.pushed:
+            if transfer[2] and transfer not in ranks[target].reduced:
+                raise VerificationError(
+                    f"rank {rank.trace.rank} pushes share {transfer} to {target}, which reduces none"
+                )
+
+
 def _verify_transfers(oracle: Oracle, ranks: Sequence[RankCommands]) -> None:
     """What a rank awaits is exactly what all others push to it, each element once."""
     arriving: dict[tuple[Transfer, int], int] = {}
     for rank in ranks:
         for (transfer, target), mask in rank.pushed.items():
+            if transfer[2]:
+                continue
             already = arriving.get((transfer, target), 0)
-            if already & mask and not transfer[2]:
+            if already & mask:
                 raise VerificationError(
                     f"rank {rank.trace.rank} pushes {transfer} to rank {target}, which gets part of it elsewhere too"
                 )

@@ -204,6 +204,7 @@ executor_statistics executor_loop::statistics() {
 
 std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
 	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
+	const bool was_awaiting = has_outstanding_communication();
 	std::vector<executor_event> events;
 	std::vector<progress_event> progress;
 	while(true) {
@@ -224,6 +225,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 		}
 		progress.clear();
 		if(!events.empty() || is_woken || event_count::clock::now() >= deadline) return events;
+		if(!was_awaiting && has_outstanding_communication()) return events; // the caller has to look at the network more often from now on
 		wait(seen, deadline);
 	}
 }

@@ -61,7 +61,7 @@ class executor_loop final : public instruction_sink {
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
 
-	/// Works until there is something for the caller, somebody calls wake(), or the time is up.
+	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	void wake();
 	void notify_complete(request_id request);

@@ -110,6 +110,8 @@ class Meaning:
     """Of a whole program, by submission id."""
 
     tasks: dict[int, TaskMeaning]
+    initial: dict[int, Words]
+    """Contents of each buffer that ever was, before the first task."""
     final: dict[int, BufferState]
 
 
@@ -127,10 +129,12 @@ def region_indices(access: Access, chunk: UserBox, whole: UserBox, shape: tuple[
 def interpret(program: Program) -> Meaning:
     states: dict[int, BufferState] = {}
     tasks: dict[int, TaskMeaning] = {}
+    initial: dict[int, Words] = {}
     submission = 0
     for step in program.steps:
         if isinstance(step, BufferDecl):
             words = initial_words(step)
+            initial[step.number] = words.copy()
             version = UNINITIALISED if step.initial == "none" else INITIAL
             states[step.number] = BufferState(step, words, np.full(words.size, version, dtype=np.int64))
         elif isinstance(step, Destroy):
@@ -138,7 +142,7 @@ def interpret(program: Program) -> Meaning:
         elif isinstance(step, Task):
             submission += 1
             tasks[submission] = _run(submission, step, states)
-    return Meaning(tasks, states)
+    return Meaning(tasks, initial, states)
 
 
 def _run(submission: int, task: Task, states: dict[int, BufferState]) -> TaskMeaning:

@@ -86,7 +86,8 @@ class ProgramGenerator:
             action = weighted(self.draws, actions)
             action()
         for number in sorted(self.live):  # what the program leaves behind is part of its result
-            self.add_final_fence(number)
+            if chance(self.draws, 75):
+                self.add_final_fence(number)
         return self.program
 
     # buffers

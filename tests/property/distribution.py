@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""What random programs have in them: tables that say whether they exercise everything."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
+
+INSTRUCTION_KINDS = (
+    *("alloc", "free", "copy", "device_kernel", "host_task", "initialize", "fence", "horizon", "epoch"),
+    *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
+)
+COPY_PATHS = (
+    *(
+        "copy user->host",
+        "copy user->device",
+        "copy host->device",
+        "copy device->host",
+        "copy device->device",
+        "copy peer",
+    ),
+    *(
+        "copy host->host",
+        "copy host->user",
+        "copy device->user",
+        "copy user->user",
+        "copy linear",
+        "copy of several boxes",
+    ),
+    *(f"copy for {reason}" for reason in ("coherence", "resize", "staging", "initial", "fence", "reduction")),
+    *("send from device memory", "receive into device memory"),
+)
+REQUIRED_PERCENT = 5
+
+
+@dataclass
+class Distribution:
+    """Counts programs by what occurs in them."""
+
+    programs: int = 0
+    with_path: Counter[str] = field(default_factory=Counter)
+    with_feature: Counter[str] = field(default_factory=Counter)
+    task_counts: list[int] = field(default_factory=list)
+    buffer_counts: list[int] = field(default_factory=list)
+
+    def add(self, program: Program, paths: Counter[str]) -> None:
+        self.programs += 1
+        self.with_path.update(paths.keys())
+        self.with_feature.update(features(program))
+        self.task_counts.append(program.task_count)
+        self.buffer_counts.append(len(program.buffers))
+
+    def merge(self, other: Distribution) -> None:
+        self.programs += other.programs
+        self.with_path.update(other.with_path)
+        self.with_feature.update(other.with_feature)
+        self.task_counts += other.task_counts
+        self.buffer_counts += other.buffer_counts
+
+    def percent(self, path: str) -> float:
+        return 100 * self.with_path[path] / max(1, self.programs)
+
+    def table(self) -> str:
+        rows = [f"{path:<32} {self.percent(path):5.1f} %" for path in (*INSTRUCTION_KINDS, *COPY_PATHS)]
+        rows += [f"{name:<32} {100 * n / self.programs:5.1f} %" for name, n in sorted(self.with_feature.items())]
+        counts = f"tasks: median {statistics.median(self.task_counts)}, most {max(self.task_counts)}"
+        buffers = f"buffers: median {statistics.median(self.buffer_counts)}"
+        return "\n".join([f"{self.programs} programs; {counts}; {buffers}", *rows])
+
+    def check(self) -> None:
+        """Nothing may be too rare to be tested."""
+        rare = [path for path in (*INSTRUCTION_KINDS, *COPY_PATHS) if self.percent(path) < REQUIRED_PERCENT]
+        assert not rare, f"in less than {REQUIRED_PERCENT} % of the programs: {rare}\n{self.table()}"
+        assert statistics.median(self.task_counts) >= 12
+        assert statistics.median(self.buffer_counts) >= 3
+
+
+def features(program: Program) -> set[str]:
+    """Names of what a program does and of the settings that it runs under."""
+    settings = program.settings
+    result = {f"{settings.num_ranks} ranks", f"{settings.num_devices} devices", f"lookahead {settings.lookahead}"}
+    result.add(f"horizon step {settings.horizon_step}")
+    pairs = settings.num_ranks * (settings.num_ranks - 1) // 2
+    if pairs:
+        direct = len(settings.direct_pairs)
+        result.add("direct transport" if direct == pairs else "mixed transport" if direct else "host transport")
+    if settings.single_fifo:
+        result.add("single fifo per device")
+    for step in program.steps:
+        if isinstance(step, BufferDecl):
+            result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}
+        elif isinstance(step, Kernel | HostTask):
+            for access in step.accesses:
+                name = str(access.mapper).split("(")[0] if access.mapper.is_callable else access.mapper.kind
+                result |= {f"mode {access.mode}", f"mapper {name}"}
+            result.add(f"host task {step.on}" if isinstance(step, HostTask) else f"{len(step.box)}-D kernel")
+            if isinstance(step, Kernel):
+                result |= _kernel_features(step)
+        elif isinstance(step, Fence):
+            result.add("fence on all ranks" if step.on_all else "fence on rank 0")
+        elif isinstance(step, Destroy):
+            result.add("buffer death")
+        elif isinstance(step, Epoch):
+            result.add("barrier" if step.action == "barrier" else "wait")
+        else:
+            result.add("flush")
+    return result
+
+
+def _kernel_features(kernel: Kernel) -> set[str]:
+    result = set()
+    for reduction in kernel.reductions:
+        result |= {f"reduction {reduction.op}"} | (
+            {"reduction includes current"} if reduction.include_current else set()
+        )
+    if kernel.granularity is not None:
+        result.add("constrained split")
+    if kernel.split_2d:
+        result.add("split_2d")
+    if kernel.oversubscribe > 1:
+        result.add("oversubscription")
+    return result

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: MIT
+"""Runs a program on all ranks in one process: real generators, engine and receive arbiter, random order of events.
+
+Whatever the real world may decide is decided by one random number generator: which rank goes on, which lane finishes
+next, when a message arrives, when the scheduler hears of a horizon. A run in which nothing can go on is a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from celerity_py import _native
+from tests.allocations import CELL_BYTES, cells_of
+from tests.contexts import RankContext
+from tests.elements import FlatBox, flat_size
+from tests.property.interpreter import Meaning, Words, interpret
+from tests.property.machine import Machine, SimulationError
+from tests.property.programs import Program, Settings
+from tests.trace import Record, Trace
+
+Action = Callable[[], None]
+RECEIVES = ("receive", "split_receive", "await_receive", "gather_receive")
+
+
+@dataclass
+class Lane:
+    """An in-order queue. Sequence numbers tell how far it has got."""
+
+    device: int
+    queue: deque[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=deque)
+    enqueued: int = 0
+    reached: int = 0
+
+
+@dataclass
+class Message:
+    """A send under way; done once all of its elements were fetched."""
+
+    instruction: int
+    record: Record
+    remaining: int
+    eager: Words | None = None
+
+
+class LaneTable:
+    """Which lane class an instruction goes to, and how many lanes there are."""
+
+    def __init__(self, settings: Settings, host_domain: int) -> None:
+        self.classes: list[tuple[str, int, int, int]] = []
+        self._numbers: dict[tuple[str, int], int] = {}
+        for device in range(settings.num_devices):
+            self._add("compute", device, settings.compute_lanes, 0)
+            for kind in ("host_to_device", "device_to_host", "peer"):
+                self._add(kind, device, 1 if settings.compute_lanes == 1 else 2, 0)
+        self._add("host_copy", -1, 1, host_domain)
+
+    def _add(self, kind: str, device: int, size: int, domain: int) -> None:
+        self._numbers[(kind, device)] = len(self.classes)
+        self.classes.append((kind, max(device, 0), size, domain))
+
+    def number(self, kind: str, device: int) -> int:
+        return self._numbers[(kind, device)]
+
+    def class_of_copy(self, source: int, destination: int) -> int:
+        if destination >= 2:
+            kind = "host_to_device" if source < 2 else "compute" if source == destination else "peer"
+            return self.number(kind, destination - 2)
+        if source >= 2:
+            return self.number("device_to_host", source - 2)
+        return self.number("host_copy", -1)
+
+    def lanes(self) -> list[Lane]:
+        return [
+            Lane(device if kind != "host_copy" else -1) for kind, device, size, _ in self.classes for _ in range(size)
+        ]
+
+
+class RankSimulation:
+    """One rank: application, scheduler, engine and lanes."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        settings = world.program.settings
+        self.world = world
+        self.rank = rank
+        self.context = RankContext(settings, rank)
+        self.machine = Machine(self.context.trace, world.meaning, world.program.buffers)
+        self.table = LaneTable(settings, world.random.choice([0, 1]))
+        self.engine = _native.Engine(self.table.classes)
+        self.arbiter = _native.ReceiveArbiter()
+        self.lanes = self.table.lanes()
+        self.steps = deque(world.program.steps)
+        self.has_ended = False
+        self.records: dict[int, Record] = {}
+        self.place: dict[int, tuple[int, int]] = {}
+        self.host_ops: list[int] = []
+        self.deferred: set[int] = set()
+        """Kernels that a launcher thread enqueues, and has not yet."""
+        self.unnotified: list[int] = []
+        """Those of them that have a lane."""
+        self.posts: list[Record] = []
+        self.reached: deque[int] = deque()
+        self.fifos: dict[int, deque[int]] = {device: deque() for device in range(-1, settings.num_devices)}
+        self.user_allocations_seen = 0
+        self._submit_new()
+
+    # application and scheduler
+
+    def step_application(self) -> None:
+        if self.steps:
+            self.context.apply(self.steps.popleft())
+        else:
+            self.context.finish()
+            self.has_ended = True
+        self._submit_new()
+
+    def notify_scheduler(self) -> None:
+        self.context.native.notify_epoch_reached(self.reached.popleft())
+        self._submit_new()
+
+    def _submit_new(self) -> None:
+        instructions, pilots = self.context.take()
+        for raw in range(self.user_allocations_seen + 1, len(self.context.trace.user_allocations) + 1):
+            self.machine.add_user_allocation(raw)
+        self.user_allocations_seen = len(self.context.trace.user_allocations)
+        for pilot in pilots:
+            self.world.pilots.append((self.rank, pilot))
+        for record in instructions:
+            self._submit(record)
+        if instructions:
+            self._completed(self.engine.take_completed())
+            self._issue()
+
+    def _submit(self, record: Record) -> None:
+        kind = record["kind"]
+        self.records[record["id"]] = record
+        self.machine.paths[kind] += 1
+        target, lane_class, deferred = "host", 0, False
+        if kind == "device_kernel":
+            target, lane_class = "lane", self.table.number("compute", record["device"])
+            deferred = self.world.random.random() < 0.5
+        elif kind == "copy":
+            target, lane_class = "lane", self.table.class_of_copy(record["source"][0], record["destination"][0])
+        elif kind == "horizon" or (kind == "epoch" and record["action"] != "barrier"):
+            target = "clock"
+        if kind == "send" and record["source"][0] >= 2:
+            self.machine.paths["send from device memory"] += 1
+        if kind in RECEIVES and record["destination"][0] >= 2:
+            self.machine.paths[f"{kind} into device memory"] += 1
+        self.engine.submit(
+            *(record["id"], record["priority"], tuple(record["key"]), list(record["dependencies"]), target, lane_class),
+            deferred=deferred,
+        )
+        if deferred:
+            self.deferred.add(record["id"])
+
+    # engine
+
+    def _issue(self) -> None:
+        while (issued := self.engine.next()) is not None:
+            id_, lane, sequence, waits = issued
+            if lane < 0:
+                self.host_ops.append(id_)
+                continue
+            self.place[id_] = (lane, sequence)
+            self.lanes[lane].queue.append((id_, sequence, list(waits)))
+            if id_ in self.deferred:
+                self.unnotified.append(id_)
+            self._enqueue(self.lanes[lane])
+
+    def _enqueue(self, lane: Lane) -> None:
+        """What is on a lane reaches the device in order; a launcher thread that is late holds up its lane."""
+        for id_, sequence, _ in lane.queue:
+            if sequence > lane.enqueued:
+                if id_ in self.deferred:
+                    return
+                lane.enqueued = sequence
+                self.fifos[lane.device].append(id_)
+
+    def _is_next_to_enqueue(self, id_: int) -> bool:
+        lane, sequence = self.place[id_]
+        return self.lanes[lane].enqueued == sequence - 1
+
+    def _notify_issued(self, id_: int) -> None:
+        self.unnotified.remove(id_)
+        self.deferred.discard(id_)
+        self._enqueue(self.lanes[self.place[id_][0]])
+        self.engine.notify_issued(id_)
+        self._issue()
+
+    def complete(self, id_: int) -> None:
+        self._completed(self.engine.complete(id_))
+        self._issue()
+
+    def _completed(self, ids: list[int]) -> None:
+        for id_ in ids:
+            record = self.records[id_]
+            if record["kind"] in ("horizon", "epoch"):
+                self.reached.append(record["task"])
+
+    # what may happen next
+
+    def actions(self) -> list[Action]:
+        result: list[Action] = [
+            partial(self._run_lane, lane) for lane in self.lanes if lane.queue and self._is_runnable(lane)
+        ]
+        result += [partial(self._run_host, id_) for id_ in self.host_ops]
+        result += [partial(self._notify_issued, id_) for id_ in self.unnotified if self._is_next_to_enqueue(id_)]
+        result += [partial(self._fetch, post) for post in self.posts if self.world.may_fetch(self.rank, post)]
+        return result
+
+    def _is_runnable(self, lane: Lane) -> bool:
+        id_, _, waits = lane.queue[0]
+        if lane.enqueued < lane.queue[0][1]:
+            return False
+        if self.world.program.settings.single_fifo and lane.device >= 0 and self.fifos[lane.device][0] != id_:
+            return False
+        return all(self.lanes[other].reached >= sequence for other, sequence in waits)
+
+    def _run_lane(self, lane: Lane) -> None:
+        id_, sequence, _ = lane.queue.popleft()
+        self.fifos[lane.device].remove(id_)
+        record = self.records[id_]
+        if record["kind"] == "copy":
+            self.machine.copy(record)
+        else:
+            self.machine.run_task(record)
+        lane.reached = sequence
+        self.complete(id_)
+
+    def _run_host(self, id_: int) -> None:
+        self.host_ops.remove(id_)
+        record = self.records[id_]
+        kind = record["kind"]
+        if kind in RECEIVES:
+            self._start_receive(record)
+        elif kind == "send":
+            self.world.start_send(self.rank, record)
+        elif kind == "epoch":
+            self.world.enter_barrier(self.rank, record)
+        else:
+            getattr(self.machine, "run_task" if kind == "host_task" else kind)(record)
+            self.complete(id_)
+
+    # transfers
+
+    def _start_receive(self, record: Record) -> None:
+        transfer, destination = tuple(record["transfer"]), tuple(record["destination"])
+        if record["kind"] == "await_receive":
+            self.arbiter.await_receive(record["id"], transfer, destination, record["boxes"])
+        elif record["kind"] == "gather_receive":
+            slots = (record["bytes_per_slot"], record["sources"], record["slots"])
+            self.arbiter.gather_receive(record["id"], transfer, destination, *slots)
+        else:
+            start = getattr(self.arbiter, record["kind"])
+            start(
+                *(
+                    record["id"],
+                    transfer,
+                    record["boxes"],
+                    destination,
+                    record["allocated_box"],
+                    record["element_size_bytes"],
+                )
+            )
+        self.poll_arbiter()
+
+    def deliver_pilot(self, source: int, pilot: Record) -> None:
+        self.arbiter.pilot(source, pilot["message"], tuple(pilot["transfer"]), pilot["sent_box"])
+        self.poll_arbiter()
+
+    def poll_arbiter(self) -> None:
+        self.posts += self.arbiter.take_posts()
+        for id_ in self.arbiter.take_completed():
+            self.complete(id_)
+
+    def _fetch(self, post: Record) -> None:
+        self.posts.remove(post)
+        words = self.world.fetch(self.rank, post)
+        destination = self.machine.cells(post["destination"])
+        cells, _ = cells_of(tuple(post["allocated_box"]), (tuple(post["box"]),), post["element_size"] // CELL_BYTES)
+        destination[cells + post["offset_bytes"] // CELL_BYTES] = words
+        self.arbiter.complete(post["fragment"])
+        self.poll_arbiter()
+
+    # the end
+
+    def leftovers(self) -> list[str]:
+        left = []
+        if self.engine.num_live:
+            left.append(f"{self.engine.num_live} live instructions: {self.engine.unissued()} {self.engine.in_flight()}")
+        if self.arbiter.num_open or self.arbiter.num_unclaimed_pilots or self.posts:
+            left.append(f"{self.arbiter.num_open} open receives, {self.arbiter.num_unclaimed_pilots} unclaimed pilots")
+        kept = [name for name in self.machine.allocations if name[0] != 0]
+        if kept:
+            left.append(f"allocations {kept}")
+        return [f"rank {self.rank}: {text}" for text in left]
+
+
+class World:
+    """All ranks and what is under way between them."""
+
+    def __init__(self, program: Program, seed: int | None = None) -> None:
+        self.program = program
+        self.meaning: Meaning = interpret(program)
+        self.random = Random(program.settings.seed if seed is None else seed)
+        self.pilots: list[tuple[int, Record]] = []
+        self.messages: dict[tuple[int, int, int], Message] = {}
+        self.sent: list[tuple[int, int]] = []
+        """Sends whose data has left, (rank, instruction): they may complete."""
+        self.barrier: dict[int, int] = {}
+        # how eager the application, the messages and the epoch notifications are, per run
+        self.application_weight = self.random.choice([0.05, 0.5, 5.0])
+        self.ranks = [RankSimulation(self, rank) for rank in range(program.settings.num_ranks)]
+
+    def run(self) -> Counter[str]:
+        """Returns how often each instruction kind and copy path occurred."""
+        try:
+            while action := self._choose():
+                action()
+        except SimulationError as error:
+            error.add_note(f"\n{self.program}")
+            raise
+        left = [text for rank in self.ranks for text in rank.leftovers()]
+        if not all(rank.has_ended for rank in self.ranks) or left or self.messages or self.pilots:
+            report = "\n".join([*left, self._report(), str(self.program)])
+            raise SimulationError(f"deadlock, or something left over:\n{report}")
+        paths: Counter[str] = Counter()
+        for rank in self.ranks:
+            paths += rank.machine.paths
+        return paths
+
+    @property
+    def traces(self) -> list[Trace]:
+        return [rank.context.trace for rank in self.ranks]
+
+    def _choose(self) -> Action | None:
+        """A random possible event, None if there is none."""
+        order = list(range(len(self.ranks)))
+        self.random.shuffle(order)
+        for number in order:
+            rank = self.ranks[number]
+            if not rank.has_ended and self.random.random() < self.application_weight / (1 + self.application_weight):
+                return rank.step_application
+            actions = rank.actions()
+            if rank.reached:
+                actions.append(rank.notify_scheduler)
+            actions += self._message_actions(number)
+            if actions:
+                return self.random.choice(actions)
+        for number in order:
+            if not self.ranks[number].has_ended:
+                return self.ranks[number].step_application
+        return None
+
+    def _message_actions(self, rank: int) -> list[Action]:
+        result: list[Action] = [partial(self._deliver, entry) for entry in self.pilots if entry[1]["to"] == rank]
+        return result + [partial(self._finish_send, sender) for sender in self.sent if sender[0] == rank]
+
+    def _deliver(self, entry: tuple[int, Record]) -> None:
+        self.pilots.remove(entry)
+        self.ranks[entry[1]["to"]].deliver_pilot(*entry)
+
+    def _finish_send(self, sender: tuple[int, int]) -> None:
+        self.sent.remove(sender)
+        self.ranks[sender[0]].complete(sender[1])
+
+    def start_send(self, rank: int, record: Record) -> None:
+        box: FlatBox = tuple(record["sent_box"])
+        message = Message(record["id"], record, flat_size(box))
+        self.messages[(rank, record["destination_rank"], record["message"])] = message
+        if record["source"][0] == 1 and self.random.random() < 0.3:  # small messages leave at once
+            message.eager = self._read(rank, record, box).copy()
+            self.sent.append((rank, record["id"]))
+
+    def _read(self, rank: int, record: Record, box: FlatBox) -> Words:
+        place = (tuple(record["source"]), tuple(record["allocated_box"]))
+        return self.ranks[rank].machine.read_box(*place, box, record["element_size_bytes"])
+
+    def may_fetch(self, rank: int, post: Record) -> bool:
+        return (post["source"], rank, post["message"]) in self.messages
+
+    def fetch(self, rank: int, post: Record) -> Words:
+        key = (post["source"], rank, post["message"])
+        message = self.messages[key]
+        record = message.record
+        if record["transfer"][2]:
+            box: FlatBox = tuple(record["sent_box"])
+        else:
+            box = tuple(post["box"])
+            if tuple(post["message_box"]) != tuple(record["sent_box"]):
+                raise SimulationError(
+                    f"the receiver takes message {key} for {post['message_box']}, it is {record['sent_box']}"
+                )
+        if message.eager is None:
+            words = self._read(post["source"], record, box)
+        else:
+            cells, _ = cells_of(tuple(record["sent_box"]), (box,), record["element_size_bytes"] // CELL_BYTES)
+            words = message.eager[cells]
+        message.remaining -= flat_size(box)
+        if message.remaining <= 0:
+            del self.messages[key]
+            if message.eager is None:
+                self.sent.append((post["source"], message.instruction))
+        return words
+
+    def enter_barrier(self, rank: int, record: Record) -> None:
+        self.barrier[rank] = record["id"]
+        if len(self.barrier) == len(self.ranks):
+            entered, self.barrier = self.barrier, {}
+            for number, id_ in entered.items():
+                self.ranks[number].complete(id_)
+
+    def _report(self) -> str:
+        lines = []
+        for rank in self.ranks:
+            waiting = [rank.records[id_] for id_ in [*rank.engine.in_flight(), *rank.engine.unissued()]]
+            lines.append(f"rank {rank.rank}: {len(rank.steps)} statements to go")
+            lines += [f"  I{r['id']} {r['kind']} key {r['key']} <- {r['dependencies']}" for r in waiting[:20]]
+            lines += [
+                f"  lane {number}: {list(lane.queue)[:3]}" for number, lane in enumerate(rank.lanes) if lane.queue
+            ]
+        lines.append(
+            f"pilots under way: {self.pilots[:5]}, messages: {list(self.messages)[:5]}, barrier: {self.barrier}"
+        )
+        return "\n".join(lines)

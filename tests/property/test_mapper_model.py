@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""The test programs' own statement of what a range mapper means agrees with the runtime's."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.contexts import native_box, native_mapper, user_box
+from tests.elements import UserBox, element_mask, flat_boxes, full_box, to_flat
+from tests.property.program_generator import seeded_program
+from tests.property.programs import HostTask, Kernel
+
+
+def random_chunks(random: Random, whole: UserBox) -> list[UserBox]:
+    chunks = [whole]
+    for _ in range(4):
+        cut = []
+        for low, high in whole:
+            first = random.randint(low, high - 1)
+            cut.append((first, random.randint(first + 1, high)))
+        chunks.append(tuple(cut))
+    return chunks
+
+
+@given(st.integers(0, 2**20))
+def test_mappers_mean_what_the_runtime_makes_of_them(seed: int) -> None:
+    program = seeded_program(seed)
+    random = Random(seed)
+    shapes = {number: decl.shape for number, decl in program.buffers.items()}
+    for _, task in program.tasks():
+        if not isinstance(task, Kernel | HostTask):
+            continue
+        chunks = random_chunks(random, task.box)
+        for access in task.accesses:
+            shape = shapes[access.buffer]
+            native = native_mapper(access.mapper, chunks, task.box, shape)
+            assert native.check_dimensions(len(task.box), len(shape)) == ""
+            for chunk in chunks:
+                result = native.map(native_box(chunk), native_box(task.box), shape)
+                space = to_flat(full_box(shape))
+                ours = element_mask(space, flat_boxes(access.mapper.region(chunk, task.box, shape)))
+                assert element_mask(space, flat_boxes([user_box(box) for box in result.boxes])) == ours, (access, chunk)
