@@ -312,7 +312,9 @@ class region_map {
 		const std::size_t before = entries.size();
 		std::size_t dims_without_merge = 0;
 		for(std::size_t d = 2; dims_without_merge < 3; d = (d + 2) % 3) {
-			const bool has_merged = m_domain.extent(d) > 1 && merge_along(entries, d);
+			// Entries that all reach from end to end, as in a map cut along another dimension, have no neighbours along `d`.
+			const auto is_cut = [&](const entry_reference& e) { return e.where->extent(d) < m_domain.extent(d); };
+			const bool has_merged = std::any_of(entries.begin(), entries.end(), is_cut) && merge_along(entries, d);
 			dims_without_merge = has_merged ? 1 : dims_without_merge + 1; // along `d` itself nothing is left to merge
 		}
 		if(entries.size() != before) remove_absorbed();

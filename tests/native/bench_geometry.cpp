@@ -29,9 +29,9 @@ double measure(F&& f) {
 		return std::chrono::duration<double, std::micro>(clock::now() - begin).count();
 	};
 	int calls = 1;
-	while(time_batch(calls) < 2000) calls *= 2;
+	while(time_batch(calls) < 400) calls *= 2;
 	double best = 1e300;
-	for(int i = 0; i < 15; ++i) best = std::min(best, time_batch(calls) / calls);
+	for(int i = 0; i < 40; ++i) best = std::min(best, time_batch(calls) / calls);
 	return best;
 }
 

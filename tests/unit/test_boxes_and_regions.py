@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""`Box` and `Region` against element-wise brute force in NumPy, and their named behaviours."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celerity_py._native import Box, Region, box_from_flat
+from celerity_py.scheduler.errors import DimensionMismatch
+
+EXTENT = 6
+Mask: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"
+
+
+def boxes(dims: int) -> st.SearchStrategy[Box]:
+    corner = st.tuples(*[st.integers(0, EXTENT)] * dims)
+    return st.builds(Box, corner, corner)
+
+
+@st.composite
+def two_box_lists(draw: st.DrawFn) -> tuple[int, list[Box], list[Box]]:
+    dims = draw(st.integers(0, 3))
+    lists = st.lists(boxes(dims), max_size=draw(st.sampled_from([2, 5, 24])))
+    return dims, draw(lists), draw(lists)
+
+
+def mask_of(dims: int, parts: list[Box] | tuple[Box, ...]) -> Mask:
+    mask = np.zeros((EXTENT,) * dims, dtype=bool)
+    for part in parts:
+        mask[part.slices] = True
+    return mask
+
+
+def runs_along(dim: int, parts: list[Box]) -> list[Box]:
+    """Join boxes that continue each other in `dim` and are alike otherwise."""
+    joined: dict[tuple[int, ...], list[list[int]]] = {}
+    for part in sorted(parts, key=lambda b: b.min[dim]):
+        others = (*part.min[:dim], *part.min[dim + 1 :], *part.max[:dim], *part.max[dim + 1 :])
+        runs = joined.setdefault(others, [])
+        if runs and runs[-1][1] == part.min[dim]:
+            runs[-1][1] = part.max[dim]
+        else:
+            runs.append([part.min[dim], part.max[dim]])
+    result = []
+    for others, runs in joined.items():
+        lower, upper = list(others[: len(others) // 2]), list(others[len(others) // 2 :])
+        for begin, end in runs:
+            result.append(Box((*lower[:dim], begin, *lower[dim:]), (*upper[:dim], end, *upper[dim:])))
+    return result
+
+
+def normal_form(mask: Mask) -> tuple[Box, ...]:
+    """By definition: as long as possible in the last dimension first, sorted by min."""
+    parts = [Box(tuple(i), tuple(j + 1 for j in i)) for i in np.argwhere(mask).tolist()]
+    for dim in reversed(range(mask.ndim)):
+        parts = runs_along(dim, parts)
+    return tuple(sorted(parts, key=lambda b: (b.min, b.max)))
+
+
+@given(two_box_lists())
+def test_region_operators_agree_with_masks_and_return_the_normal_form(lists: tuple[int, list[Box], list[Box]]) -> None:
+    dims, list_a, list_b = lists
+    a, b = Region(list_a), Region(list_b)
+    mask_a, mask_b = mask_of(dims, list_a), mask_of(dims, list_b)
+    assert a.boxes == normal_form(mask_a)
+    assert (a | b).boxes == normal_form(mask_a | mask_b)
+    assert (a & b).boxes == normal_form(mask_a & mask_b)
+    assert (a - b).boxes == normal_form(mask_a & ~mask_b)
+    assert a.size == mask_a.sum()
+    assert bool(a) == bool(mask_a.any())
+    assert (b in a) == bool((mask_a >= mask_b).all())
+    assert (a == b) == bool((mask_a == mask_b).all())
+    if a == b:
+        assert hash(a) == hash(b)
+    for part in list_b:
+        assert (part in a) == bool(mask_a[part.slices].all())
+        assert a | part == part | a == a | Region([part])
+        assert a & part == part & a == a & Region([part])
+        assert a - part == a - Region([part])
+        assert part - a == Region([part]) - a
+
+
+@given(two_box_lists())
+def test_elements_are_found_in_regions_and_boxes(lists: tuple[int, list[Box], list[Box]]) -> None:
+    dims, parts, _ = lists
+    region = Region(parts)
+    mask = mask_of(dims, parts)
+    for index in np.ndindex(mask.shape):
+        assert (index in region) == bool(mask[index])
+        assert any(index in part for part in parts) == bool(mask[index])
+
+
+@given(st.data(), st.integers(0, 3))
+def test_box_methods_agree_with_masks(data: st.DataObject, dims: int) -> None:
+    a, b = data.draw(boxes(dims)), data.draw(boxes(dims))
+    mask_a, mask_b = mask_of(dims, [a]), mask_of(dims, [b])
+    assert (mask_of(dims, [a & b]) == (mask_a & mask_b)).all()
+    assert a.size == mask_a.sum()
+    assert a.size == np.prod(a.shape, dtype=int)
+    assert (b in a) == bool((mask_a >= mask_b).all())
+    assert mask_a[a.slices].shape == a.shape
+    assert box_from_flat(a.flat(), dims) == a
+    hull = Region([a, b]).bounding_box
+    assert hull == a or b
+    assert a in hull
+    assert np.zeros(hull.shape)[a.relative_slices(hull)].shape == a.shape
+
+
+@given(st.data(), st.integers(1, 3))
+def test_shift_grow_and_shrink_move_the_corners(data: st.DataObject, dims: int) -> None:
+    box = data.draw(boxes(dims).filter(bool))
+    amounts = data.draw(st.tuples(*[st.integers(-3, 3)] * dims))
+    moved = box.shift(*amounts)
+    assert moved.min == tuple(np.add(box.min, amounts))
+    assert moved.shape == box.shape
+    assert moved.shift(*(-n for n in amounts)) == box
+    grown = Box(tuple(np.subtract(box.min, amounts)), tuple(np.add(box.max, amounts)))
+    assert box.grow(*amounts) == grown
+    assert box.shrink(*(-n for n in amounts)) == grown
+
+
+def test_an_empty_box_is_normalised_and_false() -> None:
+    empty = Box((3, 1), (3, 5))
+    assert not empty
+    assert (empty.min, empty.max, empty.shape, empty.size) == ((0, 0), (0, 0), (0, 0), 0)
+    assert empty == Box((9, 9), (1, 1)) == Box((0, 0), (4, 4)) & Box((4, 0), (8, 4))
+    assert not Box((0, 0), (2, 9)).shrink(1, 1)
+
+
+def test_an_empty_box_stays_empty_when_it_is_moved_or_grown() -> None:
+    empty = Box((0,), (0,))
+    assert empty.grow(5) == empty.shift(5) == empty
+
+
+def test_a_box_without_dimensions_holds_one_element() -> None:
+    scalar = Box((), ())
+    assert scalar
+    assert (scalar.shape, scalar.size, scalar.slices, scalar.ndim) == ((), 1, (), 0)
+    assert () in scalar
+    assert scalar & scalar == scalar == scalar.shift()
+    assert repr(scalar) == "Box((), ())"
+
+
+def test_the_representation_of_boxes_and_regions_can_be_evaluated() -> None:
+    line, square = Box((3,), (5,)), Box((0, 0), (4, 4))
+    corner = Region([square, Box((2, 2), (6, 6))])
+    assert repr(line) == "Box((3,), (5,))"
+    assert repr(square) == "Box((0, 0), (4, 4))"
+    for thing in (line, square, corner, Region()):
+        assert eval(repr(thing)) == thing
+
+
+def test_boxes_and_regions_are_values() -> None:
+    square = Box((0, 0), (4, 4))
+    region = Region([square, Box((2, 2), (6, 6))])
+    for thing in (square, region):
+        assert copy.deepcopy(thing) == thing
+        assert pickle.loads(pickle.dumps(thing)) == thing
+        assert {thing: "found"}[copy.copy(thing)] == "found"
+    assert square != Box((0, 0, 0), (4, 4, 1))
+    assert square != "a square"
+    with pytest.raises(AttributeError):
+        square.min = (1, 1)  # type: ignore[misc]
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    two: Any = np.int64(2)
+    corner: Any = np.array([1, 2])
+    assert Box(corner, [two + 1, 4]) == Box((1, 2), (3, 4))
+    assert Box((0,), (4,)).shift(two) == Box((2,), (6,))
+
+
+def test_an_integer_is_an_element_of_a_line() -> None:
+    assert 3 in Box((0,), (4,))
+    assert 4 not in Region([Box((0,), (4,))])
+
+
+def test_boxes_of_different_dimensions_do_not_mix() -> None:
+    line, square = Box((0,), (4,)), Box((0, 0), (4, 4))
+    with pytest.raises(DimensionMismatch, match=r"Box\(\(0, 0\), \(4, 4\)\) & Box\(\(0,\), \(4,\)\)") as error:
+        square & line
+    assert isinstance(error.value, ValueError)
+    with pytest.raises(DimensionMismatch):
+        Region([square, line])
+    with pytest.raises(DimensionMismatch):
+        Region([square]) | line
+    with pytest.raises(DimensionMismatch):
+        line in square  # noqa: B015
+    with pytest.raises(DimensionMismatch):
+        (1, 2, 3) in square  # noqa: B015
+    with pytest.raises(DimensionMismatch):
+        square.relative_slices(line)
+
+
+@pytest.mark.parametrize("method", ["shift", "grow", "shrink"])
+def test_a_wrong_number_of_amounts_names_both_numbers(method: str) -> None:
+    square = Box((0, 0), (4, 4))
+    with pytest.raises(
+        DimensionMismatch, match=rf"{method}\(\) takes one integer per dimension.*has 2, but got \(1,\)"
+    ):
+        getattr(square, method)(1)
+    with pytest.raises(TypeError, match="takes integers"):
+        getattr(square, method)(1, 0.5)
+
+
+def test_corners_must_be_sequences_of_up_to_three_integers() -> None:
+    with pytest.raises(DimensionMismatch, match="as many integers for `min` as for `max`"):
+        Box((1,), (2, 3))
+    with pytest.raises(DimensionMismatch, match="at most 3 dimensions"):
+        Box((0,) * 4, (1,) * 4)
+    with pytest.raises(TypeError, match=r"takes integers, but got 0\.5"):
+        Box((0.5,), (1.5,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="sequence"):
+        Box(0, 4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Region takes boxes"):
+        Region([(0, 4)])  # type: ignore[list-item]
+
+
+def test_slices_relative_to_a_later_origin_would_be_negative() -> None:
+    with pytest.raises(ValueError, match="begins before"):
+        Box((0,), (4,)).relative_slices(Box((2,), (4,)))
+
+
+def test_a_region_of_no_boxes_fits_every_number_of_dimensions() -> None:
+    square = Region([Box((0, 0), (4, 4))])
+    assert Region() | square == square
+    assert square - Region() == square
+    assert not Region() & square
+    assert Region() == square - square
+    assert hash(Region()) == hash(square - square)
+    with pytest.raises(ValueError, match="not known"):
+        _ = Region().bounding_box

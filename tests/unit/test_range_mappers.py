@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Which part of a buffer each built-in range mapper gives to a chunk."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celerity_py._native import Box, RangeMapper, Region, split_1d
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXTENT = 9
+
+
+def whole(*shape: int) -> Box:
+    return Box((0,) * len(shape), shape)
+
+
+def region(*parts: Box) -> Region:
+    return Region(parts)
+
+
+@st.composite
+def chunks_and_buffers(draw: st.DrawFn) -> tuple[Box, tuple[int, ...], tuple[int, ...]]:
+    """A chunk of a cube, the shape of a buffer, and an extent in each dimension."""
+    dims = draw(st.integers(0, 3))
+    corner = st.tuples(*[st.integers(0, EXTENT)] * dims)
+    shape = draw(st.tuples(*[st.integers(1, EXTENT + 2)] * dims))
+    return Box(draw(corner), draw(corner)), shape, draw(st.tuples(*[st.integers(0, 3)] * dims))
+
+
+@given(chunks_and_buffers(), st.sampled_from(["box", "axes"]))
+def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[int, ...]], shape: str) -> None:
+    chunk, buffer_shape, extents = case
+    dims = len(buffer_shape)
+    expected = np.zeros(buffer_shape, dtype=bool)
+    offsets = (
+        itertools.product(*[range(-e, e + 1) for e in extents])
+        if shape == "box"
+        else [tuple(n if i == d else 0 for i in range(dims)) for d, e in enumerate(extents) for n in range(-e, e + 1)]
+        or [()]
+    )
+    for offset in offsets:
+        expected[(chunk.shift(*offset) & whole(*buffer_shape)).slices] = True
+    result = RangeMapper.neighborhood(extents, shape).map(chunk, whole(*[EXTENT] * dims), buffer_shape)
+    mask = np.zeros(buffer_shape, dtype=bool)
+    for box in result.boxes:
+        mask[box.slices] = True
+    assert (mask == expected).all()
+    assert result == Region(result.boxes)
+
+
+@given(chunks_and_buffers())
+def test_one_to_one_is_the_chunk_clamped_to_the_buffer(case: tuple[Box, tuple[int, ...], tuple[int, ...]]) -> None:
+    chunk, shape, _ = case
+    result = RangeMapper.one_to_one().map(chunk, whole(*[EXTENT] * len(shape)), shape)
+    assert result == region(chunk & whole(*shape))
+
+
+def test_all_and_fixed_do_not_depend_on_the_chunk() -> None:
+    space = whole(8)
+    part = region(Box((0, 0), (2, 2)), Box((4, 4), (6, 9)))
+    for chunk in split_1d(space, (1,), 4):
+        assert RangeMapper.all().map(chunk, space, (5, 5)) == region(whole(5, 5))
+        assert RangeMapper.fixed(Box((1, 1), (9, 2))).map(chunk, space, (5, 5)) == region(Box((1, 1), (5, 2)))
+        assert RangeMapper.fixed(part).map(chunk, space, (5, 5)) == part & whole(5, 5)
+
+
+def test_a_slice_is_whole_in_its_dimension() -> None:
+    chunk = Box((2, 3), (4, 5))
+    assert RangeMapper.slice(0).map(chunk, whole(8, 8), (16, 8)) == region(Box((0, 3), (16, 5)))
+    assert RangeMapper.slice(1).map(chunk, whole(8, 8), (8, 16)) == region(Box((2, 0), (4, 16)))
+
+
+def test_a_slice_of_a_buffer_with_one_dimension_more_takes_the_others_in_order() -> None:
+    line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
+    assert RangeMapper.slice(0).map(line, whole(8), (7, 8)) == region(Box((0, 2), (7, 4)))
+    assert RangeMapper.slice(1).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 7)))
+    assert RangeMapper.slice(1).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 0, 3), (4, 7, 5)))
+    assert RangeMapper.slice(0).map(Box((), ()), Box((), ()), (7,)) == region(whole(7))
+
+
+def test_a_permutation_transposes() -> None:
+    chunk = Box((0, 1, 2), (3, 5, 7))
+    assert RangeMapper.permute((1, 0)).map(Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(Box((3, 2), (8, 4)))
+    assert RangeMapper.permute((2, 0, 1)).map(chunk, whole(8, 8, 8), (8, 8, 8)) == region(Box((2, 0, 1), (7, 3, 5)))
+    assert RangeMapper.permute((2,)).map(chunk, whole(8, 8, 8), (5,)) == region(Box((2,), (5,)))
+
+
+@given(extent=st.integers(1, 200), items=st.integers(1, 12), granularity=st.integers(1, 20), offset=st.integers(0, 5))
+def test_an_even_split_deals_blocks_of_the_granularity(extent: int, items: int, granularity: int, offset: int) -> None:
+    mapper = RangeMapper.even_split(granularity)
+    space = Box((offset,), (offset + items,))
+    parts = [mapper.map(Box((i,), (i + 1,)), space, (extent, 3)) for i in range(offset, offset + items)]
+    step = extent // (items * granularity) * granularity
+    num_larger = (extent - items * step) // granularity
+    sizes = [step + (granularity if i < num_larger else 0) for i in range(items)]
+    sizes[-1] += extent - sum(sizes)
+    assert [part.size for part in parts] == [3 * size for size in sizes]
+    assert mapper.map(space, space, (extent, 3)) == region(whole(extent, 3))
+    begin = 0
+    for part, size in zip(parts, sizes, strict=True):
+        assert part == region(Box((begin, 0), (begin + size, 3)))
+        begin += size
+    middle = Box((offset + items // 2,), (offset + items,))
+    assert mapper.map(middle, space, (extent, 3)).size == sum(part.size for part in parts[items // 2 :])
+
+
+def test_an_empty_chunk_maps_to_nothing() -> None:
+    empty = Box((0, 0), (0, 0))
+    for mapper in (
+        RangeMapper.one_to_one(),
+        RangeMapper.slice(1),
+        RangeMapper.neighborhood((1, 1)),
+        RangeMapper.neighborhood((1, 1), "axes"),
+        RangeMapper.permute((1, 0)),
+    ):
+        assert not mapper.map(empty, whole(8, 8), (8, 8))
+    assert not RangeMapper.even_split().map(Box((0,), (0,)), whole(4), (8,))
+
+
+def test_huge_extents_saturate() -> None:
+    huge = 2**63 - 1
+    chunk = Box((2,), (4,))
+    for shape in ("box", "axes"):
+        assert RangeMapper.neighborhood((huge,), shape).map(chunk, whole(8), (8,)) == region(whole(8))
+    assert RangeMapper.even_split(huge).map(Box((1,), (2,)), whole(2), (8,)) == region(whole(8))
+
+
+def test_a_table_answers_for_its_chunks_only() -> None:
+    space = whole(64)
+    chunks = split_1d(space, (1,), 7)
+    mapper = RangeMapper.table([(chunk, chunk.shift(1)) for chunk in chunks])
+    for chunk in [*chunks, *reversed(chunks)]:
+        assert mapper.map(chunk, space, (64,)) == region(chunk.shift(1) & space)
+    with pytest.raises(RuntimeError, match="no range mapper result"):
+        mapper.map(space, space, (64,))
+
+
+@pytest.mark.parametrize(
+    ("make", "kernel_dims", "buffer_dims", "parts"),
+    [
+        (RangeMapper.one_to_one, 2, 3, ["one_to_one()", "2 dimensions", "3 dimensions", "slice"]),
+        (lambda: RangeMapper.fixed(Box((0,), (4,))), 1, 2, ["fixed(Box((0,), (4,)))", "1 dimension", "2 dimensions"]),
+        (lambda: RangeMapper.slice(2), 2, 2, ["slice(2)", "2 dimensions"]),
+        (lambda: RangeMapper.slice(0), 3, 2, ["slice(0)", "3 dimensions", "2 dimensions"]),
+        (
+            lambda: RangeMapper.neighborhood((1, 2), "axes"),
+            1,
+            1,
+            ["neighborhood(1, 2, shape='axes')", "2 dimensions", "1 dimension"],
+        ),
+        (lambda: RangeMapper.even_split(4), 2, 2, ["even_split(4)", "1 dimension"]),
+        (lambda: RangeMapper.permute((1, 0)), 2, 3, ["permute(1, 0)", "3 dimensions"]),
+        (lambda: RangeMapper.permute((2, 0)), 2, 2, ["permute(2, 0)", "dimension 2 of the kernel"]),
+    ],
+)
+def test_a_mismatch_of_dimensions_is_explained(
+    make: Callable[[], RangeMapper], kernel_dims: int, buffer_dims: int, parts: list[str]
+) -> None:
+    sentence = make().check_dimensions(kernel_dims, buffer_dims)
+    assert sentence.endswith(".")
+    for part in parts:
+        assert part in sentence
+
+
+def test_fitting_dimensions_are_accepted() -> None:
+    for dims in range(4):
+        assert RangeMapper.one_to_one().check_dimensions(dims, dims) == ""
+        assert RangeMapper.all().check_dimensions(1, dims) == ""
+        assert RangeMapper.fixed(whole(*[4] * dims)).check_dimensions(1, dims) == ""
+        assert RangeMapper.neighborhood((1,) * dims).check_dimensions(dims, dims) == ""
+        assert RangeMapper.permute(tuple(range(dims))).check_dimensions(3, dims) == ""
+    assert RangeMapper.slice(0).check_dimensions(1, 2) == RangeMapper.slice(1).check_dimensions(2, 2) == ""
+    assert RangeMapper.even_split().check_dimensions(1, 3) == ""
+
+
+def test_senseless_parameters_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        RangeMapper.neighborhood((1, -1))
+    with pytest.raises(ValueError, match="'box' or shape='axes'"):
+        RangeMapper.neighborhood((1,), "round")
+    with pytest.raises(ValueError, match="at least 1"):
+        RangeMapper.even_split(0)
+    with pytest.raises(ValueError, match="different dimensions"):
+        RangeMapper.permute((0, 0))
+    with pytest.raises(ValueError, match="between 0 and 2"):
+        RangeMapper.slice(3)
