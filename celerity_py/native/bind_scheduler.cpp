@@ -48,6 +48,7 @@ scheduler* make_scheduler(const std::size_t num_ranks, const std::uint32_t rank,
 	if(executor != nullptr) {
 		scheduler* const target = result.get();
 		executor->set_progress_callback([target](const task_id reached, const bool is_epoch) { target->notify_reached(reached, is_epoch); });
+		result->set_failure_callback([executor](const std::string& text) { executor->report_failure(text); });
 		result->set_busy_callback([executor](const bool busy) { executor->set_scheduler_busy(busy); });
 	}
 	return result.release(); // nanobind owns it

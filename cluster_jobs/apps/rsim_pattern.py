@@ -75,14 +75,14 @@ def advance_light(  # noqa: PLR0917 - a kernel has as many arguments as it has d
     row[step, low:high] = light
 
 
-def rows_before(step: int, chunk: celerity.Box, shape: tuple[int, ...]) -> celerity.Box:
+def rows_before(step: int, chunk: Any, shape: tuple[int, ...]) -> celerity.Box:
     """Map any chunk to all rows before this step's."""
     return celerity.Box((0, 0), (step, shape[1]))
 
 
-def part_of_row(step: int, chunk: celerity.Box, shape: tuple[int, ...]) -> celerity.Box:
+def part_of_row(step: int, chunk: Any, shape: tuple[int, ...]) -> celerity.Box:
     """Map a chunk of patches to its part of this step's row."""
-    return celerity.Box((step, chunk.min[0]), (step + 1, chunk.max[0]))
+    return celerity.Box((step, chunk.box.min[0]), (step + 1, chunk.box.max[0]))
 
 
 def reference(patches: int, steps: int) -> NDArray[Any]:

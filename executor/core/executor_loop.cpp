@@ -39,6 +39,7 @@ void executor_loop::inbox::clear() {
 	requests.clear();
 	host_calls.clear();
 	launches.clear();
+	failures.clear();
 }
 
 executor_loop::executor_loop(const executor_options& options)
@@ -64,6 +65,14 @@ void executor_loop::submit(instruction_batch&& batch) {
 	{
 		const std::lock_guard lock(m_inbox_mutex);
 		m_inbox.batches.push_back(std::move(batch));
+	}
+	m_wake_up.signal();
+}
+
+void executor_loop::report_failure(const std::string& text) {
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		m_inbox.failures.push_back(text);
 	}
 	m_wake_up.signal();
 }
@@ -281,6 +290,7 @@ bool executor_loop::take_inbox() {
 		m_num_host_calls -= m_received.host_calls.size();
 		for(const auto launched : m_received.launches) m_engine.notify_issued(launched);
 		complete_done();
+		for(const auto& text : m_received.failures) enter_failure(text);
 	}
 	m_received.clear();
 	return true;

@@ -83,6 +83,8 @@ class executor_loop final : public instruction_sink {
 
 	/// Nothing new is issued from now on; run() goes on returning.
 	void fail();
+	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.
+	void report_failure(const std::string& text);
 	/// Wakes every thread out of its wait and joins the native ones. After it returns no instruction is looked at any more. Idempotent.
 	void stop();
 
@@ -98,7 +100,10 @@ class executor_loop final : public instruction_sink {
 		std::vector<request_id> requests;
 		std::vector<instruction_id> host_calls;
 		std::vector<instruction_id> launches;
-		bool is_empty() const { return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty(); }
+		std::vector<std::string> failures;
+		bool is_empty() const {
+			return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty();
+		}
 		void clear();
 	};
 	struct kernel_job {

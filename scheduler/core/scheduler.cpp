@@ -208,7 +208,12 @@ void scheduler::run() {
 			was_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
-		report(true, std::string("the scheduler failed: ") + error.what());
+		const std::string text = std::string("the scheduler failed: ") + error.what();
+		if(m_on_failure) {
+			m_on_failure(text);
+		} else {
+			report(true, std::string(text));
+		}
 		if(m_on_busy) m_on_busy(false);
 		// Whoever waits for planning must not wait for ever.
 		m_num_planned.store(~std::uint64_t{0} >> 1);

@@ -76,6 +76,9 @@ class scheduler {
 	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
 	void set_busy_callback(std::function<void(bool)> callback) { m_on_busy = std::move(callback); }
 
+	/// Called with the text if planning fails. On the scheduler thread; set before start().
+	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
+
 	struct message {
 		bool is_error;
 		std::string text;
@@ -117,6 +120,7 @@ class scheduler {
 	dry_sink m_dry_sink;
 	instruction_sink& m_sink;
 	std::function<void(bool)> m_on_busy;
+	std::function<void(const std::string&)> m_on_failure;
 	std::thread m_thread;
 
 	// Application thread only.
