@@ -61,6 +61,18 @@ box grow(const box& b, const std::size_t dim, const coordinate extent) {
 	return replace_interval(b, dim, saturating_add(b.min(dim), -extent), saturating_add(b.max(dim), extent));
 }
 
+/// The chunk grown along all axes at once: a larger box.
+region grow_all_around(const box& chunk, const point& extents, const box& buffer_box) {
+	if(chunk.empty()) return {};
+	point min;
+	point max;
+	for(std::size_t d = 0; d < 3; ++d) {
+		min[d] = std::max(saturating_add(chunk.min(d), -extents[d]), buffer_box.min(d));
+		max[d] = std::min(saturating_add(chunk.max(d), extents[d]), buffer_box.max(d));
+	}
+	return box(min, max);
+}
+
 /// The chunk grown along each axis by itself: a plus.
 region grow_along_axes(const box& chunk, const point& extents, const box& buffer_box) {
 	if(chunk.empty()) return {};
@@ -259,8 +271,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::slice: return slice_of(chunk, static_cast<std::size_t>(m_params[0]), kernel_dims, buffer_box, buffer_dims);
 	case kind::neighborhood:
 		if(m_shape == neighborhood_shape::axes) return grow_along_axes(chunk, m_params, buffer_box);
-		if(chunk.empty()) return {};
-		return intersection(grow(grow(grow(chunk, 0, m_params[0]), 1, m_params[1]), 2, m_params[2]), buffer_box);
+		return grow_all_around(chunk, m_params, buffer_box);
 	case kind::even_split: {
 		if(chunk.empty()) return {};
 		const even_blocks blocks(buffer_box.extent(0), global.extent(0), m_params[0]);
