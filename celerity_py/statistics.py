@@ -36,5 +36,12 @@ def write_statistics(prefix: str, statistics: RuntimeStatistics) -> Path:
     """
     path = Path(f"{prefix}.{statistics.rank}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dataclasses.asdict(statistics), indent=2, sort_keys=True, default=str) + "\n")
+    path.write_text(json.dumps(_plain(dataclasses.asdict(statistics)), indent=2) + "\n")
     return path
+
+
+def _plain(value: Any) -> Any:
+    """JSON has string keys only; "3/1" stands for buffer 3 in memory 1."""
+    if isinstance(value, Mapping):
+        return {"/".join(map(str, k)) if isinstance(k, tuple) else k: _plain(v) for k, v in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
