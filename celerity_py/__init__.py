@@ -17,6 +17,7 @@ from celerity_py.errors import (
     UsageError,
 )
 from celerity_py.execution import Chunk, Part
+from celerity_py.executor import uncaught_exceptions
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.lifecycle import is_master, rank, size
 from celerity_py.queue import Queue
@@ -51,3 +52,5 @@ __all__ = [
     "reduction",
     "size",
 ]
+
+uncaught_exceptions.watch_program()

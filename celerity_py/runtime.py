@@ -170,7 +170,12 @@ class Runtime:
         elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
             self.abandon()
         else:
-            self.end(sys._getframe())
+            try:
+                self.end(sys._getframe())
+            except CelerityError:
+                if self.failure is None or self.live is None:
+                    raise
+                self.live.leave_failed(unseen=True)  # there is no program left to catch it
 
     def _forget(self) -> None:
         self.has_ended = self.refuses = True

@@ -78,9 +78,28 @@ def describe_error(error: BaseException) -> str:
 def find_user_line(error: BaseException) -> str:
     """Return "file:line" of the innermost frame outside of this package, or an empty string."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(Path(frame.filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS):
+        if not _is_ours(frame.filename):
             return f"{frame.filename}:{frame.lineno}"
     return ""
+
+
+def format_user_frames(error: BaseException) -> list[str]:
+    """Format the traceback of an exception, without the frames of ours that called the user's function.
+
+    The line with the exception itself is left out, since the failure's message repeats it, unless there is a chain.
+    """
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    if trace is None:
+        return []
+    if error.__cause__ is not None or error.__context__ is not None:
+        return traceback.format_exception(type(error), error, trace)
+    return ["Traceback (most recent call last):\n", *traceback.format_tb(trace)]
+
+
+def _is_ours(filename: str) -> bool:
+    return any(Path(filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS)
 
 
 def is_caused_by(error: BaseException | None, origin: BaseException) -> bool:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import sys
 import threading
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from celerity_py.executor.failure import Failure, describe_error, find_user_line, is_caused_by
+from celerity_py.executor.failure import Failure, describe_error, find_user_line, format_user_frames, is_caused_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +90,7 @@ class FailureHandler:
     def _print(self, failure: Failure) -> None:
         lines = [f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
         if failure.error is not None and failure.task:
-            lines += traceback.format_exception(failure.error)
+            lines += format_user_frames(failure.error)
         lines.append(f"celerity_py, rank {self._communicator.rank}: the job ends in {self._times.abort_s:g} s\n")
         sys.stderr.write("".join(lines))
         sys.stderr.flush()

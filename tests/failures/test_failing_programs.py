@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""What a user sees when a program goes wrong, with one rank and with several: the message, the line, and the status."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.failures.launching import Outcome, run
+
+PROGRAM = Path(__file__).with_name("failing_program.py")
+
+
+def run_program(num_ranks: int | None, name: str, **variables: str) -> Outcome:
+    return run(num_ranks, sys.executable, str(PROGRAM), name, variables={"CELERITY_DEVICES": "cpu:2", **variables})
+
+
+def line_of(name: str) -> str:
+    """Return "file:line" of the line of the program that is marked with `# LINE name`."""
+    lines = PROGRAM.read_text(encoding="utf-8").splitlines()
+    (number,) = (i for i, line in enumerate(lines, start=1) if line.endswith(f"# LINE {name}"))
+    return f"{PROGRAM.name}:{number}"
+
+
+def assert_all_ranks_ended(outcome: Outcome, num_ranks: int, message: str) -> None:
+    """Every rank has printed the message exactly once, and the job has ended in time with a status that is not 0."""
+    assert outcome.status not in {0, 124}, outcome
+    for rank in range(num_ranks):
+        reports = [line for line in outcome.errors.splitlines() if line.startswith(f"celerity_py, rank {rank}: ")]
+        assert sum(message in line for line in reports) == 1, outcome.errors
+    assert outcome.duration_s < 12, outcome
+
+
+@pytest.mark.parametrize("num_ranks", [None, 1, 2, 4])
+def test_a_program_without_mistake_ends_with_status_0_and_prints_nothing(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "nothing_fails")
+    assert outcome.errors == ""
+    assert outcome.status == 0
+
+
+@pytest.mark.parametrize("name", ["kernel_raises", "exception_is_swallowed"])
+def test_a_kernel_that_raises_on_one_of_four_ranks_ends_all_of_them(name: str) -> None:
+    outcome = run_program(4, name)
+    assert_all_ranks_ended(outcome, 4, "rank 1: task 'step 2' failed")
+    assert "ValueError: a bad cell" in outcome.errors
+    assert line_of("kernel_raises") in outcome.errors
+    assert outcome.errors.count("Traceback") == 1, outcome.errors
+
+
+def test_a_kernel_that_raises_with_one_rank_raises_in_the_program() -> None:
+    outcome = run_program(None, "kernel_raises")
+    assert outcome.status == 1
+    assert "ValueError: a bad cell" in outcome.errors
+    assert "task 'step 2'" in outcome.errors
+    assert line_of("kernel_raises") in outcome.errors
+    assert outcome.duration_s < 5
+
+
+def test_a_failure_that_the_program_does_not_look_at_is_printed_at_exit_and_sets_the_status() -> None:
+    outcome = run_program(None, "failure_is_not_looked_at")
+    assert outcome.status == 1
+    assert "ValueError: a bad cell" in outcome.errors
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_host_task_that_raises_names_its_task_and_line(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "host_task_raises")
+    assert outcome.status not in {0, 124}
+    assert "task 'write_file'" in outcome.errors
+    assert "OSError: disk full" in outcome.errors
+    assert line_of("host_task_raises") in outcome.errors
+
+
+def test_an_exception_of_the_program_with_one_rank_is_an_ordinary_exception() -> None:
+    outcome = run_program(None, "program_raises")
+    assert outcome.status == 1
+    assert outcome.errors.count("ZeroDivisionError: in the program") == 1
+
+
+def test_an_exception_of_the_program_on_one_rank_ends_all_of_them() -> None:
+    outcome = run_program(4, "program_raises")
+    assert_all_ranks_ended(outcome, 4, "ZeroDivisionError: in the program")
+    assert line_of("program_raises") in outcome.errors
+    assert outcome.errors.count("Traceback") == 1, outcome.errors
+
+
+def test_an_exception_before_the_first_queue_ends_the_ranks_that_wait_for_this_one() -> None:
+    outcome = run_program(3, "program_raises_early")
+    assert outcome.status not in {0, 124}
+    assert outcome.errors.count("ZeroDivisionError: before the first queue") == 1
+    assert outcome.duration_s < 12
+
+
+def test_an_exception_on_another_thread_of_one_rank_ends_all_of_them() -> None:
+    assert_all_ranks_ended(run_program(2, "thread_raises"), 2, "ZeroDivisionError: in a thread")
+
+
+def test_a_rank_that_exits_while_others_go_on_ends_all_of_them() -> None:
+    outcome = run_program(3, "rank_exits")
+    assert outcome.status not in {0, 124}
+    assert "rank 1 has ended its program" in outcome.errors
+    assert line_of("rank_exits") in outcome.errors
+    assert outcome.duration_s < 12
+
+
+def test_an_interrupt_on_one_rank_ends_all_of_them() -> None:
+    assert_all_ranks_ended(run_program(2, "rank_is_interrupted"), 2, "KeyboardInterrupt")
+
+
+def test_a_killed_rank_ends_all_of_them_through_the_launcher() -> None:
+    outcome = run_program(4, "rank_is_killed")
+    assert outcome.status not in {0, 124}
+    assert outcome.duration_s < 10
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_mapper_that_lets_chunks_write_the_same_elements_raises_at_submit(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "mapper_overlaps")
+    assert outcome.status not in {0, 124}
+    assert "OverlappingAccess" in outcome.errors
+    assert 'kernel "fill"' in outcome.errors
+    assert "field" in outcome.errors
+
+
+@pytest.mark.parametrize("num_ranks", [None, 4])
+def test_an_index_outside_of_the_declared_region_names_kernel_buffer_index_and_region(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "mapper_names_too_little")
+    assert outcome.status not in {0, 124}
+    assert "OutOfBoundsAccess" in outcome.errors
+    assert "reach_too_far" in outcome.errors
+    assert "field" in outcome.errors
+    assert line_of("mapper_names_too_little") in outcome.errors
+    assert outcome.duration_s < 12
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_misspelled_variable_is_an_error_that_suggests_the_right_one(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "nothing_fails", CELERITY_LOKAHEAD="auto")
+    assert outcome.status not in {0, 124}
+    assert "CELERITY_LOKAHEAD" in outcome.errors
+    assert "CELERITY_LOOKAHEAD" in outcome.errors
+    assert outcome.duration_s < 10
+
+
+def test_processes_that_a_launcher_started_but_mpi_does_not_connect_are_an_error() -> None:
+    outcome = run_program(None, "nothing_fails", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2", SLURM_PROCID="0")
+    assert outcome.status == 1
+    assert "LaunchError" in outcome.errors
+    assert "srun started 2 processes" in outcome.errors
+    assert "--mpi=pmi2" in outcome.errors
