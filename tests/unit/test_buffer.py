@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: MIT
+"""Buffers: shapes, types, initial contents, and when they die."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, Region, access, lifecycle
+from celerity_py.errors import ArgumentTypeError, DimensionMismatch, NotAvailableYet, UsageError
+
+
+@pytest.fixture(autouse=True)
+def queue() -> Iterator[celerity.Queue]:
+    celerity.configure(devices="cpu:2", horizon_step=1, lookahead="none")
+    with celerity.Queue() as queue:
+        yield queue
+    celerity.configure(devices=None, horizon_step=None, lookahead=None)
+
+
+def touch(chunk: celerity.Chunk, view: celerity.View) -> None:
+    view[chunk.box] += 1
+
+
+# ---- shape, type, name
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [(5, (5,)), ((5,), (5,)), ([2, 3], (2, 3)), ((), ()), ((np.int64(2), 1, 4), (2, 1, 4))],
+)
+def test_a_shape_is_an_int_or_a_sequence_of_up_to_three(given: Any, shape: tuple[int, ...]) -> None:
+    buffer = celerity.Buffer(given, name="u")
+    assert (buffer.shape, buffer.ndim, buffer.dtype, buffer.name) == (shape, len(shape), np.dtype(np.float32), "u")
+    assert repr(buffer) == f'<Buffer B{buffer.record.id} "u", shape {shape}, float32>'
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "message"),
+    [
+        ((1, 2, 3, 4), DimensionMismatch, r"at most 3 dimensions, but the shape \(1, 2, 3, 4\)"),
+        ((4, 0), UsageError, r"at least one element.*\(4, 0\)"),
+        (-1, UsageError, "at least one element"),
+        (1.5, ArgumentTypeError, r"not 1\.5"),
+        ("12", ArgumentTypeError, "not '12'"),
+        (None, ArgumentTypeError, "not None"),
+    ],
+)
+def test_an_impossible_shape_is_an_error(shape: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        celerity.Buffer(shape)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, "complex128", np.dtype([("a", "i4"), ("b", "f8", (2,))]), "M8[s]", "S3", ">f4"]
+)
+def test_any_type_that_numpy_describes_can_be_an_element(queue: celerity.Queue, dtype: Any) -> None:
+    contents = np.frombuffer(np.random.default_rng(0).bytes(6 * np.dtype(dtype).itemsize), dtype)
+    buffer = celerity.Buffer.from_array(contents)
+    target = celerity.Buffer(6, dtype)
+
+    def move(chunk: celerity.Chunk, out: celerity.View, given: celerity.View) -> None:
+        out[chunk.box] = given[chunk.box]
+
+    queue.parallel_for(6, move, target.write(access.one_to_one()), buffer.read(access.one_to_one()))
+    assert queue.fence(target).result(10).tobytes() == contents.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [(object, "Python objects"), ([("a", "O")], "Python objects"), ("S0", "0 bytes"), ("nonsense", "is no dtype")],
+)
+def test_objects_and_types_without_size_are_refused(dtype: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        celerity.Buffer(4, dtype)
+
+
+def test_a_name_is_text() -> None:
+    with pytest.raises(ArgumentTypeError, match="not 3"):
+        celerity.Buffer(4, name=3)  # type: ignore[arg-type]
+
+
+# ---- accesses
+
+
+def test_only_0d_buffers_may_leave_the_mapper_out(queue: celerity.Queue) -> None:
+    scalar = celerity.Buffer.from_array(np.float64(3))
+    queue.parallel_for((), lambda chunk, x: x[...].__iadd__(1), scalar.read_write())
+    assert queue.fence(scalar).result(10) == 4
+    with pytest.raises(UsageError, match=r'"u" needs a range mapper.*has shape \(4,\)'):
+        celerity.Buffer(4, name="u").read()
+
+
+def test_an_access_says_what_it_is() -> None:
+    buffer = celerity.Buffer(4, name="u")
+    label = f'B{buffer.record.id} "u"'
+    assert repr(buffer.read_write(access.neighborhood(1))) == f"<read_write access to {label} by neighborhood(1)>"
+    with pytest.raises(ArgumentTypeError, match="needs a mapper"):
+        buffer.write("all")  # type: ignore[arg-type]
+
+
+# ---- initial contents
+
+
+def test_an_array_is_copied_at_the_call(queue: celerity.Queue) -> None:
+    array = np.arange(8)
+    buffer = celerity.Buffer.from_array(array)
+    array[...] = -1
+    np.testing.assert_array_equal(queue.fence(buffer).result(10), np.arange(8))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(24).reshape(4, 6).T, np.arange(24)[::3], np.asfortranarray(np.ones((3, 4))), [[1, 2], [3, 4]], 2.5],
+)
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_arrays_of_any_layout_and_sequences_are_taken(queue: celerity.Queue, array: Any, is_copied: bool) -> None:
+    buffer = celerity.Buffer.from_array(array, copy=is_copied)
+    np.testing.assert_array_equal(queue.fence(buffer).result(10), array)
+
+
+def test_a_borrowed_array_may_change_once_wait_has_returned(queue: celerity.Queue) -> None:
+    array = np.arange(1000.0)
+    buffer = celerity.Buffer.from_array(array, copy=False)
+    queue.parallel_for(Box((0,), (10,)), touch, buffer.read_write(access.one_to_one()))
+    queue.wait()
+    array[...] = -1
+    expected = np.arange(1000.0)
+    expected[:10] += 1
+    np.testing.assert_array_equal(queue.fence(buffer).result(10), expected)
+
+
+def test_arrays_that_cannot_be_buffers_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least one element"):
+        celerity.Buffer.from_array(np.zeros((0, 3)))
+    with pytest.raises(DimensionMismatch):
+        celerity.Buffer.from_array(np.zeros((1, 1, 1, 1)))
+    with pytest.raises(UsageError, match="Python objects"):
+        celerity.Buffer.from_array([object()])  # type: ignore[list-item]
+
+
+def test_a_function_is_asked_for_the_boxes_that_are_needed(queue: celerity.Queue) -> None:
+    asked: list[Box] = []
+
+    def contents(box: Box) -> Any:
+        asked.append(box)
+        return np.add.outer(10 * np.arange(box.min[0], box.max[0]), np.arange(box.min[1], box.max[1]))
+
+    buffer = celerity.Buffer.from_function((6, 5), np.int64, contents, name="f")
+    part = queue.fence(buffer, Box((1, 1), (3, 5))).result(10)
+    whole = np.add.outer(10 * np.arange(6), np.arange(5))
+    np.testing.assert_array_equal(part, whole[1:3, 1:5])
+    assert Region(asked) == Region([Box((1, 1), (3, 5))])
+    queue.parallel_for((6, 5), touch, buffer.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(buffer).result(10), whole + 1)
+    assert sum(box.size for box in asked) == 30
+
+
+def test_a_function_may_return_a_narrower_type(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_function(4, np.float64, lambda box: np.ones(box.shape, np.int32))
+    np.testing.assert_array_equal(queue.fence(buffer).result(10), np.ones(4))
+    scalar = celerity.Buffer.from_function((), np.float64, lambda box: 2.5)
+    assert queue.fence(scalar).result(10) == 2.5
+
+
+def test_a_function_must_be_callable() -> None:
+    with pytest.raises(ArgumentTypeError, match="not 3"):
+        celerity.Buffer.from_function(4, np.float32, 3)  # type: ignore[arg-type]
+
+
+# ---- death
+
+
+def test_variables_may_be_swapped_and_dropped_while_tasks_use_the_buffers(queue: celerity.Queue) -> None:
+    results = []
+    for i in range(30):
+        buffer = celerity.Buffer.from_array(np.full(10, float(i)))
+        queue.parallel_for(10, touch, buffer.read_write(access.one_to_one()))
+        results.append(queue.fence(buffer))
+    del buffer
+    for i, result in enumerate(results):
+        np.testing.assert_array_equal(result.result(10), np.full(10, i + 1.0))
+
+
+def test_memory_of_dead_buffers_is_freed(queue: celerity.Queue) -> None:
+    for _ in range(50):
+        buffer = celerity.Buffer.from_array(np.zeros(100_000))
+        queue.parallel_for(buffer.shape, touch, buffer.read_write(access.one_to_one()))
+        del buffer
+        queue.wait()
+    queue.wait()
+    memories = queue.statistics().executor["memories"]
+    assert sum(memory["current_bytes"] for memory in memories) <= 2 * 800_000
+    assert len(lifecycle.current()._lent) <= 2
+
+
+def test_a_handle_dies_with_its_last_reference_even_while_tasks_are_pending(queue: celerity.Queue) -> None:
+    let_go = threading.Event()
+    buffer = celerity.Buffer.from_array(np.zeros(4))
+    queue.parallel_for((), lambda chunk, x: let_go.wait(10), buffer.read_write(access.all()))
+    handle = weakref.ref(buffer)
+    del buffer
+    assert handle() is None
+    let_go.set()
+
+
+def test_the_last_reference_may_die_on_another_thread(queue: celerity.Queue) -> None:
+    holder = [celerity.Buffer.from_array(np.zeros(4))]
+    queue.parallel_for(4, touch, holder[0].read_write(access.one_to_one()))
+    thread = threading.Thread(target=holder.clear)
+    thread.start()
+    thread.join()
+    queue.wait()
+
+
+def test_a_buffer_that_dies_before_its_access_is_submitted_lives_on_in_the_access(queue: celerity.Queue) -> None:
+    total = celerity.Buffer(())
+    given = celerity.Buffer.from_array(np.ones(8)).read(access.one_to_one())
+
+    def add(chunk: celerity.Chunk, view: celerity.View, out: celerity.Reducer) -> None:
+        out.combine(view[...].sum())
+
+    queue.parallel_for(8, add, given, celerity.reduction(total, "sum"))
+    assert queue.fence(total).result(10) == 8
+
+
+def test_a_buffer_cannot_be_copied_or_pickled() -> None:
+    buffer = celerity.Buffer(4)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ArgumentTypeError, match="cannot be copied or pickled"):
+            attempt(buffer)
+
+
+# ---- what can be reduced into
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "message"),
+    [
+        (np.float32, "mean", "'sum', 'prod', 'min', 'max', 'and', 'or', 'xor', not 'mean'"),
+        (np.complex64, "max", "needs an order"),
+        (np.float16, "sum", "not float16"),
+        (np.dtype([("a", "f4")]), "sum", "needs elements of"),
+        (np.float32, "xor", "needs integers or bool"),
+        (np.dtype(">f4"), "sum", "not >f4"),
+    ],
+)
+def test_a_reduction_needs_an_operation_that_the_type_has(dtype: Any, op: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        celerity.reduction(celerity.Buffer((), dtype), op)
+
+
+def test_array_shaped_and_callable_reductions_say_that_they_are_not_available_yet() -> None:
+    with pytest.raises(NotAvailableYet, match=r"shape \(4,\)"):
+        celerity.reduction(celerity.Buffer(4), "sum")
+    with pytest.raises(NotAvailableYet, match="callable operation"):
+        celerity.reduction(celerity.Buffer(()), np.hypot, identity=0)
+    with pytest.raises(ArgumentTypeError, match="needs a Buffer, not 3"):
+        celerity.reduction(3, "sum")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "expected"),
+    [
+        ("and", [True, True, False], False),
+        ("or", [False, True, False], True),
+        ("xor", [True, True, True], True),
+        ("min", [True, False], False),
+        ("max", [False, True], True),
+    ],
+)
+def test_truth_values_can_be_reduced(queue: celerity.Queue, op: str, values: list[bool], expected: bool) -> None:
+    result = celerity.Buffer((), np.bool_)
+
+    def combine(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        for value in values[chunk.box.min[0] : chunk.box.max[0]]:
+            out.combine(value)
+
+    queue.parallel_for(len(values), combine, celerity.reduction(result, op))
+    assert queue.fence(result).result(10) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float32, np.float64, np.complex128])
+def test_chunks_that_combine_nothing_leave_the_result_alone(queue: celerity.Queue, dtype: Any) -> None:
+    operations = ["sum", "prod"] if np.dtype(dtype).kind == "c" else ["sum", "prod", "min", "max"]
+    for op in operations:
+        result = celerity.Buffer((1,), dtype)
+
+        def combine(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+            if chunk.box.min[0] == 0:
+                out.combine(np.array([3], out._array.dtype))
+
+        queue.parallel_for(2, combine, celerity.reduction(result, op))
+        assert queue.fence(result).result(10) == [3]
