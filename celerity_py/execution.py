@@ -13,7 +13,7 @@ from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
 from celerity_py.reducers import Reducer, ReductionPort
-from celerity_py.scheduler.errors import InternalError, UsageError
+from celerity_py.scheduler.errors import InternalError, TaskFailed, UsageError
 from celerity_py.submissions import Submission
 from celerity_py.views import View
 
@@ -159,7 +159,7 @@ def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[
     Raises:
         InternalError: If the buffer has no function.
         UsageError: If the function returns something of the wrong shape or dtype.
-        BaseException: Whatever the function raises.
+        TaskFailed: If the function raises; its exception is the cause.
     """
     if record.initializer is None:
         raise InternalError(
@@ -170,7 +170,13 @@ def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[
     target = array_at(address, allocated.shape, record.dtype)
     for flat in boxes:
         box = box_from_flat(flat, ndim)
-        contents = np.asarray(record.initializer(box))
+        try:
+            contents = np.asarray(record.initializer(box))
+        except Exception as error:
+            raise TaskFailed(
+                f"The function of {record.label} (made at {record.site}) raised {type(error).__name__}: {error} "
+                f"for the box {show(box)}."
+            ) from error
         if contents.shape != box.shape:
             raise UsageError(
                 f"The function of {record.label} (made at {record.site}) returned an array of shape {contents.shape} "

@@ -304,13 +304,15 @@ class Queue:
             return
         if get_ident() in runtime.inside:
             runtime.check_usable("close()")
-        self._runtime = _CLOSED
         runtime.num_queues -= 1
-        if runtime.num_queues == 0:
-            runtime.end(frame)
-        else:
-            runtime.check_usable("close()")
-            runtime.wait("none", frame)
+        try:
+            if runtime.num_queues == 0:
+                runtime.end(frame)
+            else:
+                runtime.check_usable("close()")
+                runtime.wait("none", frame)
+        finally:
+            self._runtime = _CLOSED
 
     def __enter__(self) -> Queue:
         return self

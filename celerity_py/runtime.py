@@ -220,6 +220,8 @@ class Runtime:
         failure = self.failure
         assert failure is not None
         original = failure.exception()
+        if type(original) is TaskFailed and original.__cause__ is not None:
+            original = original.__cause__  # told with its context by us
         kind = type(original) if isinstance(original, CelerityError) else TaskFailed
         error = kind(failure.message())
         error.__cause__ = original

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""Errors that surface after the submit, and how the process ends: each program runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import sys, threading, time
+import numpy as np
+import celerity_py as celerity
+from celerity_py import Box, access, errors
+
+celerity.configure(devices="cpu:2")
+"""
+
+
+def run(tmp_path: Path, program: str, timeout_s: float = 30, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run PRELUDE and the program as `app.py`; lines are numbered as in the file."""
+    path = tmp_path / "app.py"
+    path.write_text(PRELUDE + textwrap.dedent(program))
+    root = str(Path(__file__).parents[2])
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("CELERITY_", "PMI"))}
+    env |= {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]), **environment}
+    return subprocess.run(
+        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def line_of(tmp_path: Path, text: str) -> str:
+    lines = (tmp_path / "app.py").read_text().splitlines()
+    (number,) = [i for i, line in enumerate(lines, 1) if text in line]
+    return f"{tmp_path / 'app.py'}:{number}"
+
+
+def test_an_exception_in_a_kernel_is_raised_by_wait_fences_and_every_later_call(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def bad(chunk, u):
+            raise KeyError("oops")
+
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.zeros(4), name="u")
+        queue.parallel_for(4, bad, u.read_write(access.one_to_one()), name="step")  # the line
+        future = queue.fence(u)
+        calls = [future.result, queue.wait, lambda: queue.fence(u), lambda: celerity.Buffer(4), celerity.Queue,
+                 lambda: queue.parallel_for(4, bad), lambda: queue.host_task(print), queue.barrier, queue.flush]
+        for call in calls:
+            try:
+                call()
+            except errors.TaskFailed as error:
+                assert isinstance(error.__cause__, KeyError), error.__cause__
+                print(error)
+        try:
+            queue.close()
+        except celerity.CelerityError as error:
+            print(error)
+        assert isinstance(future.exception(), celerity.CelerityError)
+        """,
+    )
+    lines = result.stdout.splitlines()
+    assert len(lines) == 10, result.stdout + result.stderr
+    for line in lines:
+        assert "task 'step'" in line
+        assert "KeyError: 'oops'" in line
+        assert line_of(tmp_path, "# the line") in line
+    assert result.returncode == 0, result.stderr
+
+
+def test_an_index_outside_of_the_region_names_everything_and_keeps_its_class(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def reach(chunk, u):
+            u[chunk.box.shift(1)]
+
+        u = celerity.Buffer.from_array(np.zeros(8), name="u")
+        try:
+            with celerity.Queue() as queue:
+                queue.parallel_for(8, reach, u.read(access.one_to_one()), name="reach")  # the line
+        except celerity.OutOfBoundsAccess as error:
+            assert isinstance(error.__cause__, celerity.OutOfBoundsAccess)
+            print(error)
+        """,
+    )
+    for part in ("reach", 'B1 "u"', "outside of its declared region", line_of(tmp_path, "# the line")):
+        assert part in result.stdout, result.stdout + result.stderr
+    assert "[1:5], outside of its declared region [0:4]" in result.stdout or "[5:9]" in result.stdout
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [("u[...] = 1", "writes through its read access"), ("u[...][0] = 1", "read-only"), ("u.array[0] = 1", "read-only")],
+)
+def test_writing_through_a_read_access_is_an_error(tmp_path: Path, write: str, message: str) -> None:
+    result = run(
+        tmp_path,
+        f"""
+        def reach(chunk, u):
+            {write}
+
+        u = celerity.Buffer.from_array(np.zeros(8), name="u")
+        with celerity.Queue() as queue:
+            queue.parallel_for(8, reach, u.read(access.one_to_one()), name="reach")
+        """,
+    )
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "reach" in result.stderr
+
+
+def test_an_exception_in_a_host_task_is_raised_by_wait(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def write_file(part):
+            raise OSError("disk full")
+
+        with celerity.Queue() as queue:
+            queue.host_task(write_file)  # the line
+            queue.wait()
+        """,
+    )
+    assert result.returncode == 1
+    assert "write_file" in result.stderr
+    assert "OSError: disk full" in result.stderr
+    assert line_of(tmp_path, "# the line") in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("np.zeros(3)", r"returned an array of shape (3,) for the box [0:8]. It must return"),
+        ("np.zeros(box.shape, np.complex64)", "returned complex64 for the box [0:8]"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_function_for_initial_contents_names_the_buffer_and_its_line(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    result = run(
+        tmp_path,
+        f"""
+        def contents(box):
+            return {body}
+
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_function(8, np.float32, contents, name="u")  # the line
+            queue.fence(u).result()
+        """,
+    )
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert 'B1 "u"' in result.stderr
+    assert line_of(tmp_path, "# the line") in result.stderr
+
+
+def test_combining_an_array_into_a_scalar_names_kernel_and_buffer(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        total = celerity.Buffer((), name="total")
+        with celerity.Queue() as queue:
+            queue.parallel_for(8, lambda chunk, t: t.combine(np.ones(3)), celerity.reduction(total, "sum"), name="add")
+        """,
+    )
+    assert result.returncode == 1
+    assert 'kernel "add"' in result.stderr
+    assert "array of shape (3,) into the single element of" in result.stderr
+    assert "numpy.add.reduce" in result.stderr
+
+
+def test_using_the_queue_inside_of_a_kernel_fails_the_task_with_nested_use(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        try:
+            with celerity.Queue() as queue:
+                queue.parallel_for(8, lambda chunk: queue.wait(), name="nested")
+        except celerity.NestedUse as error:
+            print(error)
+        """,
+    )
+    assert "nested" in result.stdout, result.stdout + result.stderr
+    assert "inside a kernel" in result.stdout
+
+
+def test_a_failure_that_nobody_saw_is_printed_and_sets_the_exit_status(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def bad(chunk):
+            raise ValueError("unseen")
+
+        queue = celerity.Queue()
+        queue.parallel_for((), bad)
+        queue.flush()
+        time.sleep(0.5)
+        """,
+    )
+    assert result.returncode == 1
+    assert "ValueError: unseen" in result.stderr
+
+
+def test_a_failure_that_was_caught_leaves_the_exit_status_to_the_program(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def bad(chunk):
+            raise ValueError("seen")
+
+        try:
+            with celerity.Queue() as queue:
+                queue.parallel_for((), bad)
+        except celerity.TaskFailed as error:
+            print("caught", error.__cause__)
+        """,
+    )
+    assert (result.returncode, result.stdout) == (0, "caught seen\n"), result.stderr
+
+
+def test_a_program_without_a_with_block_ends_its_runtime_at_exit(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.zeros(4))
+        queue.parallel_for(4, lambda chunk, x: (time.sleep(0.2), print("done", flush=True)), u.read(access.all()))
+        """,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "done" in result.stdout
+    assert result.stderr == ""
+
+
+def test_an_uncaught_exception_ends_the_program_without_waiting_for_what_is_left(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.zeros(4))
+        for _ in range(40):
+            queue.parallel_for((), lambda chunk, x: time.sleep(1), u.read_write(access.all()))
+        raise ZeroDivisionError("mine")
+        """,
+    )
+    assert result.returncode == 1
+    assert "ZeroDivisionError: mine" in result.stderr
+
+
+def test_a_blocked_program_is_woken_by_a_failure(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        celerity.configure(run_ahead=2, horizon_step=1, lookahead="none")
+        count = 0
+
+        def fail_late(chunk, x):
+            global count
+            count += 1
+            if count == 5:
+                raise ValueError("late")
+            time.sleep(0.02)
+
+        u = celerity.Buffer.from_array(np.zeros(4))
+        try:
+            with celerity.Queue() as queue:
+                while True:
+                    queue.parallel_for((), fail_late, u.read_write(access.all()))
+        except celerity.TaskFailed as error:
+            print("woken by", error.__cause__)
+        """,
+    )
+    assert result.stdout == "woken by late\n", result.stderr
+
+
+def test_a_wrong_variable_ends_the_program_with_a_suggestion(tmp_path: Path) -> None:
+    result = run(tmp_path, "celerity.Queue()", CELERITY_DEVICE="2")
+    assert result.returncode == 1
+    assert "Unknown environment variable CELERITY_DEVICE='2'. Did you mean CELERITY_DEVICES?" in result.stderr
+
+
+def test_an_interrupt_reaches_a_program_that_waits(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        import os, signal
+
+        with celerity.Queue() as queue:
+            queue.parallel_for((), lambda chunk: time.sleep(1.5))
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                queue.wait()
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        """,
+    )
+    assert result.stdout == "interrupted\n", result.stderr
+    assert result.returncode == 0, result.stderr
