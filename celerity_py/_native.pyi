@@ -306,7 +306,7 @@ class RegionMapForTests:
 
     def __len__(self) -> int: ...
 
-def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, wave_time: float = 50.0) -> dict:
+def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, wave_time: float = 50.0) -> dict[str, Any]:
     """
     Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.
 
@@ -343,16 +343,16 @@ class GraphContext:
         The horizon or epoch with this task id was executed. Take the instructions before it first.
         """
 
-    def take_tasks(self) -> list:
+    def take_tasks(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
-    def take_commands(self) -> list:
+    def take_commands(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
-    def take_instructions(self) -> list:
+    def take_instructions(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
-    def take_pilots(self) -> list:
+    def take_pilots(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
     def take_warnings(self) -> list[str]:
@@ -693,10 +693,10 @@ class Scheduler:
     def set_paused(self, paused: bool) -> None:
         """Hold all input back, or let it go; for measurements."""
 
-    def take_messages(self) -> list:
+    def take_messages(self) -> list[tuple[str, str]]:
         """
         Pairs (level, text) since the last call; level is 'warning' or 'error'. Any thread.
         """
 
-    def statistics(self) -> dict:
+    def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""

@@ -150,9 +150,9 @@ void bind_graphs(nb::module_& m) {
 	    .def(
 	        "notify_epoch_reached", [](graph_context& self, const std::uint64_t id) { self.pipeline().notify_epoch_reached(task_id(id)); }, "task"_a,
 	        "The horizon or epoch with this task id was executed. Take the instructions before it first.")
-	    .def("take_tasks", &graph_context::take_tasks, "Records since the last call.")
-	    .def("take_commands", &graph_context::take_commands, "Records since the last call.")
-	    .def("take_instructions", &graph_context::take_instructions, "Records since the last call.")
-	    .def("take_pilots", &graph_context::take_pilots, "Records since the last call.")
+	    .def("take_tasks", &graph_context::take_tasks, nb::sig("def take_tasks(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
+	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
+	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
+	    .def("take_pilots", &graph_context::take_pilots, nb::sig("def take_pilots(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_warnings", &graph_context::take_warnings, "Texts since the last call.");
 }

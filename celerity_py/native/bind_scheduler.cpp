@@ -159,6 +159,6 @@ void bind_scheduler(nb::module_& m) {
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
 	    .def("set_lookahead", [](scheduler& self, const std::string& mode) { self.set_lookahead(parse_lookahead(mode)); }, "mode"_a)
 	    .def("set_paused", &scheduler::set_paused, "paused"_a, "Hold all input back, or let it go; for measurements.")
-	    .def("take_messages", &take_messages, "Pairs (level, text) since the last call; level is 'warning' or 'error'. Any thread.")
-	    .def("statistics", &statistics, "Counts, and the seconds the thread was busy and idle.");
+	    .def("take_messages", &take_messages, nb::sig("def take_messages(self) -> list[tuple[str, str]]"), "Pairs (level, text) since the last call; level is 'warning' or 'error'. Any thread.")
+	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }
