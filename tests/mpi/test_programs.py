@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""Whole programs on however many ranks there are, with one and with several devices each, against NumPy."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(params=["cpu:1", "cpu:2", "cpu:3"])
+def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
+    celerity.configure(devices=request.param, horizon_step=2)
+    with celerity.Queue() as queue:
+        yield queue
+    celerity.configure(devices=None, horizon_step=None)
+
+
+def random_array(*shape: int) -> npt.NDArray[np.float64]:
+    return np.random.default_rng(7).integers(0, 100, shape).astype(np.float64)
+
+
+@celerity.kernel
+def wave_step(chunk: Any, u_next: Any, u: Any, c2: float) -> None:
+    inner = chunk.box & u.shape_box.shrink(1, 1)
+    u_next[inner] = (
+        2 * u[inner]
+        - u_next[inner]
+        + c2
+        * (u[inner.shift(-1, 0)] + u[inner.shift(1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)] - 4 * u[inner])
+    )
+
+
+def reference_wave(initial: npt.NDArray[np.float64], steps: int) -> npt.NDArray[np.float64]:
+    u, u_next = initial.copy(), initial.copy()
+    for _ in range(steps):
+        laplacian = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+        u_next[1:-1, 1:-1] = 2 * u[1:-1, 1:-1] - u_next[1:-1, 1:-1] + 0.25 * laplacian
+        u, u_next = u_next, u
+    return u
+
+
+@pytest.mark.parametrize("hint", ["split_1d", "split_2d", "oversubscribe"])
+def test_a_stencil_exchanges_its_halos(queue: celerity.Queue, hint: str) -> None:
+    hints = {
+        "split_1d": celerity.hints.split_1d(),
+        "split_2d": celerity.hints.split_2d(),
+        "oversubscribe": celerity.hints.oversubscribe(3),
+    }
+    initial = random_array(61, 47)
+    u = celerity.Buffer.from_array(initial, name="u")
+    u_next = celerity.Buffer.from_array(initial, name="u_next")
+    for _ in range(25):
+        queue.parallel_for(
+            u.shape,
+            wave_step,
+            u_next.read_write(access.one_to_one()),
+            u.read(access.neighborhood(1, 1, shape="axes")),
+            0.25,
+            hints=(hints[hint],),
+        )
+        u, u_next = u_next, u
+    np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
+
+
+@celerity.kernel
+def multiply(chunk: Any, c: Any, a: Any, b: Any) -> None:
+    rows, columns = chunk.box.slices
+    c[chunk.box] = a[rows, :] @ b[:, columns]
+
+
+def test_matrices_are_multiplied_by_slices_again_and_again(queue: celerity.Queue) -> None:
+    a_values, b_values = random_array(24, 36), random_array(36, 36) % 3
+    a, b = celerity.Buffer.from_array(a_values), celerity.Buffer.from_array(b_values)
+    c = celerity.Buffer(a.shape, np.float64)
+    for _ in range(4):
+        queue.parallel_for(
+            c.shape, multiply, c.write(access.one_to_one()), a.read(access.slice(1)), b.read(access.slice(0))
+        )
+        a, c = c, a
+    expected = a_values
+    for _ in range(4):
+        expected = expected @ b_values
+    np.testing.assert_array_equal(queue.fence(a).result(), expected)
+
+
+@celerity.kernel
+def add_up(chunk: Any, total: Any, values: Any) -> None:
+    total.combine(values[chunk.box].sum())
+
+
+@celerity.kernel
+def subtract(chunk: Any, values: Any, total: Any) -> None:
+    values[chunk.box] -= total[...]
+
+
+def test_a_reduction_is_the_same_on_all_ranks_and_feeds_later_kernels(queue: celerity.Queue) -> None:
+    initial = random_array(100)
+    values = celerity.Buffer.from_array(initial)
+    total = celerity.Buffer((), np.float64)
+    expected = initial
+    for _ in range(5):
+        queue.parallel_for(values.shape, add_up, celerity.reduction(total, "sum"), values.read(access.one_to_one()))
+        queue.parallel_for(values.shape, subtract, values.read_write(access.one_to_one()), total.read())
+        expected = expected - expected.sum()
+    np.testing.assert_array_equal(queue.fence(values).result(), expected)
+
+
+@celerity.kernel
+def transpose(chunk: Any, out: Any, values: Any) -> None:
+    rows, columns = chunk.box.slices
+    out[chunk.box] = values[columns, rows].T
+
+
+def test_a_transposition_sends_blocks_that_lie_strided_in_memory(queue: celerity.Queue) -> None:
+    initial = random_array(40, 30)
+    values = celerity.Buffer.from_array(initial)
+    turned = celerity.Buffer((30, 40), np.float64)
+    queue.parallel_for(turned.shape, transpose, turned.write(access.one_to_one()), values.read(access.permute(1, 0)))
+    queue.parallel_for(values.shape, transpose, values.write(access.one_to_one()), turned.read(access.permute(1, 0)))
+    queue.parallel_for(turned.shape, transpose, turned.write(access.one_to_one()), values.read(access.permute(1, 0)))
+    np.testing.assert_array_equal(queue.fence(turned).result(), initial.T)
+
+
+@celerity.kernel
+def increment(chunk: Any, values: Any) -> None:
+    values[chunk.box] += 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3, 5)])
+def test_buffers_smaller_than_the_machine_work(queue: celerity.Queue, shape: tuple[int, ...]) -> None:
+    values = celerity.Buffer.from_array(np.zeros(shape))
+    for _ in range(3):
+        queue.parallel_for(shape, increment, values.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(values).result(), np.full(shape, 3.0))
+
+
+def test_contents_from_a_function_are_computed_where_they_are_needed(queue: celerity.Queue) -> None:
+    asked: list[Box] = []
+
+    def rows_and_columns(box: Box) -> npt.NDArray[np.float64]:
+        asked.append(box)
+        rows, columns = box.slices
+        return np.arange(rows.start, rows.stop)[:, None] * 100.0 + np.arange(columns.start, columns.stop)[None, :]
+
+    values = celerity.Buffer.from_function((64, 8), np.float64, rows_and_columns)
+    queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+    result = queue.fence(values).result()
+    np.testing.assert_array_equal(result, np.arange(64)[:, None] * 100.0 + np.arange(8)[None, :] + 1)
+    assert sum(box.size for box in asked) <= -(-64 // celerity.size()) * 8
+
+
+def test_host_tasks_see_what_kernels_wrote_and_the_other_way_round(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(np.zeros(50))
+    sums: list[float] = []
+
+    def add_rank(part: Any, view: Any) -> None:
+        view[part.box] += 10
+
+    queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+    queue.host_task(add_rank, values.read_write(access.one_to_one()), on=values.shape)
+    queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+    queue.host_task(lambda part, view: sums.append(view[...].sum()), values.read(access.all()), on="master")
+    queue.wait()
+    assert sums == ([12.0 * 50] if celerity.is_master() else [])
+
+
+def test_a_fence_on_the_master_gives_nothing_to_the_others(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(np.arange(30.0))
+    queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+    part = queue.fence(values, Box((5,), (25,)), on="master").result()
+    if celerity.is_master():
+        np.testing.assert_array_equal(part, np.arange(5.0, 25.0) + 1)
+    else:
+        assert part is None
+
+
+def test_a_megabyte_goes_to_everyone_every_step(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(np.zeros((64, 2048)))
+    mixed = celerity.Buffer(values.shape, np.float64)
+
+    @celerity.kernel
+    def average(chunk: Any, out: Any, everything: Any) -> None:
+        out[chunk.box] = everything[...].mean() + 1
+
+    for _ in range(6):
+        queue.parallel_for(values.shape, average, mixed.write(access.one_to_one()), values.read(access.all()))
+        values, mixed = mixed, values
+    assert (queue.fence(values).result() == 6).all()
+
+
+def test_barriers_and_waits_between_steps_do_not_disturb(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(np.zeros(20))
+    for step in range(12):
+        queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+        if step % 3 == 0:
+            queue.barrier()
+        if step % 4 == 0:
+            queue.wait()
+    assert (queue.fence(values).result() == 12).all()
+
+
+def test_buffers_that_die_while_they_are_sent_do_not_disturb(queue: celerity.Queue) -> None:
+    total = celerity.Buffer.from_array(np.zeros(64))
+
+    @celerity.kernel
+    def accumulate(chunk: Any, out: Any, values: Any) -> None:
+        out[chunk.box] += values[...].sum()
+
+    for step in range(20):
+        values = celerity.Buffer((64,), np.float64)
+        queue.parallel_for(
+            values.shape, lambda chunk, out, s=step: out.__setitem__(chunk.box, s), values.write(access.one_to_one())
+        )
+        queue.parallel_for(total.shape, accumulate, total.read_write(access.one_to_one()), values.read(access.all()))
+        del values
+        gc.collect(0)
+    assert (queue.fence(total).result() == 64 * sum(range(20))).all()
+
+
+def test_one_runtime_after_another_in_the_same_process() -> None:
+    for round_number in range(5):
+        with celerity.Queue() as queue:
+            values = celerity.Buffer.from_array(np.full(17, float(round_number)))
+            queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+            assert (queue.fence(values).result() == round_number + 1).all()
