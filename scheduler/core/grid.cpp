@@ -56,8 +56,7 @@ bool try_merge_touching(box& a, const box& b) {
 	const bool same_1 = is_same_interval(a, b, 1);
 	const bool same_2 = is_same_interval(a, b, 2);
 	if(same_0 + same_1 + same_2 >= 2) {
-		const std::size_t d = same_0 ? (same_1 ? 2 : 1) : 0;
-		a = with_interval(a, d, std::min(a.min(d), b.min(d)), std::max(a.max(d), b.max(d)));
+		a = bounding_box(a, b);
 		return true;
 	}
 	if(a.covers(b)) return true;

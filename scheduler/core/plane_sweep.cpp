@@ -90,6 +90,24 @@ void plane_sweep::emit(const coordinate begin, const coordinate end, const coord
 	}
 }
 
+// The dimensions are template parameters because a box that is written element by element and read at once stalls the processor.
+template <std::size_t Slow, std::size_t Fast>
+void space_sweep::run_in_plane(box_vector& out) {
+	flatten(m_plane.plus, plus, Slow, Fast);
+	flatten(m_plane.minus, minus, Slow, Fast);
+	m_plane.run();
+	point min = plus.front().min();
+	point max = plus.front().max();
+	out.reserve(out.size() + m_plane.out.size());
+	for(const rectangle& r : m_plane.out) {
+		min[Slow] = r.slow_min;
+		max[Slow] = r.slow_max;
+		min[Fast] = r.fast_min;
+		max[Fast] = r.fast_max;
+		out.push_back(box(min, max));
+	}
+}
+
 void space_sweep::run(box_vector& out) {
 	const box& first = plus.front();
 	std::array<bool, 3> varies{};
@@ -98,21 +116,10 @@ void space_sweep::run(box_vector& out) {
 	};
 	for(const box& b : plus) compare(b);
 	for(const box& b : minus) compare(b);
-	if(!varies[2]) return run_in_plane(out, 0, 1);
-	if(!varies[1]) return run_in_plane(out, 0, 2);
-	if(!varies[0]) return run_in_plane(out, 1, 2);
+	if(!varies[2]) return run_in_plane<0, 1>(out);
+	if(!varies[1]) return run_in_plane<0, 2>(out);
+	if(!varies[0]) return run_in_plane<1, 2>(out);
 	run_in_space(out);
-}
-
-void space_sweep::run_in_plane(box_vector& out, const std::size_t slow, const std::size_t fast) {
-	flatten(m_plane.plus, plus, slow, fast);
-	flatten(m_plane.minus, minus, slow, fast);
-	m_plane.run();
-	const box pattern = plus.front();
-	out.reserve(out.size() + m_plane.out.size());
-	for(const rectangle& r : m_plane.out) {
-		out.push_back(with_interval(with_interval(pattern, slow, r.slow_min, r.slow_max), fast, r.fast_min, r.fast_max));
-	}
 }
 
 void space_sweep::run_in_space(box_vector& out) {

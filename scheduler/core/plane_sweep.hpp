@@ -96,7 +96,8 @@ class space_sweep {
 	std::vector<std::uint32_t> m_open; // outputs that end at the current position, sorted by min in dimensions 1 and 2
 	std::vector<std::uint32_t> m_next_open;
 
-	void run_in_plane(box_vector& out, std::size_t slow, std::size_t fast);
+	template <std::size_t Slow, std::size_t Fast>
+	void run_in_plane(box_vector& out);
 	void run_in_space(box_vector& out);
 	void emit_slab(box_vector& out, coordinate now, coordinate next);
 };
