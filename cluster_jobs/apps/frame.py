@@ -87,8 +87,13 @@ def quantity(value: float, unit: str) -> str:
 
 
 def traffic(queue: celerity.Queue) -> dict[str, str]:
-    """Return summary rows on what the runtime moved on behalf of this rank."""
-    return {}
+    """Return summary rows on what the runtime moved by itself, on behalf of this rank."""
+    counters = queue.statistics().executor
+    rows = {f"copied between memories, rank {celerity.rank()}": quantity(sum(counters["copied_bytes"].values()), "B")}
+    if celerity.size() > 1:
+        rows[f"sent by rank {celerity.rank()}"] = quantity(sum(counters["sent_bytes"].values()), "B")
+        rows[f"received by rank {celerity.rank()}"] = quantity(counters["received_bytes"], "B")
+    return rows
 
 
 def agrees(result: NDArray[Any], expected: NDArray[Any]) -> bool:

@@ -30,14 +30,14 @@ def form_factors(patches: int) -> NDArray[np.float32]:
     """Return how much of the light that leaves patch j arrives at patch i, a (patches, patches) matrix."""
     angles = np.arange(patches) * (2 * np.pi / patches)
     facing = 1 - np.cos(angles[:, np.newaxis] - angles[np.newaxis, :])
-    return (0.9 * facing / facing.sum(axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(0.9 * facing / facing.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
 def delays(patches: int, slowest: int) -> NDArray[np.int32]:
     """Return how many steps, 1 to `slowest`, light travels from patch j to patch i."""
     apart = np.abs(np.arange(patches)[:, np.newaxis] - np.arange(patches)[np.newaxis, :])
     around = np.minimum(apart, patches - apart)
-    return (1 + around * (slowest - 1) // max(1, patches // 2)).astype(np.int32)
+    return np.asarray(1 + around * (slowest - 1) // max(1, patches // 2), dtype=np.int32)
 
 
 def flash(step: int, low: int, high: int, patches: int) -> NDArray[np.float32]:

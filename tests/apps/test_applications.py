@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""The example applications, run as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+APPS = ROOT / "cluster_jobs" / "apps"
+TIME_LIMIT_S = 120
+
+# Small, of odd sizes that no number of devices divides.
+RUNS = {
+    "wave_sim": ["--size", "131", "--steps", "60"],
+    "matmul": ["--size", "97"],
+    "matmul --split-2d": ["--size", "97", "--split-2d"],
+    "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
+    "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
+    "rsim_pattern": ["--size", "53", "--steps", "25"],
+}
+
+
+def _run(app: str, *arguments: str, ranks: int = 1, devices: str = "cpu:2") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(APPS / f"{app}.py"), *arguments]
+    if ranks > 1:
+        mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        if mpiexec is None:
+            pytest.skip("there is no mpiexec")
+        command = [mpiexec, "-n", str(ranks), *command]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("CELERITY_")}
+    environment |= {"CELERITY_DEVICES": devices, "CELERITY_BACKEND": "cpu", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+    )
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("run", RUNS)
+def test_an_application_computes_bit_for_bit_what_numpy_computes(run: str, ranks: int) -> None:
+    result = _run(run.split(maxsplit=1)[0], *RUNS[run], "--verify", ranks=ranks)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("Verified: bit-identical to plain NumPy.") == 1
+    assert f"{ranks} rank(s)" in result.stdout
+
+
+@pytest.mark.parametrize("app", sorted({run.split()[0] for run in RUNS}))
+def test_an_application_explains_itself(app: str) -> None:
+    result = _run(app, "--help")
+    assert result.returncode == 0, result.stderr
+    assert "--verify" in result.stdout
+
+
+def test_the_picture_of_a_run_is_written_once_and_its_place_is_printed(tmp_path: Path) -> None:
+    picture = tmp_path / "pictures" / "wave.png"
+    result = _run("wave_sim", "--size", "64", "--steps", "20", "--output", str(picture), ranks=2)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count(f"Picture: {picture}") == 1
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_single_device_is_enough() -> None:
+    result = _run("wave_sim", "--size", "64", "--steps", "20", "--verify", devices="cpu:1")
+    assert result.returncode == 0, result.stdout + result.stderr
