@@ -75,6 +75,7 @@ class Runtime:
         self.blocked_s = 0.0
         self._oldest_id = 1
         self._buffers: dict[int, Any] = {}  # records of buffers with a function for their contents
+        self._labels: dict[int, str] = {}  # of buffers whose handles live
         self._dying: deque[tuple[int, int]] = deque()  # (newest submission, buffer) at the death of a handle
         self._lent: dict[int, _Loan] = {}
         self._forget_me = forget
@@ -304,6 +305,7 @@ class Runtime:
         record.id = self.scheduler.create_buffer(
             record.shape, dtype.itemsize, dtype.alignment, initial, raw, record.name
         )
+        self._labels[record.id] = record.label
         if initial == "function":
             self._buffers[record.id] = record
 
@@ -315,6 +317,7 @@ class Runtime:
             if record.initializer is not None:
                 self._dying.append((self.next_id - 1, record.id))
             self.scheduler.destroy_buffer(record.id)
+            self._labels.pop(record.id, None)
 
     def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
         """Give the executor access to an array until it says that it does not need it any more.
@@ -415,6 +418,10 @@ class Runtime:
         """Name and "file:line" of a submission, if it is still known."""
         submission = self.submissions.get(submission_id)
         return None if submission is None else (submission.name, submission.site)
+
+    def describe_buffer(self, buffer: int) -> str:
+        """How messages call a buffer: with its name, as long as its handle lives."""
+        return self._labels.get(buffer, f"B{buffer}")
 
     def last_submission(self) -> int:
         """The newest id handed to the scheduler, the shutdown epoch not counted."""

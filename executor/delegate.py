@@ -42,6 +42,9 @@ class ExecutorDelegate(Protocol):
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         """Return (name of the task, "file:line" that submitted it), or None if that is not known (any more)."""
 
+    def describe_buffer(self, buffer: int) -> str:
+        """Return how messages call a buffer, such as 'B3 "u"'."""
+
     def last_submission(self) -> int:
         """Return the highest submission id handed to the scheduler so far. Any thread."""
 

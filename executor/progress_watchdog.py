@@ -97,14 +97,35 @@ class ProgressWatchdog:
         error = CommunicationError(text)
         return Failure(self._communicator.rank, f"CommunicationError: {text}", error=error)
 
+    def _describe(self, entry: tuple[Any, ...]) -> str:
+        _, text, submission, buffer, box, peer, transfer = entry
+        parts = [text]
+        if buffer:
+            parts.append(f"{self._delegate.describe_buffer(buffer)} {_show_box(box)}".rstrip())
+        if peer >= 0:
+            parts.append(f"peer rank {peer}")
+        if transfer is not None:
+            task, transferred, reduction = transfer
+            parts.append(f"transfer T{task}.B{transferred}" + (f".R{reduction}" if reduction else ""))
+        if submission and (description := self._delegate.describe_submission(submission)) is not None:
+            parts.append(f"task '{description[0]}' (submitted at {description[1]})")
+        return ", ".join(parts)
+
     def _describe_stall(self, stalled_s: float, active: list[tuple[Any, ...]]) -> str:
         lines = [f"celerity_py, rank {self._communicator.rank}: no progress for {stalled_s:.0f} s. Under way:"]
-        for age_s, text, submission, *_ in active[:_LONGEST_REPORT]:
-            description = self._delegate.describe_submission(submission) if submission else None
-            task = f", task '{description[0]}' (submitted at {description[1]})" if description else ""
-            lines.append(f"  for {age_s:.0f} s: {text}{task}")
+        lines += [f"  for {entry[0]:.0f} s: {self._describe(entry)}" for entry in active[:_LONGEST_REPORT]]
         if len(active) > _LONGEST_REPORT:
             lines.append(f"  and {len(active) - _LONGEST_REPORT} more")
         unanswered_s = stalled_s - self._times.ping_s
         lines += [f"  rank {rank} has not answered for {unanswered_s:.0f} s" for rank in sorted(self._unseen())]
         return "\n".join(lines) + "\n"
+
+
+def _show_box(flat: tuple[int, ...] | None) -> str:
+    """Show a flat box without the unit dimensions that pad it to three."""
+    if flat is None:
+        return ""
+    ranges = list(zip(flat[:3], flat[3:], strict=True))
+    while ranges and ranges[-1] == (0, 1):
+        ranges.pop()
+    return f"[{', '.join(f'{start}:{stop}' for start, stop in ranges)}]"

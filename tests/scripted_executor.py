@@ -136,6 +136,9 @@ class ScriptedRuntime:
         function = self.functions.get(submission)
         return (function.__name__, f"program.py:{submission}") if function else None
 
+    def describe_buffer(self, buffer: int) -> str:
+        return f'B{buffer} "u"'
+
     def last_submission(self) -> int:
         return len(self.functions)
 

@@ -236,11 +236,14 @@ def test_a_stall_is_reported_once_and_a_silent_peer_ends_the_job(capfd: pytest.C
         rank.executor.start()
     submission = waiting.runtime.submit(raise_sorry)
     waiting.native.outstanding_communication = True
-    waiting.native.active = [(30.0, "receive of B3", submission, 3, None, 1, None)]
+    waiting.native.active = [(30.0, "I7 receive", submission, 3, (0, 4, 0, 8, 5, 1), 1, (6, 3, 0))]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     output = capfd.readouterr().err
     assert output.count("no progress for") == 1
-    assert "receive of B3, task 'raise_sorry' (submitted at program.py:1)" in output
+    assert (
+        'for 30 s: I7 receive, B3 "u" [0:8, 4:5], peer rank 1, transfer T6.B3, '
+        "task 'raise_sorry' (submitted at program.py:1)"
+    ) in output
     assert "rank 1 has not answered" in output
     assert "rank 0 has not answered" not in output
     assert waiting.runtime.failure is not None
