@@ -167,15 +167,22 @@ receive_arbiter::open_transfer receive_arbiter::find_open(const instruction_id i
 }
 
 void receive_arbiter::claim(const transfer_id& transfer, request_state& request, pilot_state& pilot) {
-	for(const box& expected : request.boxes) {
-		const box part = intersection(expected, pilot.sent_box);
-		if(part.empty()) continue;
+	const auto post = [&](const box& part) {
 		pilot.unclaimed -= part.area();
 		request.unclaimed -= part.area();
 		const fragment_id fragment(m_next_fragment++);
 		m_fragments.emplace(fragment, fragment_state{transfer, request.serial, pilot.source, part});
 		m_posts.push_back({fragment, request.instruction, pilot.source, pilot.message, transfer, request.destination, request.allocated_box, part,
 		    pilot.sent_box, 0, request.element_size_bytes});
+	};
+	// A message that spans several boxes of one request is still received in one piece: MPI cannot take it apart.
+	if(overlap_area(request.boxes, pilot.sent_box) == pilot.sent_box.area()) {
+		if(!pilot.sent_box.empty()) post(pilot.sent_box);
+		return;
+	}
+	for(const box& expected : request.boxes) {
+		const box part = intersection(expected, pilot.sent_box);
+		if(!part.empty()) post(part);
 	}
 }
 

@@ -395,6 +395,10 @@ class World:
                 raise SimulationError(
                     f"the receiver takes message {key} for {post['message_box']}, it is {record['sent_box']}"
                 )
+        # A rank with direct peers does not know who will send; there the executor takes MPI payloads apart itself.
+        only_mpi = not any(self.program.settings.direct_ranks(rank))
+        if only_mpi and (box != tuple(record["sent_box"]) or post["destination"][0] != 1):
+            raise SimulationError(f"message {key} comes through MPI, and cannot be received by {post}")
         if message.eager is None:
             words = self._read(post["source"], record, box)
         else:

@@ -312,3 +312,16 @@ def test_a_payload_nobody_waits_for_is_an_error() -> None:
     arbiter.gather_receive(1, REDUCTION, HOST, 8, [1], [1])
     with pytest.raises(RuntimeError, match="nobody gathers"):
         arbiter.pilot(2, 1, REDUCTION, row(0, 1))
+
+
+@pytest.mark.parametrize("pilot_first", [False, True])
+def test_a_message_that_spans_several_boxes_of_one_receive_is_received_in_one_piece(pilot_first: bool) -> None:
+    arbiter = _native.ReceiveArbiter()
+    events: list[Event] = [
+        lambda a: a.receive(1, TRANSFER, [(0, 0, 0, 1, 2, 1), (1, 0, 0, 3, 5, 1)], HOST, (0, 0, 0, 3, 5, 1), 8),
+        lambda a: a.pilot(1, 4, TRANSFER, (0, 1, 0, 3, 2, 1)),
+    ]
+    for event in reversed(events) if pilot_first else events:
+        event(arbiter)
+    (post,) = arbiter.take_posts()
+    assert post["box"] == post["message_box"] == (0, 1, 0, 3, 2, 1)
