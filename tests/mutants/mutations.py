@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes somebody could make in the cores: one small change of the source each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`old` occurs exactly once in `file`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+COMMANDS = "scheduler/core/command_graph.cpp"
+INSTRUCTIONS = "scheduler/core/instruction_graph.cpp"
+MEMORY = "scheduler/core/instruction_graph_memory.cpp"
+TASKS = "scheduler/core/instruction_graph_tasks.cpp"
+TRANSFERS = "scheduler/core/instruction_graph_transfers.cpp"
+WINDOW = "scheduler/core/dependency_window.hpp"
+SPLIT = "scheduler/core/split.cpp"
+ENGINE = "executor/core/out_of_order_engine.cpp"
+ARBITER = "executor/core/receive_arbiter.cpp"
+
+MUTATIONS = (
+    Mutation(
+        "write after read is not ordered in the command graph",
+        COMMANDS,
+        "if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);",
+        "if(is_producer(access.mode)) depend_for_read(*access.buffer, access.where);",
+    ),
+    Mutation(
+        "write after read is not ordered in the instruction graph",
+        TASKS,
+        "if(is_producer(access.mode)) depend_for_write(*allocation, where);",
+        "if(is_producer(access.mode)) depend_for_read(*allocation, where);",
+    ),
+    Mutation(
+        "an await-push does not wait for readers of the old data",
+        COMMANDS,
+        "depend_for_write(buffer, await.awaited);",
+        "depend_for_read(buffer, await.awaited);",
+    ),
+    Mutation(
+        "stale data counts as fresh",
+        COMMANDS,
+        "if(!state.is_fresh) stale.push_back(part);",
+        "if(!state.is_fresh && state.is_replicated) stale.push_back(part);",
+    ),
+    Mutation(
+        "replicas survive a write",
+        COMMANDS,
+        "access.buffer->replicas.update(access.where, rank_set());",
+        "",
+    ),
+    Mutation(
+        "data is pushed to ranks that have it",
+        COMMANDS,
+        "if(!holders.contains(target)) missing.push_back(piece);",
+        "missing.push_back(piece);",
+    ),
+    Mutation(
+        "copies are pushed like owned data",
+        COMMANDS,
+        "if(!state.is_fresh || state.is_replicated) return;",
+        "if(!state.is_fresh) return;",
+    ),
+    Mutation(
+        "every rank includes the current value in a reduction",
+        COMMANDS,
+        "const bool initializes = m_local_rank.value == 0;",
+        "const bool initializes = true;",
+    ),
+    Mutation(
+        "a horizon misses one member of the front",
+        WINDOW,
+        "for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {",
+        "for(std::uint64_t value = std::max(m_front_begin, m_base); value + 1 < self; ++value) {",
+    ),
+    Mutation(
+        "readers before an applied horizon are forgotten",
+        WINDOW,
+        "if(dropped && kept > 0 && std::find(readers.begin(), readers.end(), epoch) == readers.end())",
+        "if(false)",
+    ),
+    Mutation(
+        "a reader replaces the readers before it",
+        WINDOW,
+        "if(readers.empty() || readers.back() != reader) readers.push_back(reader);",
+        "readers.clear();\n\t\treaders.push_back(reader);",
+    ),
+    Mutation(
+        "staging memory is reused too early",
+        MEMORY,
+        "[&](const instruction_id use) { return use < m_window.epoch(); }",
+        "[&](const instruction_id use) { return use < m_window.current(); }",
+    ),
+    Mutation(
+        "a resize loses a live part",
+        MEMORY,
+        "if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);",
+        "if((content.up_to_date & bit_of(memory)) != 0 && live.empty()) live.push_back(part);",
+    ),
+    Mutation(
+        "memory is freed before the last read",
+        MEMORY,
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });",
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(m_window); });",
+    ),
+    Mutation(
+        "too much counts as overwritten in a resize",
+        TASKS,
+        "m_requirements.discarded = region_difference(produced, consumed);",
+        "m_requirements.discarded = region(region_union(produced, consumed).bounding_box());",
+    ),
+    Mutation(
+        "received data leaves stale copies valid",
+        TRANSFERS,
+        "buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });",
+        "",
+    ),
+    Mutation(
+        "a split receive loses a reader",
+        TRANSFERS,
+        "if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);\n\t\tif(parts.size() <= 1) {",
+        "if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);\n"
+        "\t\tif(parts.size() > 2) parts.pop_back();\n\t\tif(parts.size() <= 1) {",
+    ),
+    Mutation(
+        "a split is off by one",
+        SPLIT,
+        "point{{split_0.begin(i + 1), split_1.begin(j + 1), space.max(2)}}",
+        "point{{split_0.begin(i + 1) + (i + 1 < factors.dim_0 ? 1 : 0), split_1.begin(j + 1), space.max(2)}}",
+    ),
+    Mutation(
+        "a lane does not wait for another lane",
+        ENGINE,
+        "add({predecessor.lane, predecessor.sequence});",
+        "if(predecessor.lane < own_lane) add({predecessor.lane, predecessor.sequence});",
+    ),
+    Mutation(
+        "an earlier wait on another lane counts for later work there",
+        ENGINE,
+        "if(position.lane == own_lane || clock[position.lane] >= position.sequence ||",
+        "if(position.lane == own_lane || clock[position.lane] > 0 ||",
+    ),
+    Mutation(
+        "the host counts issued work as done",
+        ENGINE,
+        "case issue_target::host: return false;",
+        "case issue_target::host: return true;",
+    ),
+    Mutation(
+        "part of a receive counts as all of it",
+        ARBITER,
+        "if(request->missing == 0) {",
+        "if(request->missing <= 1) {",
+    ),
+    Mutation(
+        "awaited parts complete with the first arrival",
+        ARBITER,
+        "if(await.missing > 0) return false;",
+        "",
+    ),
+)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Counts how many random programs the installed core survives. Prints the number of each before it runs: it may crash."""
+
+from __future__ import annotations
+
+import sys
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from tests.property.check_programs import check_program
+from tests.property.distribution import Distribution
+from tests.property.program_generator import programs
+from tests.property.programs import Program
+
+
+def main() -> int:
+    started = 0
+    found = ""
+
+    @seed(int(sys.argv[1]))
+    @settings(
+        max_examples=int(sys.argv[2]),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(programs())
+    def check(program: Program) -> None:
+        nonlocal started, found
+        if found:
+            return  # hypothesis runs a failing example again
+        started += 1
+        print(started, flush=True)
+        try:
+            check_program(program, Distribution())
+        except Exception as error:
+            lines = [line.strip() for line in str(error).split("\n")]
+            found = f"found: {type(error).__name__}: {lines[1] if len(lines) > 1 else lines[0]}"[:140]
+            raise
+
+    try:
+        check()
+    except BaseException:  # noqa: BLE001  (reported below)
+        found = found or "found: hypothesis failed"
+    if found:
+        print(found, flush=True)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Builds deliberately broken cores, and requires that random programs find each of them.
+
+    python tests/mutants/run.py [--only TEXT] [--seeds 3]
+
+The sources are copied once and built in one folder, so that a mutant costs a few files. Prints how many programs each
+mutant survived; a mutant that survives 500 is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.mutants.mutations import MUTATIONS, Mutation  # noqa: E402  (run as a script, the tests are no package)
+
+FOLDER = ROOT / "build" / "mutants"
+TREE = FOLDER / "tree"
+LIMIT = 500
+TIMEOUT_S = 240
+COPIED = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "scheduler", "executor", "celerity_py", "tests")
+
+
+def prepare() -> None:
+    """A fresh copy of the sources; files that did not change keep their time, so that builds stay incremental."""
+    keep = {path.relative_to(TREE) for path in TREE.rglob("*") if path.is_file()} if TREE.exists() else set()
+    for name in COPIED:
+        source = ROOT / name
+        files = [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]
+        for path in files:
+            relative = path.relative_to(ROOT)
+            if (
+                "__pycache__" in path.parts
+                or path.suffix == ".so"
+                or any(parent.is_symlink() for parent in path.parents)
+            ):
+                continue
+            keep.discard(relative)
+            write(TREE / relative, path.read_bytes())
+    for relative in keep:
+        if relative.suffix not in (".so", ".pyc"):
+            (TREE / relative).unlink()
+    for name in ("scheduler", "executor"):
+        link = TREE / "celerity_py" / name
+        if not link.is_symlink():
+            link.symlink_to(Path("..") / name)
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_bytes() != content:
+        path.write_bytes(content)
+
+
+def build() -> None:
+    """Configures once, then builds what changed."""
+    output = FOLDER / "output"
+    command = ["cmake", "-S", str(TREE), "-B", str(output), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
+    command += ["-DCMAKE_BUILD_TYPE=Release", "-DCELERITY_WERROR=OFF"]
+    if not (output / "build.ninja").exists():
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    finished = subprocess.run(
+        ["cmake", "--build", str(output), "--target", "_native"], check=False, capture_output=True, text=True
+    )
+    if finished.returncode != 0:
+        raise SystemExit(f"the mutant does not compile:\n{finished.stdout}")
+    for library in output.glob("_native*.so"):
+        shutil.copy2(library, TREE / "celerity_py")
+
+
+def survived(seed: int) -> tuple[int, str]:
+    """Programs until a failure, LIMIT + 1 if there was none; and how it failed."""
+    # -S: an editable installation of the package would get in before PYTHONPATH
+    paths = [str(TREE), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
+    command = [sys.executable, "-S", "-m", "tests.mutants.probe", str(seed), str(LIMIT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    try:
+        finished = subprocess.run(
+            command, cwd=TREE, env=environment, check=False, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as expired:
+        started = (expired.stdout or b"").decode().split()
+        return int(started[-1]) if started else 1, "hangs"
+    lines = finished.stdout.split("\n")
+    numbers = [line for line in lines if line.isdigit()]
+    if finished.returncode == 0:
+        return LIMIT + 1, "survived"
+    return int(numbers[-1]) if numbers else 1, next((line for line in lines if line.startswith("found")), "crashes")
+
+
+def judge(mutation: Mutation, seeds: int) -> tuple[float, str]:
+    original = (ROOT / mutation.file).read_text()
+    if original.count(mutation.old) != 1:
+        raise SystemExit(
+            f'"{mutation.name}": the text to replace occurs {original.count(mutation.old)} times in {mutation.file}'
+        )
+    target = TREE / mutation.file
+    target.write_text(original.replace(mutation.old, mutation.new))
+    try:
+        build()
+        results = [survived(seed) for seed in range(1, seeds + 1)]
+    finally:
+        target.write_text(original)
+    return statistics.median(count for count, _ in results), results[0][1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="run the mutants whose name contains this")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
+    prepare()
+    build()
+    count, how = survived(1)
+    if count <= LIMIT:
+        raise SystemExit(f"without any mutation program {count} fails already: {how}")
+    missed = []
+    for mutation in chosen:
+        start = time.monotonic()
+        median, how = judge(mutation, options.seeds)
+        if median > LIMIT:
+            missed.append(mutation.name)
+        print(f"{median:6.0f} programs  {time.monotonic() - start:5.1f} s  {mutation.name}: {how}", flush=True)
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutants found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
