@@ -18,6 +18,7 @@ from celerity_py.errors import (
 )
 from celerity_py.execution import Chunk, Part
 from celerity_py.executor import uncaught_exceptions
+from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.lifecycle import is_master, rank, size
 from celerity_py.queue import Queue
@@ -32,6 +33,7 @@ __all__ = [
     "CelerityWarning",
     "Chunk",
     "CudaKernel",
+    "HostObject",
     "NestedUse",
     "OutOfBoundsAccess",
     "OverlappingAccess",

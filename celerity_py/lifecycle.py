@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _current: Runtime | None = None
 _communicator: Communicator | None = None
+_last_known: tuple[int, int] | None = None  # rank and size of a run that has ended
 _start_lock = threading.Lock()
 _has_exit_hook = False
 
@@ -30,7 +32,7 @@ def current() -> Runtime:
 
 
 def _start() -> Runtime:
-    global _current, _has_exit_hook  # noqa: PLW0603
+    global _current  # noqa: PLW0603
     with _start_lock:
         if _current is not None:
             return _current
@@ -42,42 +44,52 @@ def _start() -> Runtime:
         except BaseException:
             configuration.thaw()
             raise
-        if not _has_exit_hook:
-            from celerity_py.executor.interpreter import register_exit_hook
-
-            register_exit_hook(_leave)
-            _has_exit_hook = True
         return _current
+
+
+def _connect() -> Communicator:
+    global _communicator, _has_exit_hook  # noqa: PLW0603
+    if _communicator is None:
+        from celerity_py.executor.interpreter import register_exit_hook
+        from celerity_py.executor.launcher import make_communicator
+
+        _communicator = make_communicator()
+        if not _has_exit_hook:
+            register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
+            _has_exit_hook = True
+    return _communicator
 
 
 def _leave() -> None:
     if _current is not None:
         _current.leave()
-
-
-def _connect() -> Communicator:
-    global _communicator  # noqa: PLW0603
-    if _communicator is None:
-        from celerity_py.executor.launcher import make_communicator
-
-        _communicator = make_communicator()
-    return _communicator
+    elif _communicator is not None and not hasattr(sys, "last_value"):
+        _communicator.close()
 
 
 def _forget() -> None:
-    global _current, _communicator  # noqa: PLW0603
+    global _current, _communicator, _last_known  # noqa: PLW0603
+    if _communicator is not None:
+        _last_known = _communicator.rank, _communicator.size
     _current = _communicator = None
     configuration.thaw()
 
 
+def _who() -> tuple[int, int]:
+    if _current is not None:
+        return _current.rank, _current.size
+    # A program that prints something after its last queue needs no new connection for that.
+    return _last_known or (_connect().rank, _connect().size)
+
+
 def rank() -> int:
     """The number of this process, from 0; for printing and files, not for branching on calls of the runtime."""
-    return _current.rank if _current is not None else _connect().rank
+    return _who()[0]
 
 
 def size() -> int:
     """The number of processes in the run."""
-    return _current.size if _current is not None else _connect().size
+    return _who()[1]
 
 
 def is_master() -> bool:

@@ -491,9 +491,11 @@ def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity
         queue.host_task(celerity.CudaKernel("", "f"))  # type: ignore[arg-type]
 
 
-def test_collective_host_tasks_are_not_available_yet(queue: celerity.Queue) -> None:
+def test_collective_host_tasks_and_host_objects_are_not_available_yet(queue: celerity.Queue) -> None:
     with pytest.raises(NotAvailableYet, match="not available yet"):
         queue.collective(print)
+    with pytest.raises(NotAvailableYet, match=r"HostObject\(list\) is not available yet"):
+        celerity.HostObject([])
 
 
 # ---- life
