@@ -223,7 +223,9 @@ class Runtime:
         original = failure.exception()
         if type(original) is TaskFailed and original.__cause__ is not None:
             original = original.__cause__  # told with its context by us
-        kind = type(original) if isinstance(original, CelerityError) else TaskFailed
+        kind: type[CelerityError] = TaskFailed
+        if isinstance(original, CelerityError) and not failure.is_remote:
+            kind = type(original)
         error = kind(failure.message())
         error.__cause__ = original
         return error

@@ -65,7 +65,7 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.neighborhood(-1), r"widths?.*\(-1\)"),
         (access.neighborhood, "one width per dimension"),
         (lambda: access.neighborhood(1, 1, 1, 1), "one width per dimension"),
-        (lambda: access.neighborhood(1.5), "integers"),  # type: ignore[arg-type]
+        (lambda: access.neighborhood(1.5), "integers"),
         (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),
         (lambda: access.slice(3), "0 to 2, not 3"),
         (lambda: access.slice(True), "0 to 2, not True"),
@@ -288,7 +288,7 @@ def test_pure_needs_a_callable_and_a_hashable_key() -> None:
     with pytest.raises(ArgumentTypeError, match="not <"):
         access.pure(access.all())  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"hashable key, not \[1\]"):
-        access.pure(lambda chunk: chunk.box, key=[1])
+        access.pure(lambda chunk: chunk.box, key=[1])  # type: ignore[arg-type]
 
 
 def test_mappers_are_described_as_the_user_wrote_them() -> None:

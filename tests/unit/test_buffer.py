@@ -144,7 +144,7 @@ def test_arrays_that_cannot_be_buffers_are_refused() -> None:
     with pytest.raises(DimensionMismatch):
         celerity.Buffer.from_array(np.zeros((1, 1, 1, 1)))
     with pytest.raises(UsageError, match="Python objects"):
-        celerity.Buffer.from_array([object()])  # type: ignore[list-item]
+        celerity.Buffer.from_array(np.array([object()]))
 
 
 def test_a_function_is_asked_for_the_boxes_that_are_needed(queue: celerity.Queue) -> None:

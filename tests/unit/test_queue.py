@@ -67,12 +67,13 @@ def test_a_kernel_writes_its_chunks_in_any_number_of_dimensions(queue: celerity.
 
 
 def test_an_index_space_is_an_int_a_sequence_or_a_box_with_an_offset(queue: celerity.Queue) -> None:
-    for space, expected in [
+    spaces: list[Any] = [
         (6, [1] * 6 + [0] * 2),
         ([6], [1] * 6 + [0] * 2),
         (np.int64(6), [1] * 6 + [0] * 2),
         (Box((2,), (7,)), [0, 0, 1, 1, 1, 1, 1, 0]),
-    ]:
+    ]
+    for space, expected in spaces:
         buffer = celerity.Buffer.from_array(np.zeros(8))
 
         def mark(chunk: celerity.Chunk, out: celerity.View) -> None:
@@ -321,11 +322,16 @@ def test_a_pending_fence_times_out_and_cannot_be_cancelled(queue: celerity.Queue
 
 
 def test_wait_returns_when_everything_is_done(queue: celerity.Queue) -> None:
-    done = []
-    queue.parallel_for((), lambda chunk: (time.sleep(0.05), done.append(1)))
+    done: list[int] = []
+
+    def slow(chunk: celerity.Chunk, number: int) -> None:
+        time.sleep(0.05)
+        done.append(number)
+
+    queue.parallel_for((), slow, 1)
     queue.wait()
     assert done == [1]
-    queue.parallel_for((), lambda chunk: (time.sleep(0.05), done.append(2)))
+    queue.parallel_for((), slow, 2)
     queue.barrier()
     assert done == [1, 2]
 
@@ -521,9 +527,14 @@ def test_a_buffer_may_come_before_the_first_queue() -> None:
 
 
 def test_leaving_the_block_waits_for_the_work() -> None:
-    done = []
+    done: list[int] = []
+
+    def slow(chunk: celerity.Chunk) -> None:
+        time.sleep(0.1)
+        done.append(1)
+
     with celerity.Queue() as queue:
-        queue.parallel_for((), lambda chunk: (time.sleep(0.1), done.append(1)))
+        queue.parallel_for((), slow)
     assert done == [1]
 
 
@@ -632,7 +643,12 @@ def test_calls_from_inside_of_a_task_raise_nested_use(queue: celerity.Queue) -> 
     queue.host_task(lambda part: attempt(*calls))
     queue.parallel_for((), lambda chunk, x: pending.wait(10), buffer.read_write(access.all()))
     future = queue.fence(buffer)
-    future.add_done_callback(lambda done: attempt(*calls, lambda: done.result().fill(0) or queue.wait()))
+
+    def after(done: concurrent.futures.Future[Any]) -> None:
+        assert done.result() is not None  # it is there, so that asking for it is allowed
+        attempt(*calls, queue.barrier)
+
+    future.add_done_callback(after)
     queue.parallel_for((), lambda chunk: attempt(lambda: future.result(5)))
     time.sleep(0.05)
     pending.set()
