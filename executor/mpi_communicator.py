@@ -9,6 +9,7 @@ the 32-bit limits of subarrays.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -28,6 +29,10 @@ _PILOT_TAG: Final = 0
 _PILOT_RING: Final = 8  # receives posted ahead; later pilots wait in MPI's own queue
 _FRAME_PILOT: Final = 0  # first byte on the wire; notices put their kind there
 _LARGEST_COUNT: Final = 2**30  # larger counts go through a nested type: MPI 3 counts with 32 bits
+# What elements are made of, so that MPI packs words instead of bytes. It follows from the size of an element, which is
+# the same on both sides, and not from the runs, which are not.
+_UNITS: Final = {1: MPI.UINT8_T, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
+_LARGEST_UNIT_BYTES: Final = 8
 _CACHED_DATATYPES: Final = 1024
 _CLOSE_PATIENCE_S: Final = 1.0
 _NO_REQUEST: Final = -1  # of pilots and notices
@@ -113,7 +118,7 @@ class MpiCommunicator:
         self._requests: list[int] = []
         self._memory: list[object] = []  # keeps alive what MPI still reads
         self._num_pilots_under_way = 0
-        self._datatypes: dict[StridedLayout, MPI.Datatype] = {}
+        self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
         self._is_closed = False
 
     @property
@@ -218,30 +223,32 @@ class MpiCommunicator:
             payload.allocated_shape, payload.offset, payload.extent, payload.element_size
         )
         memory = MPI.buffer.fromaddress(payload.address + first_byte, layout.span_bytes)
+        unit_bytes = math.gcd(payload.element_size, _LARGEST_UNIT_BYTES)
         if not layout.loops and layout.run_bytes <= _LARGEST_COUNT:
-            return memory, layout.run_bytes, MPI.BYTE
-        datatype = self._datatypes.get(layout)
+            return memory, layout.run_bytes // unit_bytes, _UNITS[unit_bytes]
+        datatype = self._datatypes.get((unit_bytes, layout))
         if datatype is None:
             if len(self._datatypes) >= _CACHED_DATATYPES:
                 # Operations under way keep a freed type alive.
                 self._datatypes.pop(next(iter(self._datatypes))).Free()
-            datatype = self._datatypes[layout] = _make_datatype(layout)
+            datatype = self._datatypes[unit_bytes, layout] = _make_datatype(unit_bytes, layout)
         return memory, 1, datatype
 
 
-def _make_datatype(layout: StridedLayout) -> MPI.Datatype:
-    datatype = _make_run(layout.run_bytes)
+def _make_datatype(unit_bytes: int, layout: StridedLayout) -> MPI.Datatype:
+    datatype = _make_run(_UNITS[unit_bytes], unit_bytes, layout.run_bytes // unit_bytes)
     for count, stride in layout.loops:
         datatype = _replace(datatype, _repeat(datatype, count, stride))
     return datatype.Commit()
 
 
-def _make_run(num_bytes: int) -> MPI.Datatype:
-    whole, rest = divmod(num_bytes, _LARGEST_COUNT)
+def _make_run(unit: MPI.Datatype, unit_bytes: int, count: int) -> MPI.Datatype:
+    whole, rest = divmod(count, _LARGEST_COUNT)
     if whole == 0:
-        return MPI.BYTE.Create_contiguous(rest)
-    block = MPI.BYTE.Create_contiguous(_LARGEST_COUNT)
-    return _replace(block, MPI.Datatype.Create_struct([whole, rest], [0, whole * _LARGEST_COUNT], [block, MPI.BYTE]))
+        return unit.Create_contiguous(rest)
+    block = unit.Create_contiguous(_LARGEST_COUNT)
+    rest_offset = whole * _LARGEST_COUNT * unit_bytes
+    return _replace(block, MPI.Datatype.Create_struct([whole, rest], [0, rest_offset], [block, unit]))
 
 
 def _repeat(datatype: MPI.Datatype, count: int, stride: int) -> MPI.Datatype:

@@ -209,6 +209,21 @@ def test_boxes_that_reach_over_more_than_two_to_the_31_elements_are_sent(
     assert destination.tolist() == [7, 8, 9]
 
 
+@pytest.mark.parametrize("element_type", ["u1", "u2", "S3", "f4", "f8", "S12", "c16"])
+def test_elements_of_all_sizes_arrive_between_strided_and_dense_boxes(
+    communicator: MpiCommunicator, inbox: Inbox, element_type: str
+) -> None:
+    following, preceding = neighbours(communicator)
+    source = np.arange(12 * 9).astype(element_type).reshape(12, 9)
+    destination = np.zeros((7, 2), element_type)
+    payload = box_of(source, following, 3, (4, 5), (7, 2))
+    receipt = box_of(destination, preceding, 3, (0, 0), (7, 2))
+    communicator.receive(receipt)
+    communicator.send(payload)
+    inbox.wait(payload.request, receipt.request)
+    np.testing.assert_array_equal(destination, source[4:11, 5:7])
+
+
 @pytest.mark.parametrize("extent", [(5, 9, 11), (1, 9, 11), (10, 1, 1), (10, 16, 12)])
 def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(
     communicator: MpiCommunicator, inbox: Inbox, extent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
