@@ -24,6 +24,7 @@ from celerity_py.scheduler.errors import (
     InternalError,
     NestedUse,
     TaskFailed,
+    UninitializedRead,
 )
 from celerity_py.statistics import RuntimeStatistics, write_statistics
 from celerity_py.submissions import Submission
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from celerity_py.executor.live_executor import LiveExecutor
 
 _log = logging.getLogger(__name__)
+
+#: How a warning about data that nobody wrote can be told from others; an error if CHECK is on.
+_UNWRITTEN = "nothing has written it"
 
 
 class Runtime:
@@ -276,6 +280,8 @@ class Runtime:
         for level, text in self.scheduler.take_messages():
             if level == "error" and self.live is not None:
                 self.live.fail(InternalError(text))
+            elif self.configuration.check and _UNWRITTEN in text and self.live is not None:
+                self.live.fail(UninitializedRead(text))
             else:
                 _log.warning("%s", text)
 
@@ -388,6 +394,8 @@ class Runtime:
         submission = self.submissions.get(submission_id)
         if submission is None or submission.future is None:
             return
+        if self.configuration.check:
+            self._report_messages()  # before anybody sees a result that is none
         future = submission.future
         if future.raw:
             self.executor.unregister_user_memory(future.raw)

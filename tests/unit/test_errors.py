@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -286,6 +287,31 @@ def test_a_wrong_variable_ends_the_program_with_a_suggestion(tmp_path: Path) -> 
     result = run(tmp_path, "celerity.Queue()", CELERITY_DEVICE="2")
     assert result.returncode == 1
     assert "Unknown environment variable CELERITY_DEVICE='2'. Did you mean CELERITY_DEVICES?" in result.stderr
+
+
+READS_NOTHING = """
+u = celerity.Buffer(8, name="u")
+copied = celerity.Buffer(8)
+
+def copy(chunk, out, given):
+    out[...] = given[...]
+
+with celerity.Queue() as queue:
+    queue.parallel_for(8, copy, copied.write(access.one_to_one()), u.read(access.one_to_one()), name="early")
+    queue.fence(copied).result()
+"""
+
+
+def test_reading_what_nobody_wrote_is_a_warning(tmp_path: Path) -> None:
+    result = run(tmp_path, READS_NOTHING)
+    assert result.returncode == 0
+    assert re.search(r'WARNING: .*"early" reads .*"u" \[0:8\], but nothing has written it', result.stderr)
+
+
+def test_reading_what_nobody_wrote_is_an_error_where_everything_is_checked(tmp_path: Path) -> None:
+    result = run(tmp_path, READS_NOTHING, CELERITY_CHECK="1")
+    assert result.returncode == 1
+    assert re.search(r'UninitializedRead: .*"early" reads .*"u" \[0:8\], but nothing has written it', result.stderr)
 
 
 def test_an_interrupt_reaches_a_program_that_waits(tmp_path: Path) -> None:
