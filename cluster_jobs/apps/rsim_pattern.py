@@ -120,8 +120,8 @@ def main() -> int:
                     step,
                 )
                 advance()
-            # Asked for before the wait: lookahead then allocates host memory for the last row together with all others.
-            future = queue.fence(history, on="master") if arguments.verify or arguments.output else None
+            # Asked for before the wait, lookahead allocates host memory for the last row together with all others.
+            future = queue.fence(history) if arguments.verify or arguments.output else None
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -134,7 +134,7 @@ def main() -> int:
         )
         result = future.result() if future is not None else None
 
-    if result is None:
+    if result is None or not celerity.is_master():
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"light per step and patch": np.log10(result + 1e-6)}, colours="magma")
