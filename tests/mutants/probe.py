@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Counts how many random programs the installed core survives. Prints the number of each before it runs: it may crash."""
+"""Counts how many random programs a core survives. Prints the number of each before it runs, for it may crash."""
 
 from __future__ import annotations
 

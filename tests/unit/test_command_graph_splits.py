@@ -23,10 +23,10 @@ from tests.mappers import (
 
 
 def chunks(cluster: Cluster, name: str, dims: int) -> list[UserBox]:
-    result = []
+    result: list[UserBox] = []
     for rank in range(len(cluster.ranks)):
-        for record in cluster.commands(rank).all("execution", name=name):
-            result.append(from_flat(record["chunk"], dims))
+        executions = cluster.commands(rank).all("execution", name=name)
+        result += [from_flat(record["chunk"], dims) for record in executions]
     return result
 
 

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Kernels, reductions, fences, horizons, priorities. (Rows 33 to 36, 59 to 61, 66, 67, 81, 83; traps.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contexts import Cluster
+from tests.mappers import all_, neighborhood, one_to_one
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 3])
+@pytest.mark.parametrize("include_current", [False, True])
+def test_shares_of_local_devices_are_combined_on_the_host(num_devices: int, include_current: bool) -> None:
+    cluster = Cluster(num_devices=num_devices)
+    scalar = cluster.buffer(1, "array")
+    cluster.kernel(12, "producer").reduce(scalar, "sum", include_current=include_current).submit()
+    graph = cluster.instructions()
+    inputs = num_devices + include_current
+    assert graph.all("reduce").count_is(0 if inputs == 1 else 1)
+    if inputs > 1:
+        assert graph.all("reduce").one()["count"] == inputs
+        assert graph.all("device_kernel").each_reaches(graph.all("reduce"))
+    cluster.fence(scalar)
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
+def test_shares_of_all_ranks_are_gathered_and_combined(num_ranks: int, num_devices: int, direct: bool) -> None:
+    cluster = Cluster(num_ranks=num_ranks, num_devices=num_devices, direct=direct)
+    scalar = cluster.buffer(1, "array")
+    cluster.kernel(12, "producer").reduce(scalar, "max", include_current=True).submit()
+    cluster.kernel(12, "consumer").read(scalar, all_()).submit()
+    for rank in range(num_ranks):
+        graph = cluster.instructions(rank)
+        gather = graph.all("gather_receive").one()
+        assert gather["sources"] == [other for other in range(num_ranks) if other != rank]
+        assert graph.all("gather_receive").each_reaches(graph.all(name="consumer"))
+    cluster.finish().verify()
+
+
+def test_gather_space_is_freed_behind_the_reduction() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    scalar = cluster.buffer(1)
+    cluster.kernel(12, "producer").reduce(scalar).submit()
+    cluster.kernel(12, "consumer").read(scalar, all_()).submit()
+    graph = cluster.instructions()
+    gather_space = [record["allocation"] for record in graph.all("alloc", where=lambda r: r["buffer"] == 0)]
+    assert gather_space
+    frees = graph.all("free", allocation=lambda name: name in gather_space)
+    assert frees.count_is(len(gather_space))
+    cluster.finish().verify()
+
+
+def test_an_oversubscribed_reduction_counts_every_item_once() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    scalar = cluster.buffer(1)
+    cluster.kernel(12).reduce(scalar).oversubscribe(3).submit()
+    cluster.fence(scalar)
+    cluster.finish().verify()
+
+
+def test_a_fence_copies_its_box_and_nothing_else() -> None:
+    cluster = Cluster(num_devices=2)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.fence(buffer, ((6, 10),))
+    graph = cluster.instructions()
+    to_user = graph.all("copy", destination=lambda name: name[0] == 0)
+    assert sorted(box for record in to_user for box in record["boxes"]) == [(6, 0, 0, 8, 1, 1), (8, 0, 0, 10, 1, 1)]
+    assert to_user.each_reaches(graph.all("fence"))
+    cluster.finish().verify()
+
+
+def test_a_fence_does_not_wait_for_unrelated_work() -> None:
+    cluster = Cluster()
+    u, v = cluster.buffer(16), cluster.buffer(16)
+    cluster.kernel(16, "u").write(u, one_to_one()).submit()
+    cluster.kernel(16, "v").write(v, one_to_one()).submit()
+    cluster.fence(u)
+    graph = cluster.instructions()
+    assert graph.all("fence").is_concurrent_with(graph.all(name="v"))
+    cluster.finish().verify()
+
+
+def test_a_fence_of_initial_contents_copies_them() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    array, function = cluster.buffer(6, "array"), cluster.buffer(6, "function")
+    cluster.fence(array)
+    cluster.fence(function)
+    cluster.finish().verify()
+
+
+def test_a_fence_without_elements_depends_on_nothing() -> None:
+    cluster = Cluster()
+    buffer = cluster.buffer(16)
+    cluster.kernel(16, "writer").write(buffer, one_to_one()).submit()
+    cluster.fence(buffer, ((3, 3),))
+    graph = cluster.instructions()
+    assert graph.all("fence").is_concurrent_with(graph.all(name="writer"))
+    cluster.finish().verify()
+
+
+def test_horizons_and_epochs_are_behind_everything_before_them() -> None:
+    cluster = Cluster(num_devices=2, horizon_step=2)
+    buffer, aside = cluster.buffer(16, "array"), cluster.buffer(16)
+    cluster.kernel(16, "aside").write(aside, one_to_one()).submit()
+    for _ in range(4):
+        cluster.kernel(16).read_write(buffer, one_to_one()).submit()
+    cluster.wait()
+    graph = cluster.instructions()
+    assert graph.all("device_kernel", "copy", "alloc").each_reaches(graph.all("epoch", action="none"))
+    assert graph.all(name="aside").each_reaches(graph.all("horizon"))
+    cluster.finish().verify()
+
+
+def test_a_horizon_names_the_last_submission_it_covers() -> None:
+    cluster = Cluster(horizon_step=2)
+    buffer = cluster.buffer(16, "array")
+    for _ in range(4):
+        cluster.kernel(16).read_write(buffer, one_to_one()).submit()
+    assert cluster.instructions().all("horizon").values("last_submission") == [2, 4]
+    cluster.finish().verify()
+
+
+def test_dependencies_never_reach_behind_the_applied_horizon() -> None:
+    cluster = Cluster(num_devices=2, horizon_step=1)
+    old, u, v = cluster.buffer(16), cluster.buffer(16, "array"), cluster.buffer(16, "array")
+    cluster.kernel(16, "old").write(old, one_to_one()).submit()
+    for _ in range(6):
+        cluster.kernel(16).read_write(u, one_to_one()).read(v, neighborhood(1)).submit()
+        u, v = v, u
+    cluster.kernel(16, "late").read_write(old, one_to_one()).submit()
+    graph = cluster.instructions()
+    assert graph.all(name="late").predecessors("device_kernel").is_empty()
+    assert graph.all(name="late").predecessors("horizon").count_is(1)
+    cluster.finish().verify()
+
+
+def test_the_graph_stays_the_same_when_reached_horizons_are_reported() -> None:
+    graphs = []
+    for reports in (False, True):
+        cluster = Cluster(num_ranks=2, num_devices=2, horizon_step=1)
+        u, v = cluster.buffer(16, "array"), cluster.buffer(16, "array")
+        seen = 0
+        for _ in range(10):
+            cluster.kernel(16).read_write(u, one_to_one()).read(v, neighborhood(1)).submit()
+            u, v = v, u
+            horizons = cluster.tasks().all("horizon").values("id")
+            if reports:
+                for task in horizons[seen:]:
+                    cluster.notify_reached(task)
+            seen = len(horizons)
+        cluster.finish().verify()
+        graphs.append([trace.instructions for trace in cluster.traces])
+    assert graphs[0] == graphs[1]
+
+
+def test_the_same_program_gives_the_same_graphs() -> None:
+    def run() -> list[list[dict[str, object]]]:
+        cluster = Cluster(num_ranks=3, num_devices=2, lookahead="auto")
+        u, v = cluster.buffer((12, 3), "function"), cluster.buffer((12, 3), "array")
+        for _ in range(5):
+            cluster.kernel((12, 3)).read_write(u, one_to_one()).read(v, neighborhood(1, 1)).submit()
+            u, v = v, u
+        cluster.finish().verify()
+        return [trace.instructions for trace in cluster.traces]
+
+    assert run() == run()
+
+
+def test_what_takes_long_is_issued_first() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, all_()).submit()
+    cluster.destroy(buffer)
+    priority = {record["kind"]: record["priority"] for record in cluster.instructions().records}
+    assert priority["free"] < priority["alloc"] < priority["device_kernel"] < priority["copy"]
+    assert priority["send"] > priority["device_kernel"]
+    cluster.finish().verify()
+
+
+def test_independent_chains_stay_independent() -> None:
+    cluster = Cluster(num_devices=2)
+    u, v = cluster.buffer(16, "array"), cluster.buffer(16, "array")
+    for _ in range(3):
+        cluster.kernel(16, "u").read_write(u, one_to_one()).submit()
+        cluster.kernel(16, "v").read_write(v, one_to_one()).submit()
+    graph = cluster.instructions()
+    for device in range(2):
+        for other in range(2):
+            chains = graph.all(name="u", device=device), graph.all(name="v", device=other)
+            assert chains[0].is_concurrent_with(chains[1])
+    assert graph.all(name="u", device=0).is_concurrent_with(graph.all(name="u", device=1))
+    cluster.finish().verify()
+
+
+def test_a_kernel_in_place_reads_and_writes_the_same_allocation() -> None:
+    cluster = Cluster()
+    buffer = cluster.buffer(16, "array")
+    cluster.kernel(16).read(buffer, one_to_one()).write(buffer, one_to_one()).submit()
+    reading, writing = cluster.instructions().all("device_kernel").one()["accesses"]
+    assert reading["allocation"] == writing["allocation"]
+    cluster.fence(buffer)
+    cluster.finish().verify()
+
+
+def test_an_empty_access_has_no_allocation() -> None:
+    cluster = Cluster(num_devices=2)
+    buffer = cluster.buffer(4)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    first, second = cluster.instructions().all("device_kernel")
+    assert first["accesses"][0]["accessed"] == [(0, 0, 0, 4, 1, 1)]
+    assert second["accesses"][0]["accessed"] == []
+    cluster.finish().verify()

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""Sends and receives: data leaves early, and a reader waits only for its own part. (Rows 77 to 79, 63; traps.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contexts import Cluster
+from tests.elements import flat_size
+from tests.mappers import Mapper, all_, custom, fixed, neighborhood, one_to_one, rows_apart, slice_
+
+
+def test_every_send_is_announced_by_a_pilot() -> None:
+    cluster = Cluster(num_ranks=3, num_devices=2)
+    buffer = cluster.buffer(12)
+    cluster.kernel(12).write(buffer, one_to_one()).submit()
+    cluster.kernel(12).read(buffer, all_()).submit()
+    for rank in range(3):
+        sends = cluster.instructions(rank).all("send")
+        assert sends.count_is(len(cluster.traces[rank].pilots))
+        assert sorted(record["message"] for record in sends) == sorted(
+            p["message"] for p in cluster.traces[rank].pilots
+        )
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
+def test_sends_are_split_by_producer_and_leave_as_soon_as_it_has_finished(direct: bool) -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=direct)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16, "producer").write(buffer, one_to_one()).submit()
+    cluster.kernel(16, "consumer").read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    sends = graph.all("send")
+    assert sends.count_is(2)
+    assert sends.all_concurrent()
+    for record in sends:
+        producers = graph.all("send", id=record["id"]).ancestors(name="producer")
+        assert producers.count_is(1)
+    cluster.finish().verify()
+
+
+def test_host_transport_sends_from_host_memory() -> None:
+    cluster = Cluster(num_ranks=2)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8).write(buffer, one_to_one()).submit()
+    cluster.kernel(8).read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    assert graph.all("send").one()["source"][0] == 1
+    assert graph.all("receive").one()["destination"][0] == 1
+    upload = graph.all("copy", where=lambda r: r["source"][0] == 1 and r["destination"][0] == 2)
+    assert graph.all("receive").each_reaches(upload)
+    cluster.finish().verify()
+
+
+def test_direct_transport_needs_no_host_memory() -> None:
+    cluster = Cluster(num_ranks=2, direct=True)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8).write(buffer, one_to_one()).submit()
+    cluster.kernel(8).read(buffer, all_()).submit()
+    for rank in range(2):
+        graph = cluster.instructions(rank)
+        assert graph.all("send").one()["source"][0] == 2
+        assert graph.all("receive").one()["destination"][0] == 2
+        assert graph.all("alloc", allocation=lambda name: name[0] == 1).is_empty()
+    cluster.finish().verify()
+
+
+def test_direct_data_is_received_once_per_set_of_readers_and_then_copied() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=True)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    received = [flat_size(box) for record in graph.all("receive") for box in record["boxes"]]
+    assert sum(received) == 8
+    assert graph.all("receive").each_reaches_some(graph.all("copy", reason="coherence"))
+    cluster.finish().verify()
+
+
+def test_direct_data_for_one_device_goes_to_that_device() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=True)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, neighborhood(1)).submit()
+    assert cluster.instructions(0).all("receive").one()["destination"][0] == 3
+    assert cluster.instructions(1).all("receive").one()["destination"][0] == 2
+    cluster.finish().verify()
+
+
+def test_transports_may_differ_between_peers() -> None:
+    cluster = Cluster(num_ranks=3, num_devices=2, direct_pairs=frozenset({(0, 1)}))
+    buffer = cluster.buffer(12)
+    cluster.kernel(12).write(buffer, one_to_one()).submit()
+    cluster.kernel(12).read(buffer, all_()).submit()
+    for record in cluster.instructions(0).all("send"):
+        assert record["source"][0] == 1 if record["destination_rank"] == 2 else record["source"][0] >= 2
+    cluster.finish().verify()
+
+
+def halves() -> Mapper:
+    """Chunks read the mirror image of themselves."""
+    return custom("opposite", lambda chunk, whole, shape: [((shape[0] - chunk[0][1], shape[0] - chunk[0][0]),)])
+
+
+def test_concurrent_readers_wait_for_their_parts_of_a_receive() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16, "writer").write(buffer, one_to_one()).submit()
+    cluster.kernel(16, "reader").read(buffer, halves()).submit()
+    graph = cluster.instructions()
+    assert graph.all("split_receive").count_is(1)
+    awaits = graph.all("await_receive")
+    assert awaits.count_is(2)
+    assert awaits.all_concurrent()
+    for device in range(2):
+        reader = graph.all(name="reader", device=device)
+        assert reader.ancestors("await_receive").count_is(1)
+    cluster.finish().verify()
+
+
+def test_a_single_reader_needs_no_split_receive() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, all_()).submit()
+    assert cluster.instructions().all("split_receive").is_empty()
+    assert cluster.instructions().all("receive").count_is(1)
+    cluster.finish().verify()
+
+
+def test_an_await_region_larger_than_what_one_reader_needs() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=3)
+    buffer = cluster.buffer((12, 4))
+    cluster.kernel((12, 4)).write(buffer, one_to_one()).submit()
+    cluster.kernel(12, "reader").read(buffer, overlapping_thirds()).submit()
+    cluster.fence(buffer)
+    cluster.finish().verify()
+
+
+def overlapping_thirds() -> Mapper:
+    return custom(
+        "overlapping thirds",
+        lambda chunk, whole, shape: [((shape[0] - chunk[0][1] - 1, shape[0] - chunk[0][0] + 1), (0, shape[1]))],
+    )
+
+
+def test_distant_parts_are_received_into_allocations_of_their_own() -> None:
+    cluster = Cluster(num_ranks=2)
+    buffer = cluster.buffer(100)
+    cluster.kernel(100, "writer").write(buffer, one_to_one()).submit()
+    cluster.host_task(name="reader").read(buffer, fixed(((60, 62),), ((90, 94),))).submit()
+    graph = cluster.instructions(1)
+    assert graph.all("send").count_is(2)
+    cluster.finish().verify()
+
+
+def test_strided_columns_are_received_in_place() -> None:
+    cluster = Cluster(num_ranks=2)
+    matrix = cluster.buffer((8, 8))
+    cluster.kernel((8, 8)).write(matrix, one_to_one()).submit()
+    cluster.kernel(8).read(matrix, slice_(0)).submit()
+    for rank in range(2):
+        record = cluster.instructions(rank).all("receive").one()
+        assert sum(flat_size(box) for box in record["boxes"]) == 16
+        assert flat_size(record["allocated_box"]) >= 16
+    cluster.finish().verify()
+
+
+def test_a_region_with_holes_travels_as_its_boxes() -> None:
+    cluster = Cluster(num_ranks=2)
+    buffer = cluster.buffer((16, 2), "array")
+    cluster.kernel(((8, 16), (0, 2))).read_write(buffer, one_to_one()).submit()
+    cluster.host_task(name="reader").read(buffer, rows_once()).submit()
+    sent = [
+        flat_size(box) for rank in range(2) for r in cluster.instructions(rank).all("send") for box in [r["sent_box"]]
+    ]
+    assert all(size == 2 for size in sent)
+    cluster.finish().verify()
+
+
+def rows_once() -> Mapper:
+    return fixed(*(((row, row + 1), (0, 2)) for row in range(1, 16, 2)))
+
+
+def test_an_overwriter_waits_until_the_old_data_has_left() -> None:
+    cluster = Cluster(num_ranks=2)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8, "first").write(buffer, one_to_one()).submit()
+    cluster.kernel(8, "reader").read(buffer, all_()).submit()
+    cluster.kernel(8, "second").write(buffer, one_to_one()).submit()
+    cluster.kernel(8, "reader again").read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    first, second = (graph.all("send", id=record["id"]) for record in graph.all("send"))
+    staging = second.predecessors("copy")
+    assert first.each_reaches(staging)
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
+def test_sends_come_before_receives_in_key_order(direct: bool) -> None:
+    cluster = Cluster(num_ranks=3, num_devices=2, direct=direct, horizon_step=1)
+    u, v = cluster.buffer(12, "array"), cluster.buffer(12, "array")
+    for _ in range(4):
+        cluster.kernel(12).read(u, neighborhood(1)).read_write(v, one_to_one()).submit()
+        u, v = v, u
+    phases = {"send": "send", "receive": "receive", "device_kernel": "work"}
+    for kind, phase in phases.items():
+        assert all(record["key"][1] == phase for record in cluster.instructions().all(kind))
+    cluster.finish().verify()
+
+
+def test_sparse_reads_of_a_wide_halo_are_not_merged_with_the_gaps() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    buffer = cluster.buffer((24, 2), "array")
+    cluster.kernel((24, 2)).read_write(buffer, one_to_one()).submit()
+    cluster.kernel(8).read(buffer, rows_apart(3, 2)).submit()
+    cluster.kernel(6).read(buffer, rows_apart(4, 1)).submit()
+    cluster.fence(buffer)
+    cluster.finish().verify()
