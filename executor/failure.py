@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from celerity_py.executor.communicator import PILOT_LIMIT_BYTES
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
 _LONGEST_TEXT: Final = PILOT_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
+_LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
 
 
@@ -76,11 +78,10 @@ def describe_error(error: BaseException) -> str:
 
 
 def find_user_line(error: BaseException) -> str:
-    """Return "file:line" of the innermost frame outside of this package, or an empty string."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not _is_ours(frame.filename):
-            return f"{frame.filename}:{frame.lineno}"
-    return ""
+    """Return "file:line" of the innermost frame of the program, not of a library, or an empty string."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(x) for x in _LIBRARY_FOLDERS)]
+    return "".join(f"{frame.filename}:{frame.lineno}" for frame in (own or frames)[-1:])
 
 
 def format_user_frames(error: BaseException) -> list[str]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
 
 _MOST_HOST_TASK_THREADS: Final = 64
-_JOIN_AFTER_FAILURE_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
+_JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
 _SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
 
@@ -133,13 +133,14 @@ class LiveExecutor:
         )
 
     def stop(self) -> None:
-        """Stop and join all threads. Application thread, after `wait_shutdown` or a failure."""
+        """Stop and join all threads. Application thread, after `wait_shutdown`, a failure, or when giving up."""
         self._stop_requested.set()
         self._native.stop()
-        deadline = time.monotonic() + _JOIN_AFTER_FAILURE_S
+        is_finished = self._has_shut_down.is_set() and self.failure is None
+        deadline = time.monotonic() + _JOIN_UNFINISHED_S
         for thread in list(self._threads):
             while thread.is_alive() and thread is not threading.current_thread():
-                if self.failure is not None and time.monotonic() > deadline:
+                if not is_finished and time.monotonic() > deadline:
                     break
                 thread.join(0.1)
         if self.failure is None:

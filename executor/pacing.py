@@ -7,7 +7,7 @@ from typing import Final
 
 # MPI cannot wake a thread, so whoever waits for a message must look for it. Looking costs the interpreter lock, which
 # the application wants, and a core, which kernels and other ranks want.
-_TIGHT_S: Final = 1e-3  # after progress, with cores to spare: the next message is likely close
+_TIGHT_S: Final = 300e-6  # after progress, with cores to spare: the next message is likely close
 _TIGHT_SHARED_S: Final = 100e-6  # after progress, with one core per rank
 _PATIENCE: Final = 1 / 8  # sleep for this part of what was waited so far, so a message is late by at most this part
 _SHORTEST_SLEEP_S: Final = 20e-6
