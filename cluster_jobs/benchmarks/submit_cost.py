@@ -82,7 +82,7 @@ def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
     for mapper, ranks in CASES:
         results = []
         for _ in range(repetitions):
-            command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--case", mapper]
+            command = [sys.executable, "-m", __spec__.name, "--case", mapper]
             output = subprocess.run(  # noqa: S603 - this module
                 [*command, "--steps", str(steps)],
                 env=os.environ | {"CELERITY_DRY_RUN_RANKS": str(ranks)},

@@ -164,4 +164,4 @@ def test_sequences_and_numbers_are_devices_too() -> None:
     assert configuration.freeze().devices == DeviceChoice("count", 3)
     configuration.thaw()
     with pytest.raises(ConfigurationError, match="lists GPUs"):
-        configure(devices=[2]) or configuration.freeze()  # type: ignore[func-returns-value]
+        configure(devices=[2]) or configuration.freeze()
