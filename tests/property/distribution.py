@@ -89,6 +89,8 @@ def features(program: Program) -> set[str]:
         result.add("direct transport" if direct == pairs else "mixed transport" if direct else "host transport")
     if settings.single_fifo:
         result.add("single fifo per device")
+    if settings.device_waits:
+        result.add("waits on the device" + (" with a single fifo" if settings.single_fifo else ""))
     for step in program.steps:
         if isinstance(step, BufferDecl):
             result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}

@@ -97,6 +97,8 @@ class RankSimulation:
         self.records: dict[int, Record] = {}
         self.place: dict[int, tuple[int, int]] = {}
         self.host_ops: list[int] = []
+        self.waiting_on_device: set[int] = set()
+        """Receives that wait on a lane for what other ranks write; the arbiter knows of them from submission on."""
         self.deferred: set[int] = set()
         """Kernels that a launcher thread enqueues, and has not yet."""
         self.unnotified: list[int] = []
@@ -138,12 +140,14 @@ class RankSimulation:
         kind = record["kind"]
         self.records[record["id"]] = record
         self.machine.paths[kind] += 1
-        target, lane_class, deferred = "host", 0, False
+        target, lane_class, deferred, remote_wait = "host", 0, False, False
         if kind == "device_kernel":
             target, lane_class = "lane", self.table.number("compute", record["device"])
             deferred = self.world.random.random() < 0.5
         elif kind == "copy":
             target, lane_class = "lane", self.table.class_of_copy(record["source"][0], record["destination"][0])
+        elif kind == "receive" and self.world.program.settings.device_waits and record["destination"][0] >= 2:
+            target, lane_class, remote_wait = "lane", self.table.number("peer", record["destination"][0] - 2), True
         elif kind == "horizon" or (kind == "epoch" and record["action"] != "barrier"):
             target = "clock"
         if kind == "send" and record["source"][0] >= 2:
@@ -153,9 +157,13 @@ class RankSimulation:
         self.engine.submit(
             *(record["id"], record["priority"], tuple(record["key"]), list(record["dependencies"]), target, lane_class),
             deferred=deferred,
+            remote_wait=remote_wait,
         )
         if deferred:
             self.deferred.add(record["id"])
+        if remote_wait:
+            self.waiting_on_device.add(record["id"])
+            self._start_receive(record)
 
     # engine
 
@@ -205,11 +213,13 @@ class RankSimulation:
 
     def actions(self) -> list[Action]:
         result: list[Action] = [
-            partial(self._run_lane, lane) for lane in self.lanes if lane.queue and self._is_runnable(lane)
+            partial(self._run_lane, lane)
+            for lane in self.lanes
+            if lane.queue and lane.queue[0][0] not in self.waiting_on_device and self._is_runnable(lane)
         ]
         result += [partial(self._run_host, id_) for id_ in self.host_ops]
         result += [partial(self._notify_issued, id_) for id_ in self.unnotified if self._is_next_to_enqueue(id_)]
-        result += [partial(self._fetch, post) for post in self.posts if self.world.may_fetch(self.rank, post)]
+        result += [partial(self._fetch, post) for post in self.posts if self._may_fetch(post)]
         return result
 
     def _is_runnable(self, lane: Lane) -> bool:
@@ -221,13 +231,16 @@ class RankSimulation:
         return all(self.lanes[other].reached >= sequence for other, sequence in waits)
 
     def _run_lane(self, lane: Lane) -> None:
-        id_, sequence, _ = lane.queue.popleft()
-        self.fifos[lane.device].remove(id_)
-        record = self.records[id_]
+        record = self.records[lane.queue[0][0]]
         if record["kind"] == "copy":
             self.machine.copy(record)
         else:
             self.machine.run_task(record)
+        self._leave_lane(lane)
+
+    def _leave_lane(self, lane: Lane) -> None:
+        id_, sequence, _ = lane.queue.popleft()
+        self.fifos[lane.device].remove(id_)
         lane.reached = sequence
         self.complete(id_)
 
@@ -275,7 +288,21 @@ class RankSimulation:
     def poll_arbiter(self) -> None:
         self.posts += self.arbiter.take_posts()
         for id_ in self.arbiter.take_completed():
-            self.complete(id_)
+            if id_ in self.waiting_on_device:
+                self.waiting_on_device.remove(id_)
+                self._leave_lane(self.lanes[self.place[id_][0]])
+            else:
+                self.complete(id_)
+
+    def _may_fetch(self, post: Record) -> bool:
+        """The message was sent; where the receive waits on a lane, it must also have come to its front."""
+        id_ = post["instruction"]
+        if not self.world.may_fetch(self.rank, post):
+            return False
+        if id_ not in self.waiting_on_device:
+            return True
+        lane = self.lanes[self.place[id_][0]] if id_ in self.place else None
+        return lane is not None and lane.queue[0][0] == id_ and self._is_runnable(lane)
 
     def _fetch(self, post: Record) -> None:
         self.posts.remove(post)
