@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutation:
-    """`old` occurs exactly once in `file`."""
+    """`old` occurs exactly once in `file`; so does the first of each pair in `more`."""
 
     name: str
     file: str
     old: str
     new: str
+    more: tuple[tuple[str, str], ...] = ()
 
 
 COMMANDS = "scheduler/core/command_graph.cpp"
@@ -153,6 +154,13 @@ MUTATIONS = (
         ENGINE,
         "case issue_target::host: return false;",
         "case issue_target::host: return true;",
+    ),
+    Mutation(
+        "waits for other ranks are issued in any order",
+        ENGINE,
+        "{ return n.remote_wait && m_unissued_keys.front().key < n.key; }",
+        "{ return false && n.remote_wait; }",
+        more=(("} else if(n.remote_wait) {", "} else if(false) {"),),
     ),
     Mutation(
         "part of a receive counts as all of it",

@@ -100,12 +100,13 @@ def survived(seed: int) -> tuple[int, str]:
 
 def judge(mutation: Mutation, seeds: int) -> tuple[float, str]:
     original = (ROOT / mutation.file).read_text()
-    if original.count(mutation.old) != 1:
-        raise SystemExit(
-            f'"{mutation.name}": the text to replace occurs {original.count(mutation.old)} times in {mutation.file}'
-        )
+    changed = original
+    for old, new in ((mutation.old, mutation.new), *mutation.more):
+        if original.count(old) != 1:
+            raise SystemExit(f'"{mutation.name}": {old!r} occurs {original.count(old)} times in {mutation.file}')
+        changed = changed.replace(old, new)
     target = TREE / mutation.file
-    target.write_text(original.replace(mutation.old, mutation.new))
+    target.write_text(changed)
     try:
         build()
         results = [survived(seed) for seed in range(1, seeds + 1)]

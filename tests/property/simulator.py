@@ -99,6 +99,8 @@ class RankSimulation:
         self.host_ops: list[int] = []
         self.waiting_on_device: set[int] = set()
         """Receives that wait on a lane for what other ranks write; the arbiter knows of them from submission on."""
+        self.announced: set[int] = set()
+        """Those of them of which the engine knows that they need not wait."""
         self.deferred: set[int] = set()
         """Kernels that a launcher thread enqueues, and has not yet."""
         self.unnotified: list[int] = []
@@ -220,6 +222,7 @@ class RankSimulation:
         result += [partial(self._run_host, id_) for id_ in self.host_ops]
         result += [partial(self._notify_issued, id_) for id_ in self.unnotified if self._is_next_to_enqueue(id_)]
         result += [partial(self._fetch, post) for post in self.posts if self._may_fetch(post)]
+        result += [partial(self._announce, id_) for id_ in self.waiting_on_device if self._may_announce(id_)]
         return result
 
     def _is_runnable(self, lane: Lane) -> bool:
@@ -293,6 +296,20 @@ class RankSimulation:
                 self._leave_lane(self.lanes[self.place[id_][0]])
             else:
                 self.complete(id_)
+
+    def _may_announce(self, id_: int) -> bool:
+        """Everything that a receive without a lane waits for is there."""
+        if id_ in self.announced or id_ in self.place:
+            return False
+        posts = [post for post in self.posts if post["instruction"] == id_]
+        if not all(self.world.may_fetch(self.rank, post) for post in posts):
+            return False
+        return sum(flat_size(tuple(post["box"])) for post in posts) == sum(map(flat_size, self.records[id_]["boxes"]))
+
+    def _announce(self, id_: int) -> None:
+        self.announced.add(id_)
+        self.engine.notify_remote_ready(id_)
+        self._issue()
 
     def _may_fetch(self, post: Record) -> bool:
         """The message was sent; where the receive waits on a lane, it must also have come to its front."""
