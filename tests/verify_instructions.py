@@ -7,7 +7,6 @@ Replaying in that one order is enough, because every pair of conflicting accesse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,36 +20,19 @@ from tests.allocations import (
     cells_of_layout,
     linear_cells,
 )
-from tests.elements import EMPTY_FLAT, FlatBox, Indices, bits, flat_covers, flat_size, to_flat
+from tests.elements import FlatBox, Indices, bits, flat_covers, flat_size, to_flat
 from tests.property.interpreter import INITIAL, Versions
 from tests.property.programs import Fence, HostTask, Kernel
 from tests.trace import Record, Trace
 from tests.verifier import Closure, Oracle, VerificationError, describe, describe_trace, flat_tuple
 from tests.verify_commands import verify_tiling
 from tests.verify_reductions import FIRST_SHARE, ReductionShares
+from tests.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
 
 REPLAYED_KINDS = (
     *("alloc", "free", "copy", "device_kernel", "host_task", "initialize", "fence"),
     *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
 )
-PHASES = {"send": 0, "receive": 1, "work": 2}
-Transfer = tuple[int, int, int]
-
-
-def sort_key(record: Record) -> tuple[int, int]:
-    task, phase = record["key"]
-    return task, PHASES[phase]
-
-
-@dataclass
-class Arrival:
-    """What a rank receives for one transfer."""
-
-    elements: int = 0
-    split: dict[AllocationId, int] = field(default_factory=dict)
-    """Elements of split receives that were not awaited yet, by destination."""
-    least_key: tuple[int, int] | None = None
-    gathered_from: list[int] = field(default_factory=list)
 
 
 class RankInstructions:
@@ -63,8 +45,14 @@ class RankInstructions:
         self.records: list[Record] = []
         self.keys: list[tuple[int, int]] = []
         self.allocations: dict[AllocationId, Allocation] = {}
-        self.arrivals: dict[Transfer, Arrival] = {}
-        self.sends: list[Record] = []
+        self.transfers = RankTransfers(trace)
+        self.arrivals = self.transfers.arrivals
+        self.awaited: dict[tuple[int, int], int] = {}
+        """Elements that a task (by id) awaits of a buffer."""
+        for command in trace.commands:
+            if command["kind"] == "await_push":
+                number = trace.buffer_numbers[command["transfer"][1]]
+                self.awaited[(command["transfer"][0], number)] = oracle.mask(number, command["boxes"])
         self.chunks: dict[int, list[FlatBox]] = {}
         self.fences: set[int] = set()
         self.handlers: dict[str, Callable[[Record, int], None]] = {
@@ -237,10 +225,24 @@ class RankInstructions:
         if buffer is None or submission == 0 or (found <= FIRST_SHARE).any() or record["reason"] == "reduction":
             return
         if record["reason"] == "resize":
-            return  # what other ranks overwrote is still copied: this level does not know
+            self._check_resize(record, buffer, submission, boxes, found)
+            return
         self._expect(buffer, submission, boxes, found, "copies stale data of")
         if record["reason"] == "coherence" and (replaced == found).all():
             raise self.error("copies what is there already")
+
+    def _check_resize(
+        self, record: Record, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions
+    ) -> None:
+        """What other ranks overwrote is still copied, for this level does not know; but not what the task receives."""
+        awaited = self.awaited.get((record["key"][0], buffer), 0)
+        if record["key"][1] == "send" or not awaited:
+            return
+        stale = found != self._versions_needed(buffer, submission, boxes)
+        factor = self.oracle.decl(buffer).element_size_bytes // CELL_BYTES
+        elements = cells_of(self.oracle.spaces[buffer], boxes, 1)[0][stale[::factor]]
+        if any(awaited >> int(element) & 1 for element in elements):
+            raise self.error("copies stale data that is about to be received")
 
     def _replay_device_kernel(self, record: Record, place: int) -> None:
         submission = record["submission"]
@@ -360,7 +362,7 @@ class RankInstructions:
             self.shares.sent(transfer, self.trace.rank, record["destination_rank"], int(found[0]), self._what())
         else:
             self._expect(buffer, consumer, boxes, found, "sends stale data of")
-        self.sends.append(record)
+        self.transfers.sends.append(record)
 
     def _replay_receive(self, record: Record, place: int) -> None:
         self._start_receive(record, place, is_split=False)
@@ -474,61 +476,5 @@ def verify_instructions(oracle: Oracle, traces: Sequence[Trace]) -> None:
     for submission, task in oracle.tasks.items():
         if isinstance(task, Kernel | HostTask) and all(trace.is_finished for trace in traces):
             verify_tiling(submission, task, [chunk for rank in ranks for chunk in rank.chunks.get(submission, [])])
-    for rank in ranks:
-        _verify_pilots(rank)
-    _verify_arrivals(oracle, ranks)
+    verify_transfers(oracle, [rank.transfers for rank in ranks])
     shares.check_obligations()
-
-
-def _verify_pilots(rank: RankInstructions) -> None:
-    """Each send is announced by exactly one pilot."""
-    sends = {record["id"]: record for record in rank.sends}
-    messages: set[tuple[int, int]] = set()
-    for pilot in rank.trace.pilots:
-        box = tuple(pilot["sent_box"])
-        if box == EMPTY_FLAT:
-            continue  # tells that nothing will come
-        send = sends.pop(pilot["send"], None)
-        expected = ("destination_rank", "message", "transfer", "sent_box")
-        if send is None or [pilot["to"], *(pilot[name] for name in expected[1:])] != [send[name] for name in expected]:
-            raise VerificationError(f"rank {rank.trace.rank}: pilot {pilot} does not announce a send: {send}")
-        if (pilot["to"], pilot["message"]) in messages:
-            raise VerificationError(f"rank {rank.trace.rank}: message {pilot['message']} is announced twice")
-        messages.add((pilot["to"], pilot["message"]))
-    if sends:
-        raise VerificationError(f"rank {rank.trace.rank}: sends without pilot: {list(sends.values())}")
-
-
-def _verify_arrivals(oracle: Oracle, ranks: Sequence[RankInstructions]) -> None:
-    """What is sent to a rank for a transfer is what it receives; keys of sends are smaller than those of receives."""
-    sent: dict[tuple[Transfer, int], int] = {}
-    senders: dict[tuple[Transfer, int], list[int]] = {}
-    for rank in ranks:
-        for record in rank.sends:
-            transfer = (record["transfer"][0], record["transfer"][1], record["transfer"][2])
-            target = record["destination_rank"]
-            arrival = ranks[target].arrivals.get(transfer)
-            what = f"rank {rank.trace.rank}, {describe(record)}"
-            if arrival is None or arrival.least_key is None:
-                raise VerificationError(f"{what}\n  rank {target} receives nothing for this transfer")
-            if sort_key(record) >= arrival.least_key:
-                raise VerificationError(f"{what}\n  key is not smaller than that of the receive, {arrival.least_key}")
-            senders.setdefault((transfer, target), []).append(rank.trace.rank)
-            elements = oracle.mask(rank.trace.buffer_numbers[transfer[1]], [record["sent_box"]])
-            already = sent.get((transfer, target), 0)
-            if already & elements and not transfer[2]:
-                raise VerificationError(f"{what}\n  sends elements that are sent to rank {target} already")
-            sent[(transfer, target)] = already | elements
-    for rank in ranks:
-        for transfer, arrival in rank.arrivals.items():
-            key = (transfer, rank.trace.rank)
-            if transfer[2]:
-                if sorted(arrival.gathered_from) != sorted(senders.get(key, [])):
-                    raise VerificationError(
-                        f"rank {rank.trace.rank} gathers {transfer} from {arrival.gathered_from}, "
-                        f"it is sent by {senders.get(key)}"
-                    )
-            elif sent.get(key, 0) != arrival.elements:
-                raise VerificationError(
-                    f"rank {rank.trace.rank} receives other elements for {transfer} than are sent to it"
-                )

@@ -125,6 +125,42 @@ MUTATIONS = (
         "",
     ),
     Mutation(
+        "what other ranks wrote does not become stale",
+        COMMANDS,
+        "mark(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);",
+        "if(!chunk.has_value()) mark(buffer, written);",
+    ),
+    Mutation(
+        "data is copied from where it was written, though it is stale there",
+        MEMORY,
+        "if(usable(state.origin_memory)) return state.origin_memory;",
+        "if(m_capabilities.can_copy(state.origin_memory, destination)) return state.origin_memory;",
+    ),
+    Mutation(
+        "a fence does not wait for one of its copies",
+        TASKS,
+        "for(const instruction_id copy : copies) m_window.depend(copy);",
+        "for(std::size_t i = 1; i < copies.size(); ++i) m_window.depend(copies[i]);",
+    ),
+    Mutation(
+        "a receive does not wait for readers of the old data",
+        TRANSFERS,
+        "\tbegin();\n\tdepend_for_write(destination, where);",
+        "\tbegin();\n\tdepend_for_read(destination, where);",
+    ),
+    Mutation(
+        "shares are gathered before the own one was pushed",
+        COMMANDS,
+        "\tdepend_for_write(buffer, element);\n\trecord_write(buffer, element",
+        "\trecord_write(buffer, element",
+    ),
+    Mutation(
+        "a buffer dies before work that is held back",
+        "scheduler/core/scheduling_pipeline.cpp",
+        "m_held.emplace_back(destroy_event{id});",
+        "m_instructions.destroy_buffer(id, m_batch);",
+    ),
+    Mutation(
         "a split receive loses a reader",
         TRANSFERS,
         "if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);\n\t\tif(parts.size() <= 1) {",
