@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-python test-mpi lint types native stubs sanitize mutants bench clean
+.PHONY: help demo test test-python test-mpi lint types native stubs sanitize coverage mutants bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,10 @@ demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked a
 	@echo "The picture is $(CURDIR)/results/wave_sim.png"
 
 # ---- checks -----------------------------------------------------------------------------------------------------------------
+
+# e.g. -14, where the tools are installed under versioned names only
+LLVM_SUFFIX =
+PROGRAMS = 2000
 
 test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks
 
@@ -110,6 +114,23 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
 		timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py
+
+# Clang counts the branches of the source; GCC's count includes those of inlined destructors. The generators must be covered by
+# random programs alone, not by tests written with the code in mind.
+coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the random programs alone; needs clang and llvm
+	build=build/coverage; tree=$$build/tree; \
+	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
+	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++$(LLVM_SUFFIX) \
+		-DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping -O1 -DNDEBUG" > $$build.log; \
+	cmake --build $$build -j $(JOBS); install $$build/_native.*.so $$tree/celerity_py/; \
+	profile="$(CURDIR)/$$build/programs"; site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
+	(cd $$tree; LLVM_PROFILE_FILE=$$profile.profraw PYTHONPATH=.:$$site timeout 3000 $$interpreter -m tests.property.check_programs \
+		--programs $(PROGRAMS) --processes 1); \
+	llvm-profdata$(LLVM_SUFFIX) merge -o $$profile.profdata $$profile.profraw; \
+	llvm-cov$(LLVM_SUFFIX) export $$build/_native.*.so -instr-profile=$$profile.profdata > $$profile.json; \
+	python tests/property/branch_coverage.py $$profile.json
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py

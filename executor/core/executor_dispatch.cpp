@@ -19,6 +19,8 @@ template <typename... Fs>
 struct overloaded : Fs... {
 	using Fs::operator()...;
 };
+template <typename... Fs>
+overloaded(Fs...) -> overloaded<Fs...>; // implied since C++20, but Clang before 17 wants it
 
 std::string format_bytes(const std::size_t bytes) {
 	static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -25,7 +25,7 @@ class dependency_window {
 	Id current() const { return Id(m_base + m_slots.size() - 1); }
 	Id epoch() const { return m_epoch; }
 	/// An id below the epoch stands for it.
-	Id resolve(const Id id) const { return id < m_epoch && id != Id{} ? m_epoch : id; }
+	Id resolve(const Id id) const { return id < m_epoch ? m_epoch : id; }
 
 	/// Starts the next node.
 	Id begin() {
@@ -41,9 +41,7 @@ class dependency_window {
 	void depend(Id on, const dependency_kind kind = dependency_kind::dataflow) {
 		if(on == Id{}) return;
 		on = resolve(on);
-		if(on == current()) return;
 		if(kind == dependency_kind::dataflow) m_has_dataflow = true;
-		if(on.value < m_base) return add_unique_by_search(on, kind); // the epoch itself, when its slot is gone
 		slot& s = m_slots[on.value - m_base];
 		if(s.last_dependent == current().value) {
 			if(kind == dependency_kind::dataflow) upgrade(on);
@@ -80,7 +78,7 @@ class dependency_window {
 	/// From now on `epoch` stands for everything before it.
 	void apply_epoch(const Id epoch) {
 		m_epoch = epoch;
-		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin);
+		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin); // the epoch itself keeps its slot
 		if(keep_from - m_base > m_slots.size() / 2) { // amortised: each slot moves O(1) times
 			m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
 			m_base = keep_from;
@@ -106,15 +104,6 @@ class dependency_window {
 		for(std::size_t i = 0; i < m_edges.size(); ++i) {
 			if(m_edges[i] == on) m_kinds[i] = dependency_kind::dataflow;
 		}
-	}
-	void add_unique_by_search(const Id on, const dependency_kind kind) {
-		for(std::size_t i = 0; i < m_edges.size(); ++i) {
-			if(m_edges[i] != on) continue;
-			if(kind == dependency_kind::dataflow) m_kinds[i] = kind;
-			return;
-		}
-		m_edges.push_back(on);
-		m_kinds.push_back(kind);
 	}
 };
 
@@ -146,8 +135,8 @@ struct access_front {
 			}
 		}
 		readers.resize(kept);
-		if(writer < epoch && (writer != Id{} || dropped)) writer = epoch;
-		if(dropped && kept > 0 && std::find(readers.begin(), readers.end(), epoch) == readers.end()) readers.push_back(epoch);
+		if(writer < epoch) writer = epoch;
+		if(dropped && kept > 0) readers.push_back(epoch);
 	}
 
 	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }

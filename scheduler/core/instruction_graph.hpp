@@ -70,7 +70,7 @@ class instruction_graph_generator {
 	struct content_state {
 		std::uint64_t up_to_date = 0; ///< bit per memory; none: never written, or held by another rank
 		instruction_id origin;        ///< what produced the value (never a copy)
-		memory_id origin_memory;      ///< where it was produced
+		memory_id origin_memory;      ///< where it was produced; up to date as long as any memory is
 		friend bool operator==(const content_state&, const content_state&) = default;
 	};
 	struct pending_receive {
@@ -91,7 +91,7 @@ class instruction_graph_generator {
 	};
 	/// What one command wants of one buffer.
 	struct buffer_requirements {
-		std::vector<std::pair<memory_id, box>> contiguous; ///< each must lie in a single allocation
+		std::vector<std::pair<memory_id, box>> contiguous; ///< not empty; each must lie in a single allocation
 		std::vector<read_requirement> reads;
 		region discarded; ///< overwritten without being read
 	};

@@ -52,7 +52,7 @@ instruction_graph_generator::allocation_state* instruction_graph_generator::find
 void instruction_graph_generator::require_contiguous(buffer_state& buffer, const buffer_requirements& requirements) {
 	small_vector<memory_id, 8> growing;
 	for(const auto& [memory, wanted] : requirements.contiguous) {
-		if(wanted.empty() || find_allocation(buffer, memory, wanted) != nullptr) continue;
+		if(find_allocation(buffer, memory, wanted) != nullptr) continue;
 		if(std::find(growing.begin(), growing.end(), memory) == growing.end()) growing.push_back(memory);
 	}
 	if(growing.empty()) return;
@@ -63,7 +63,7 @@ void instruction_graph_generator::require_contiguous(buffer_state& buffer, const
 	for(const memory_id memory : growing) {
 		box_vector wanted;
 		for(const auto& [other, contiguous] : requirements.contiguous) {
-			if(other == memory && !contiguous.empty()) wanted.push_back(contiguous);
+			if(other == memory) wanted.push_back(contiguous);
 		}
 		allocate_contiguous(buffer, memory, std::move(wanted));
 	}
@@ -255,10 +255,8 @@ memory_id instruction_graph_generator::select_source(
 	}
 	if(best_distance != ~0U) return best;
 	if(usable(host_memory)) return host_memory;
-	if(usable(user_memory)) return user_memory;
 	needs_staging = true;
-	if((state.up_to_date & bit_of(state.origin_memory)) != 0) return state.origin_memory;
-	return memory_id(static_cast<std::uint8_t>(std::countr_zero(state.up_to_date)));
+	return state.origin_memory; // holds its value as long as anybody does
 }
 
 void instruction_graph_generator::copy_between_memories(

@@ -56,7 +56,6 @@ void instruction_graph_generator::collect_requirements(const task& node, const b
 	m_requirements.discarded = region();
 	bool is_growing = false;
 	const auto require = [&](const memory_id memory, const box& wanted) {
-		if(wanted.empty()) return;
 		m_requirements.contiguous.emplace_back(memory, wanted);
 		const auto& allocations = buffer.memories[memory.value].allocations;
 		is_growing |= std::none_of(allocations.begin(), allocations.end(), [&](const auto& allocation) { return allocation.allocated.covers(wanted); });
@@ -246,12 +245,10 @@ void instruction_graph_generator::compile_reduction(const command& cmd, const re
 		sources.emplace_back(rank);
 		slots.push_back(rank);
 	}
-	if(!sources.empty()) {
-		begin();
-		m_window.depend(alloc);
-		inputs.push_back(emit(
-		    gather_receive_instruction{reduction.transfer, gather, element_size_bytes, nodes().copy(sources), nodes().copy(slots)}, priorities::transfer));
-	}
+	begin();
+	m_window.depend(alloc);
+	inputs.push_back(emit(
+	    gather_receive_instruction{reduction.transfer, gather, element_size_bytes, nodes().copy(sources), nodes().copy(slots)}, priorities::transfer));
 	m_key.phase = phase::work;
 	if(self_rank < reduction.num_contributors) {
 		content_state state;

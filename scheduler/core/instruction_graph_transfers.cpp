@@ -68,14 +68,10 @@ void instruction_graph_generator::send_directly(buffer_state& buffer, const push
 	};
 	std::vector<piece> pieces;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.
 		memory_id source = state.origin_memory;
-		if((state.up_to_date & bit_of(source)) == 0 || !is_device_memory(source)) {
-			for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories(); ++m) {
-				if((state.up_to_date & bit_of(memory_id(m))) == 0) continue;
-				source = memory_id(m);
-				break;
-			}
-			if((state.up_to_date & bit_of(source)) == 0) source = host_memory;
+		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
+			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
 		}
 		for(auto& existing : pieces) {
 			if(existing.origin == state.origin && existing.source == source) return existing.boxes.push_back(part);

@@ -15,7 +15,7 @@ void split_among_devices(const task& node, const box& rank_chunk, const std::siz
 	const auto split = [&](const box& whole, const std::size_t count) {
 		return geometry.split == split_kind::split_2d ? split_2d(whole, geometry.granularity, count) : split_1d(whole, geometry.granularity, count);
 	};
-	const bool can_split = geometry.can_split && geometry.dims > 0;
+	const bool can_split = geometry.dims > 0;
 	const box_vector shares = can_split && num_devices > 1 ? split(rank_chunk, num_devices) : box_vector{rank_chunk};
 	const std::size_t parts = can_split && node.reductions.empty() ? geometry.oversubscription : 1;
 	for(std::size_t d = 0; d < shares.size(); ++d) {

@@ -83,6 +83,8 @@ def check_shard(seed: int, count: int, shrink: bool = True) -> Outcome:
 def check_programs(count: int, seed: int = DEFAULT_SEED, processes: int | None = None, shrink: bool = True) -> Outcome:
     """Spreads `count` programs over processes; the result of one of them that failed, else of all together."""
     number = processes or min(8, len(os.sched_getaffinity(0)))
+    if number == 1:
+        return check_shard(seed, count, shrink)  # in this process: coverage is written when it exits
     share = -(-count // number)
     arguments = [(seed + shard, share, shrink) for shard in range(number)]
     with multiprocessing.get_context("spawn").Pool(number) as pool:
