@@ -41,11 +41,11 @@ $(VENV)/.build-tools: pyproject.toml
 
 # Without build isolation the build tools stay at one place, so that a second build is incremental.
 $(VENV)/.installed: $(VENV)/.build-tools $(NATIVE_SOURCES)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation -Ccmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,test]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=cmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,test]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation -Ccmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,dev]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=cmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,dev]'
 	touch $@
 
 # ---- for users --------------------------------------------------------------------------------------------------------------
