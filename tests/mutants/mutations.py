@@ -131,10 +131,10 @@ MUTATIONS = (
         "if(!chunk.has_value()) mark(buffer, written);",
     ),
     Mutation(
-        "data is copied from where it was written, though it is stale there",
+        "data is copied from host memory, though it is stale there",
         MEMORY,
-        "if(usable(state.origin_memory)) return state.origin_memory;",
-        "if(m_capabilities.can_copy(state.origin_memory, destination)) return state.origin_memory;",
+        "if(usable(host_memory)) return host_memory;",
+        "if(m_capabilities.can_copy(host_memory, destination)) return host_memory;",
     ),
     Mutation(
         "a fence does not wait for one of its copies",
