@@ -12,6 +12,8 @@ void bind_scheduler(nb::module_& m);
 
 NB_MODULE(_native, m) {
 	m.doc() = "Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.";
+	// Users keep boxes and mappers in module globals, which outlive the interpreter's own clean-up: nothing to warn them of.
+	nb::set_leak_warnings(false);
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
 	bind_benchmarks(m);

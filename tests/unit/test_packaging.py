@@ -71,7 +71,7 @@ def test_the_readme_explains_every_setting_that_can_be_made() -> None:
 def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_path: Path) -> None:
     # In the folder and the way of the editable installation of `make test`, so that nothing is compiled again.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "."]
-    command += ["--wheel-dir", str(tmp_path), "-Ccmake.build-type=RelWithDebInfo"]
+    command += ["--wheel-dir", str(tmp_path), "--config-settings=cmake.build-type=RelWithDebInfo"]
     build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert build.returncode == 0, build.stderr
     (wheel,) = tmp_path.glob("*.whl")
