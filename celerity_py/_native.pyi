@@ -579,7 +579,7 @@ class Executor:
 
     def statistics(self) -> dict[str, Any]:
         """
-        Counts, bytes and times since the start: instructions, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...
+        Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...
         """
 
     def next_kernel(self, device: int) -> tuple[Any, ...] | None:

@@ -28,13 +28,14 @@ class RuntimeStatistics:
     executor: Mapping[str, Any]
 
 
-def write_statistics(prefix: str, statistics: RuntimeStatistics) -> Path:
-    """Write `<prefix>.<rank>.json`.
+def write_statistics(name: str, statistics: RuntimeStatistics) -> Path:
+    """Write the statistics of one rank: `name` is `out.json` or `out`; each of several ranks writes `out.<rank>.json`.
 
     Returns:
         The path of the file.
     """
-    path = Path(f"{prefix}.{statistics.rank}.json")
+    stem = name.removesuffix(".json")
+    path = Path(f"{stem}.{statistics.rank}.json" if statistics.size > 1 else f"{stem}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_plain(dataclasses.asdict(statistics)), indent=2) + "\n")
     return path

@@ -133,8 +133,12 @@ nb::dict statistics(executor_loop& self) {
 	}
 	nb::dict instructions;
 	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[instruction_kind_names[i]] = s.instructions[i];
+	nb::dict copies;
 	nb::dict copied;
-	for(std::size_t i = 0; i < copy_reason_names.size(); ++i) copied[copy_reason_names[i]] = s.copied_bytes[i];
+	for(std::size_t i = 0; i < copy_reason_names.size(); ++i) {
+		copies[copy_reason_names[i]] = s.num_copies[i];
+		copied[copy_reason_names[i]] = s.copied_bytes[i];
+	}
 	nb::dict sent;
 	sent["host"] = s.sent_bytes_host;
 	sent["direct"] = s.sent_bytes_direct;
@@ -153,6 +157,7 @@ nb::dict statistics(executor_loop& self) {
 
 	nb::dict result;
 	result["instructions"] = instructions;
+	result["copies"] = copies;
 	result["copied_bytes"] = copied;
 	result["sent_bytes"] = sent;
 	result["received_bytes"] = s.received_bytes;
@@ -253,6 +258,6 @@ Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, me
 
 If nothing is in flight although something should be, what has not been issued.)")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
-	        "Counts, bytes and times since the start: instructions, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
+	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);
 }

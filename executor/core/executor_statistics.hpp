@@ -29,6 +29,7 @@ struct executor_statistics {
 	};
 
 	std::array<std::uint64_t, num_instruction_kinds> instructions{}; ///< complete, by kind
+	std::array<std::uint64_t, copy_reason_names.size()> num_copies{}; ///< by reason; those of a resize tell how often allocations grew
 	std::array<std::uint64_t, copy_reason_names.size()> copied_bytes{};
 	std::uint64_t sent_bytes_host = 0;   ///< through host memory of both sides
 	std::uint64_t sent_bytes_direct = 0; ///< between devices
