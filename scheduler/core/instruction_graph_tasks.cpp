@@ -60,14 +60,16 @@ void instruction_graph_generator::collect_requirements(const task& node, const b
 		const auto& allocations = buffer.memories[memory.value].allocations;
 		is_growing |= std::none_of(allocations.begin(), allocations.end(), [&](const auto& allocation) { return allocation.allocated.covers(wanted); });
 	};
-	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
-		if(node.accesses[a].buffer != buffer.info.id) continue;
-		for(std::size_t c = 0; c < m_chunks.size(); ++c) {
+	for(std::size_t c = 0; c < m_chunks.size(); ++c) {
+		region read; // by all accesses of the chunk: it waits for all of them anyway
+		for(std::size_t a = 0; a < node.accesses.size(); ++a) {
+			if(node.accesses[a].buffer != buffer.info.id) continue;
 			const region& where = m_regions[a * m_chunks.size() + c];
 			if(where.empty()) continue;
 			require(m_chunks[c].memory, where.bounding_box());
-			if(is_consumer(node.accesses[a].mode)) m_requirements.reads.push_back({m_chunks[c].memory, where});
+			if(is_consumer(node.accesses[a].mode)) add_to(read, where);
 		}
+		if(!read.empty()) m_requirements.reads.push_back({m_chunks[c].memory, std::move(read)});
 	}
 	for(const auto& reduction : node.reductions) {
 		if(reduction.buffer != buffer.info.id) continue;
