@@ -85,8 +85,8 @@ MUTATIONS = (
     Mutation(
         "readers before an applied horizon are forgotten",
         WINDOW,
-        "if(dropped && kept > 0 && std::find(readers.begin(), readers.end(), epoch) == readers.end())",
-        "if(false)",
+        "if(dropped && kept > 0) readers.push_back(epoch);",
+        "if(dropped && kept > 1000) readers.push_back(epoch);",
     ),
     Mutation(
         "a reader replaces the readers before it",
