@@ -2,9 +2,11 @@
 // What the executor asks of a kind of device.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 
 #include "lane_pool.hpp"
 #include "scheduler/core/ids.hpp"
@@ -12,12 +14,36 @@
 
 namespace celerity {
 
-/// A copy with its addresses. The boxes belong to the instruction, which outlives the copy.
+/// A copy with its addresses. Layouts and boxes belong to somebody who outlives the copy.
 struct copy_operation {
 	const void* source = nullptr;
 	void* destination = nullptr;
-	const copy_instruction* instruction = nullptr;
+	const copy_layout* source_layout = nullptr;
+	const copy_layout* destination_layout = nullptr;
+	std::span<const box> boxes;
+	std::size_t element_size_bytes = 0;
 	std::size_t size_bytes = 0;
+};
+
+/// A word that one rank of a host writes and another one waits for; it is reached when it is `value` or, modulo 2^32, later.
+struct shared_flag {
+	std::uint32_t* address = nullptr;
+	std::uint32_t value = 0;
+};
+
+/// Wait until the owner of the source says that it is there, fetch it, and say so.
+struct pull_operation {
+	shared_flag ready;
+	copy_operation copy;
+	shared_flag done;
+};
+
+/// Where another rank of the host finds an allocation: in a slab that it maps once.
+struct shared_location {
+	std::uint64_t slab = 0; ///< number within the owner's process
+	std::size_t slab_size_bytes = 0;
+	std::size_t offset_bytes = 0;
+	std::array<std::byte, 64> handle{}; ///< what the owner's backend gives to that of the peer
 };
 
 /// Called from the executor thread, except where noted. Everything put on a lane runs in order, after its waits; completed() tells how far each lane is,
@@ -45,6 +71,25 @@ class backend {
 	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;
 	/// On a launcher thread, after the body.
 	virtual void end_kernel(lane_position position) = 0;
+
+	// Transfers between the ranks of a host, for backends that can; the others are never asked.
+
+	/// The class for what begins with a wait for another rank.
+	virtual std::uint32_t pull_class(memory_id /* to */) const { throw std::logic_error("this backend has no direct transfers"); }
+	/// The class for flags that follow what wrote a memory.
+	virtual std::uint32_t signal_class(memory_id /* from */) const { throw std::logic_error("this backend has no direct transfers"); }
+	virtual shared_location locate(memory_id /* memory */, const void* /* address */) const { throw std::logic_error("this backend has no direct transfers"); }
+	/// The address of a peer's slab here; the same slab is opened once. Throws std::runtime_error.
+	virtual void* open_peer_slab(const shared_location& /* location */) { throw std::logic_error("this backend has no direct transfers"); }
+	/// Makes shared host memory one whose flags lanes can write and wait for, until stop().
+	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
+	virtual void enqueue_signal(lane_position /* position */, std::span<const lane_position> /* waits */, const shared_flag& /* flag */) {
+		throw std::logic_error("this backend has no direct transfers");
+	}
+	/// One after the other. The layouts and boxes outlive the completion of the position.
+	virtual void enqueue_pulls(lane_position /* position */, std::span<const lane_position> /* waits */, std::span<const pull_operation> /* pulls */) {
+		throw std::logic_error("this backend has no direct transfers");
+	}
 
 	virtual std::uint64_t completed(lane_index lane) const = 0;
 

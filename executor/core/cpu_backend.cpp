@@ -55,8 +55,7 @@ void cpu_backend::deallocate(
 void cpu_backend::enqueue_copy(const lane_position position, const std::span<const lane_position> waits, const copy_operation& copy) {
 	auto& progress = m_progress[position.lane];
 	if(waits.empty() && copy.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
-		const auto& instruction = *copy.instruction;
-		nd_copy(copy.source, instruction.source_layout, copy.destination, instruction.destination_layout, instruction.boxes, instruction.element_size_bytes);
+		nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
 		progress.publish(position.sequence);
 		return;
 	}

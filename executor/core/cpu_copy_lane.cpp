@@ -55,9 +55,9 @@ bool cpu_copy_lane::execute(const entry& item) {
 	}
 	// A cancelled lane of another device may have left the waits reached, so each lane looks at its own.
 	if(m_progress[m_own].is_cancelled()) return false;
-	const auto& copy = *item.copy.instruction;
-	nd_copy(item.copy.source, copy.source_layout, item.copy.destination, copy.destination_layout, copy.boxes, copy.element_size_bytes);
-	m_progress[m_own].publish(item.sequence); // the instruction may be gone from here on
+	const auto& copy = item.copy;
+	nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
+	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on
 	m_completions.signal();
 	return true;
 }

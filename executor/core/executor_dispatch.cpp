@@ -128,7 +128,8 @@ void executor_loop::execute(const issue& item, const free_instruction& free) {
 }
 
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
-	copy_operation operation{m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy, 0};
+	copy_operation operation{m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
+	    copy.boxes, copy.element_size_bytes, 0};
 	for(const box& b : copy.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * copy.element_size_bytes;
 	++m_statistics.num_copies[static_cast<std::size_t>(copy.reason)];
 	m_statistics.copied_bytes[static_cast<std::size_t>(copy.reason)] += operation.size_bytes;
