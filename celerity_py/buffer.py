@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from celerity_py.access import all as all_elements
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
+
+_ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 
 
 class BufferRecord:
@@ -57,7 +60,8 @@ class Buffer:
         name: For messages and traces.
 
     Raises:
-        UsageError: If an extent is not positive, there are more than three, or the dtype holds objects.
+        UsageError: If an extent is not positive, there are more than three, the elements number 2**63 or more, or the
+            dtype holds objects.
     """
 
     __slots__ = ("__weakref__", "_modify", "_read", "_write", "record")
@@ -238,6 +242,8 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
         raise DimensionMismatch(f"A buffer has at most 3 dimensions, but the shape {extents} has {len(extents)}.")
     if any(extent < 1 for extent in extents):
         raise UsageError(f"A buffer needs at least one element in every dimension, but its shape is {extents}.")
+    if math.prod(extents) >= _ELEMENTS_LIMIT:
+        raise UsageError(f"A buffer has fewer than 2**63 elements, but its shape is {extents}.")
     return extents
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from celerity_py.executor.communicator import NOTICE_FAILURE, PILOT_LIMIT_BYTES, Notice, Payload
+from tests.sparse_memory import sparse_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.mpi
 
 PATIENCE_S = 30.0
+HUGE = 2**31 + 9
 _requests = itertools.count(1)
 
 
@@ -68,6 +71,10 @@ def inbox(communicator: MpiCommunicator) -> Inbox:
 
 def neighbours(communicator: MpiCommunicator) -> tuple[int, int]:
     return (communicator.rank + 1) % communicator.size, (communicator.rank - 1) % communicator.size
+
+
+def inside(offset: tuple[int, ...], extent: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(start, start + count) for start, count in zip(offset, extent, strict=True))
 
 
 def box_of(
@@ -174,9 +181,8 @@ def test_a_box_lands_in_place_between_allocations_of_different_shapes(  # noqa: 
     inbox.wait(payload.request, receipt.request)
 
     expected = np.full(destination_shape, -1, np.int16)
-    sent = contents[tuple(slice(start, start + n) for start, n in zip(source_offset, extent, strict=True))]
-    into = tuple(slice(start, start + n) for start, n in zip(destination_offset, extent, strict=True))
-    expected[into] = sent + np.int16(1000 * preceding)
+    sent = contents[inside(source_offset, extent)]
+    expected[inside(destination_offset, extent)] = sent + np.int16(1000 * preceding)
     np.testing.assert_array_equal(destination, expected)
 
 
@@ -194,19 +200,44 @@ def test_large_strided_payloads_are_complete_when_their_request_is(communicator:
     assert np.isnan(destination[:, 2300:]).all()
 
 
-def test_boxes_that_reach_over_more_than_two_to_the_31_elements_are_sent(
-    communicator: MpiCommunicator, inbox: Inbox
+@pytest.mark.parametrize("huge_side", ["source", "destination", "both"])
+@pytest.mark.parametrize(
+    ("element_type", "huge_shape", "huge_offset", "extent"),
+    [
+        pytest.param("u1", (HUGE,), (2**31 + 3,), (5,), id="far in one dimension"),
+        pytest.param("f8", (HUGE, 3), (2**31 + 1, 1), (6, 2), id="last rows"),
+        pytest.param("u1", (3, HUGE), (0, 1), (3, 1), id="column with strides beyond 32 bits"),
+        pytest.param("f4", (4, HUGE), (1, 2**31 + 2), (3, 4), id="last columns"),
+        pytest.param("f8", (3, 4, HUGE), (1, 1, 2**31), (2, 3, 2), id="planes and rows with strides beyond 32 bits"),
+        pytest.param("S12", (2, HUGE, 3), (0, 2**31 - 2, 1), (2, 4, 2), id="across the limit"),
+    ],
+)
+def test_a_box_inside_an_allocation_beyond_32_bits_lands_in_place(  # noqa: PLR0917 - one argument per column
+    communicator: MpiCommunicator,
+    inbox: Inbox,
+    element_type: str,
+    huge_shape: tuple[int, ...],
+    huge_offset: tuple[int, ...],
+    extent: tuple[int, ...],
+    huge_side: str,
 ) -> None:
     following, preceding = neighbours(communicator)
-    source = np.zeros((3, 2**30 + 4), np.uint8)  # address space only: three of its pages are ever touched
-    source[:, 1] = 7, 8, 9
-    destination = np.zeros(3, np.uint8)
-    payload = box_of(source, following, 5, (0, 1), (3, 1))
-    receipt = box_of(destination, preceding, 5, (0,), (3,))
+    sent = np.arange(1, 1 + math.prod(extent)).astype(element_type).reshape(extent)
+    source, source_offset = sent, (0,) * len(extent)
+    if huge_side != "destination":
+        source, source_offset = sparse_zeros(huge_shape, element_type), huge_offset
+        source[inside(source_offset, extent)] = sent
+    destination, offset = np.zeros(tuple(count + 2 for count in extent), element_type), (1,) * len(extent)
+    if huge_side != "source":
+        destination, offset = sparse_zeros(huge_shape, element_type), huge_offset
+    payload = box_of(source, following, 5, source_offset, extent)
+    receipt = box_of(destination, preceding, 5, offset, extent)
     communicator.receive(receipt)
     communicator.send(payload)
     inbox.wait(payload.request, receipt.request)
-    assert destination.tolist() == [7, 8, 9]
+    np.testing.assert_array_equal(destination[inside(offset, extent)], sent)
+    surroundings = tuple(slice(max(0, low - 1), low + count + 1) for low, count in zip(offset, extent, strict=True))
+    assert np.count_nonzero(destination[surroundings]) == sent.size
 
 
 @pytest.mark.parametrize("element_type", ["u1", "u2", "S3", "f4", "f8", "S12", "c16"])

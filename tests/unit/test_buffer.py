@@ -49,6 +49,7 @@ def test_a_shape_is_an_int_or_a_sequence_of_up_to_three(given: Any, shape: tuple
         ((1, 2, 3, 4), DimensionMismatch, r"at most 3 dimensions, but the shape \(1, 2, 3, 4\)"),
         ((4, 0), UsageError, r"at least one element.*\(4, 0\)"),
         (-1, UsageError, "at least one element"),
+        ((2**32, 2**31), UsageError, r"fewer than 2\*\*63 elements.*\(4294967296, 2147483648\)"),
         (1.5, ArgumentTypeError, r"not 1\.5"),
         ("12", ArgumentTypeError, "not '12'"),
         (None, ArgumentTypeError, "not None"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 from celerity_py import _native
+from tests.sparse_memory import sparse_zeros
 
 FlatBox = tuple[int, int, int, int, int, int]
 Layout = tuple[bool, FlatBox, int]
@@ -129,3 +130,47 @@ def test_an_empty_box_copies_nothing() -> None:
     array: FlatBox = (0, 0, 0, 4, 1, 1)
     _native.copy_boxes(source.ctypes.data, dense(array), destination.ctypes.data, dense(array), [empty], 1)
     assert not destination.any()
+
+
+HUGE = 2**31 + 7
+
+
+@pytest.mark.parametrize("huge_side", ["source", "destination", "both"])
+@pytest.mark.parametrize(
+    ("huge", "box"),
+    [
+        pytest.param((0, 0, 0, HUGE, 1, 1), (HUGE - 5, 0, 0, HUGE, 1, 1), id="far-in-one-dimension"),
+        pytest.param((0, 0, 0, HUGE, 3, 1), (HUGE - 5, 1, 0, HUGE, 2, 1), id="rows-beyond-32-bits"),
+        pytest.param((0, 0, 0, 3, 4, HUGE), (1, 1, HUGE - 3, 3, 4, HUGE), id="strides-beyond-32-bits"),
+        pytest.param(
+            (0, 2**40, 0, 2, 2**40 + HUGE, 3), (0, 2**40 + 2**31 - 2, 1, 2, 2**40 + 2**31 + 2, 3), id="across"
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 8, 12])
+def test_boxes_inside_allocations_beyond_32_bits_are_copied_in_place(
+    huge: FlatBox, box: FlatBox, size: int, huge_side: str
+) -> None:
+    source_box, destination_box = huge if huge_side != "destination" else box, huge if huge_side != "source" else box
+    source, destination = (sparse_zeros(shape(array), f"V{size}") for array in (source_box, destination_box))
+    contents = random_elements(np.random.default_rng(3), math.prod(shape(box)), size).reshape(shape(box))
+    source[slices(box, source_box)] = contents
+    _native.copy_boxes(
+        source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), [box], size
+    )
+    assert np.array_equal(destination[slices(box, destination_box)], contents)
+    around = tuple(slice(max(0, inner.start - 1), inner.stop + 1) for inner in slices(box, destination_box))
+    assert np.count_nonzero(destination[around]) == np.count_nonzero(contents)
+
+
+def test_packing_goes_on_beyond_two_to_the_31_bytes() -> None:
+    array: FlatBox = (0, 0, 0, 1, 4, 8)
+    source = random_elements(np.random.default_rng(3), 32, 8).reshape(shape(array))
+    staging = sparse_zeros((HUGE + 32 * 8,), np.uint8)
+    rows: list[FlatBox] = [(0, row, 1, 1, row + 1, 7) for row in range(4)]
+    _native.copy_boxes(source.ctypes.data, dense(array), staging.ctypes.data, packed(HUGE), rows, 8)
+    expected = np.ascontiguousarray(source[:, :, 1:7]).view(np.uint8).reshape(-1)
+    assert np.array_equal(staging[HUGE : HUGE + expected.size], expected)
+    destination = np.zeros_like(source)
+    _native.copy_boxes(staging.ctypes.data, packed(HUGE), destination.ctypes.data, dense(array), rows, 8)
+    assert np.array_equal(destination[:, :, 1:7], source[:, :, 1:7])
