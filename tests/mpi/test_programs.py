@@ -75,6 +75,35 @@ def test_a_stencil_exchanges_its_halos(queue: celerity.Queue, hint: str) -> None
     np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["a wait after each step", "no wait in between"])
+def test_a_wave_resizes_nothing_after_its_second_step_and_allocates_nothing_after_its_third(
+    queue: celerity.Queue, waits: bool
+) -> None:
+    initial = random_array(61, 47)
+    u = celerity.Buffer.from_array(initial, name="u")
+    u_next = celerity.Buffer.from_array(initial, name="u_next")
+
+    def memory_after(steps: int) -> dict[str, Any]:
+        nonlocal u, u_next
+        for _ in range(steps):
+            halo = access.neighborhood(1, 1, shape="axes")
+            queue.parallel_for(u.shape, wave_step, u_next.read_write(access.one_to_one()), u.read(halo), 0.25)
+            u, u_next = u_next, u
+            if waits:
+                queue.wait()
+        queue.wait()
+        executor = queue.statistics().executor
+        kinds = {kind: executor["instructions"][kind] for kind in ("alloc", "free")}
+        return {"resizes": executor["copies"]["resize"], "memories": executor["memories"], **kinds}
+
+    after_two = memory_after(2)
+    assert waits or after_two["resizes"] == 0
+    after_three = memory_after(1)  # the first step read what every rank had, so only now both buffers have been sent
+    assert after_three["resizes"] == after_two["resizes"]
+    assert memory_after(22) == after_three
+    np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
+
+
 @celerity.kernel
 def multiply(chunk: Any, c: Any, a: Any, b: Any) -> None:
     rows, columns = chunk.box.slices
