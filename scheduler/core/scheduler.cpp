@@ -198,7 +198,6 @@ void scheduler::run() {
 			const auto busy_until = clock::now();
 			{
 				const std::lock_guard lock(m_statistics_mutex);
-				m_statistics.counts = pipeline.counts();
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
 			}
@@ -253,6 +252,10 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 		pipeline.set_lookahead(changed->mode);
 	} else {
 		pipeline.flush();
+	}
+	{
+		const std::lock_guard lock(m_statistics_mutex); // before the event counts as planned: whoever waits for that reads them next
+		m_statistics.counts = pipeline.counts();
 	}
 	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
 	m_num_planned.fetch_add(1, std::memory_order_release);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -42,6 +43,12 @@ def test_a_launcher_that_tells_no_size_is_still_a_launcher() -> None:
     assert launch.size is None
 
 
+def bare_environment() -> dict[str, str]:
+    """Without what a launcher has set, but with what a sanitized extension needs to be loaded."""
+    kept = {name: os.environ[name] for name in ("LD_PRELOAD", "ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
+    return {"PYTHONPATH": os.pathsep.join(sys.path), **kept}
+
+
 def test_without_a_launcher_there_is_one_rank_and_mpi_is_not_imported() -> None:
     program = (
         "import sys\n"
@@ -49,8 +56,7 @@ def test_without_a_launcher_there_is_one_rank_and_mpi_is_not_imported() -> None:
         "assert make_communicator().size == 1\n"
         "assert 'mpi4py.MPI' not in sys.modules\n"
     )
-    environment_without_launcher: dict[str, str] = {"PYTHONPATH": ":".join(sys.path)}
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment_without_launcher)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=bare_environment())
 
 
 def test_a_launcher_without_mpi4py_is_an_error_that_names_what_to_install() -> None:
@@ -61,7 +67,7 @@ def test_a_launcher_without_mpi4py_is_an_error_that_names_what_to_install() -> N
         "from celerity_py.executor.launcher import make_communicator\n"
         "make_communicator()\n"
     )
-    environment = {"PYTHONPATH": ":".join(sys.path), "PMI_SIZE": "3", "PMI_RANK": "0"}
+    environment = bare_environment() | {"PMI_SIZE": "3", "PMI_RANK": "0"}
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, timeout=60, env=environment, capture_output=True, text=True
     )
@@ -73,7 +79,7 @@ def test_a_launcher_without_mpi4py_is_an_error_that_names_what_to_install() -> N
 
 def test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error() -> None:
     program = "from celerity_py.executor.launcher import make_communicator\nmake_communicator()\n"
-    environment = {"PYTHONPATH": ":".join(sys.path), "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    environment = bare_environment() | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, timeout=60, env=environment, capture_output=True, text=True
     )

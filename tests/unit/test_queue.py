@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import itertools
 import json
 import threading
 import time
@@ -712,3 +713,17 @@ def test_a_dry_run_plans_for_many_ranks_and_executes_nothing() -> None:
         assert statistics.scheduler["tasks"] > 40
         assert statistics.scheduler["instructions"] > 100
     celerity.configure(dry_run_ranks=None, devices=None)
+
+
+def test_a_wait_in_a_dry_run_returns_when_the_statistics_count_everything_before_it() -> None:
+    celerity.configure(dry_run_ranks=2, devices="cpu:1", horizon_step=100)
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer((64,))
+        tasks = []
+        for _ in range(50):
+            for _ in range(8):
+                queue.parallel_for((64,), lambda chunk, x: None, buffer.write(access.one_to_one()))
+            queue.wait()
+            tasks.append(queue.statistics().scheduler["tasks"])
+    assert {later - earlier for earlier, later in itertools.pairwise(tasks)} == {9}
+    celerity.configure(dry_run_ranks=None, devices=None, horizon_step=None)
