@@ -43,6 +43,8 @@ inline constexpr std::size_t max_memories = 64;
 constexpr memory_id memory_of(const device_id device) { return memory_id(static_cast<std::uint8_t>(first_device_memory_value + device.value)); }
 constexpr bool is_device_memory(const memory_id memory) { return memory.value >= first_device_memory_value; }
 constexpr device_id device_of(const memory_id memory) { return device_id(memory.value - std::uint32_t{first_device_memory_value}); }
+/// A set of memories is the bits of its members.
+constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
 
 /// One allocation in one memory of this rank. `raw` counts from 1 per memory; raw 0 is the null allocation (empty access).
 struct allocation_id {

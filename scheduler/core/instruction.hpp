@@ -203,7 +203,7 @@ struct system_capabilities {
 	std::size_t num_ranks = 1;
 	rank_id local_rank;
 	std::size_t num_devices = 1; ///< of this rank
-	/// can_copy[a] has bit b set if one copy instruction can move data from memory a to memory b (by index of memory_id).
+	/// copy_peers[a] has bit b set if one copy instruction can move data from memory a to memory b (by index of memory_id).
 	std::vector<std::uint64_t> copy_peers;
 	/// Row-major matrix over (rank, memory) pairs with `memories_per_rank` columns per rank: how data of this rank's memory a reaches memory b of rank r is
 	/// transfers[a * num_ranks * memories_per_rank + r * memories_per_rank + b]. Empty means "host" everywhere.

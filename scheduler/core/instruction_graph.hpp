@@ -170,7 +170,9 @@ class instruction_graph_generator {
 	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
 	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
 	void copy_missing(buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
-	memory_id select_source(const content_state& state, memory_id destination, bool& needs_staging) const;
+	memory_id select_source(const content_state& state, memory_id destination) const;
+	template <typename Select, typename F>
+	void for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f);
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
@@ -209,5 +211,26 @@ class instruction_graph_generator {
 	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
 	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
 };
+
+/// Calls f(source, origin, part) for parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits
+/// for one producer only. Skips what this rank does not hold. `f` may change the contents.
+template <typename Select, typename F>
+void instruction_graph_generator::for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f) {
+	struct source_group {
+		memory_id source;
+		instruction_id origin;
+		box_vector boxes;
+	};
+	std::vector<source_group> groups;
+	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		if(state.up_to_date == 0) return;
+		const memory_id source = select(state);
+		for(auto& group : groups) {
+			if(group.source == source && group.origin == state.origin) return group.boxes.push_back(part);
+		}
+		groups.push_back({source, state.origin, box_vector{part}});
+	});
+	for(auto& group : groups) f(group.source, group.origin, region(std::move(group.boxes)));
+}
 
 } // namespace celerity

@@ -13,8 +13,6 @@ namespace celerity {
 
 namespace {
 
-	constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
-
 	// Scattered elements reach copy engines at a fraction of their bandwidth, so narrow strided data is packed on the device first ...
 	constexpr coordinate linearize_below_run_bytes = 64;
 	// ... unless it is so large that the packed copy would weigh on device memory.
@@ -204,41 +202,23 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 
 void instruction_graph_generator::copy_missing(
     buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
-	struct source_group {
-		memory_id source;
-		instruction_id origin;
-		bool needs_staging;
-		box_vector boxes;
-	};
-	std::vector<source_group> groups;
-	buffer.contents.query(missing, [&](const box& part, const content_state& state) {
-		bool needs_staging = false;
-		const memory_id source = select_source(state, destination, needs_staging);
-		for(auto& group : groups) {
-			if(group.source == source && group.origin == state.origin) return group.boxes.push_back(part);
+	const auto select = [&](const content_state& state) { return select_source(state, destination); };
+	for_each_source(buffer, missing, select, [&](const memory_id source, const instruction_id origin, const region& where) {
+		if(m_capabilities.can_copy(source, destination)) {
+			copy_between_memories(buffer, where, source, destination, source == user_memory ? copy_reason::initial : copy_reason::coherence);
+			return;
 		}
-		groups.push_back({source, state.origin, needs_staging, box_vector{part}});
-	});
-	for(auto& group : groups) {
-		const region where(std::move(group.boxes));
-		if(group.needs_staging) {
-			// Packed data has one order, so a staged piece lies in a single allocation on either side.
-			for(const auto& from : buffer.memories[group.source.value].allocations) {
-				for(const auto& to : buffer.memories[destination.value].allocations) {
-					region part = region_intersection(where, intersection(from.allocated, to.allocated));
-					if(!part.empty()) staged.push_back(staged_copy{group.source, group.origin, std::move(part), {destination}});
-				}
+		// Packed data has one order, so a staged piece lies in a single allocation on either side.
+		for(const auto& from : buffer.memories[source.value].allocations) {
+			for(const auto& to : buffer.memories[destination.value].allocations) {
+				region part = region_intersection(where, intersection(from.allocated, to.allocated));
+				if(!part.empty()) staged.push_back(staged_copy{source, origin, std::move(part), {destination}});
 			}
-		} else {
-			copy_between_memories(
-			    buffer, where, group.source, destination, group.source == user_memory ? copy_reason::initial : copy_reason::coherence);
 		}
-	}
+	});
 }
 
-memory_id instruction_graph_generator::select_source(
-    const content_state& state, const memory_id destination, bool& needs_staging) const {
-	needs_staging = false;
+memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {
 	const auto usable = [&](const memory_id memory) {
 		return (state.up_to_date & bit_of(memory)) != 0 && m_capabilities.can_copy(memory, destination);
 	};
@@ -255,8 +235,7 @@ memory_id instruction_graph_generator::select_source(
 	}
 	if(best_distance != ~0U) return best;
 	if(usable(host_memory)) return host_memory;
-	needs_staging = true;
-	return state.origin_memory; // holds its value as long as anybody does
+	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
 }
 
 void instruction_graph_generator::copy_between_memories(

@@ -9,12 +9,6 @@
 
 namespace celerity {
 
-namespace {
-
-	constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
-
-} // namespace
-
 void instruction_graph_generator::plan_local_chunks(const task& node, const box& chunk) {
 	split_among_devices(node, chunk, m_capabilities.num_devices, m_chunks);
 }
@@ -288,9 +282,7 @@ void instruction_graph_generator::compile_fence(const command& cmd) {
 	// What cannot be copied to the user's array in one step goes through the buffer's host allocation.
 	box_vector indirect;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		bool needs_staging = false;
-		if(state.up_to_date != 0) select_source(state, user_memory, needs_staging);
-		if(needs_staging) indirect.push_back(part);
+		if(state.up_to_date != 0 && !m_capabilities.can_copy(select_source(state, user_memory), user_memory)) indirect.push_back(part);
 	});
 	if(!indirect.empty()) {
 		const read_requirement on_host_read{host_memory, region(std::move(indirect))};
@@ -308,25 +300,10 @@ void instruction_graph_generator::compile_fence(const command& cmd) {
 }
 
 std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_state& buffer, const region& where, const task& node) {
-	struct source_group {
-		memory_id source;
-		instruction_id origin;
-		box_vector boxes;
-	};
-	std::vector<source_group> groups;
-	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		if(state.up_to_date == 0) return; // never written
-		bool needs_staging = false;
-		const memory_id source = select_source(state, user_memory, needs_staging);
-		for(auto& group : groups) {
-			if(group.source == source && group.origin == state.origin) return group.boxes.push_back(part);
-		}
-		groups.push_back({source, state.origin, box_vector{part}});
-	});
 	std::vector<instruction_id> copies;
-	for(auto& group : groups) {
-		const region wanted(std::move(group.boxes));
-		for(auto& source : buffer.memories[group.source.value].allocations) {
+	const auto select = [&](const content_state& state) { return select_source(state, user_memory); };
+	for_each_source(buffer, where, select, [&](const memory_id memory, instruction_id, const region& wanted) {
+		for(auto& source : buffer.memories[memory.value].allocations) {
 			const region part = region_intersection(wanted, source.allocated);
 			if(part.empty()) continue;
 			begin();
@@ -337,7 +314,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_st
 			    priorities::copy));
 			record_read(source, part);
 		}
-	}
+	});
 	return copies;
 }
 

@@ -9,12 +9,6 @@
 
 namespace celerity {
 
-namespace {
-
-	constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1} << memory.value; }
-
-} // namespace
-
 void instruction_graph_generator::compile_push(const command& cmd, const push_command& push) {
 	m_key = {cmd.node->id, phase::send};
 	m_priority_boost = priorities::push_boost;
@@ -38,53 +32,32 @@ void instruction_graph_generator::compile_push(const command& cmd, const push_co
 
 void instruction_graph_generator::send_through_host(
     buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
-	struct piece {
-		instruction_id origin;
-		box_vector boxes;
-	};
-	std::vector<piece> pieces;
-	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		for(auto& existing : pieces) {
-			if(existing.origin == state.origin) return existing.boxes.push_back(part);
-		}
-		pieces.push_back({state.origin, box_vector{part}});
-	});
-	for(auto& [origin, boxes] : pieces) {
-		const region sent(std::move(boxes));
+	const auto from_host = [](const content_state&) { return host_memory; };
+	for_each_source(buffer, where, from_host, [&](memory_id, instruction_id, const region& sent) {
 		const read_requirement on_host{host_memory, sent};
 		make_coherent(buffer, std::span(&on_host, 1));
 		for(auto& source : buffer.memories[host_memory.value].allocations) {
 			const region part = region_intersection(sent, source.allocated);
 			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
 		}
-	}
+	});
 }
 
 void instruction_graph_generator::send_directly(buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
-	struct piece {
-		instruction_id origin;
-		memory_id source;
-		box_vector boxes;
-	};
-	std::vector<piece> pieces;
-	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+	const auto from_device = [&](const content_state& state) {
 		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
 			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
 		}
-		for(auto& existing : pieces) {
-			if(existing.origin == state.origin && existing.source == source) return existing.boxes.push_back(part);
-		}
-		pieces.push_back({state.origin, source, box_vector{part}});
-	});
-	for(auto& [origin, memory, boxes] : pieces) {
-		const region sent(std::move(boxes));
+		return source;
+	};
+	for_each_source(buffer, where, from_device, [&](const memory_id memory, instruction_id, const region& sent) {
 		for(auto& source : buffer.memories[memory.value].allocations) {
 			const region part = region_intersection(sent, source.allocated);
 			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
 		}
-	}
+	});
 }
 
 void instruction_graph_generator::emit_send(
