@@ -369,7 +369,7 @@ class Engine:
 
     def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True) -> None: ...
 
-    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False) -> None:
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False, acknowledged: bool = False, held: bool = False) -> None:
         """
         Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
@@ -382,6 +382,8 @@ class Engine:
             lane_class: Index of the class, for target "lane".
             deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
             remote_wait: Issuable only when no unissued lane instruction has a smaller key.
+            acknowledged: Only complete() completes it, not that its lane has come past it; nobody follows it before.
+            held: Not issuable before release().
         """
 
     def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None:
@@ -395,6 +397,17 @@ class Engine:
     def notify_remote_ready(self, id: int) -> None:
         """
         What a remote wait waits for is enqueued already: it need not respect the order of keys.
+        """
+
+    def release(self, id: int) -> None:
+        """What a held instruction had to wait for is there."""
+
+    def allow_remote_waits(self, allowed: bool) -> None:
+        """Whether next() may hand out remote waits."""
+
+    def complete_lane(self, lane: int, sequence: int) -> list[int]:
+        """
+        The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.
         """
 
     def complete(self, id: int) -> list[int]:

@@ -45,10 +45,11 @@ class python_engine {
 	python_engine(const std::vector<lane_class_tuple>& classes, const bool remote_waits) : m_engine(make_lane_classes(classes), remote_waits) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
-	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait) {
+	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait, const bool acknowledged, const bool held) {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
-		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, nullptr});
+		m_engine.submit(
+		    {instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, acknowledged, held, nullptr});
 	}
 
 	nb::object next() {
@@ -61,6 +62,12 @@ class python_engine {
 
 	std::vector<std::uint64_t> complete(const std::uint64_t id) {
 		m_engine.complete(instruction_id(id));
+		return take_completed();
+	}
+
+	std::vector<std::uint64_t> complete_lane(const lane_index lane, const std::uint64_t sequence) {
+		if(lane >= m_engine.lanes().num_lanes() || sequence > m_engine.lanes().issued(lane)) throw nb::index_error("nothing was issued there");
+		m_engine.complete_lane(lane, sequence);
 		return take_completed();
 	}
 
@@ -102,7 +109,7 @@ other without the host. Drive it by submitting instructions, executing what next
 reached), and reporting complete(). Not thread-safe.)")
 	    .def(nb::init<const std::vector<lane_class_tuple>&, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true)
 	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "target"_a, "lane_class"_a = 0, nb::kw_only(),
-	        "deferred"_a = false, "remote_wait"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+	        "deferred"_a = false, "remote_wait"_a = false, "acknowledged"_a = false, "held"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
     id: The instruction.
@@ -112,7 +119,9 @@ Args:
     target: "lane", "host" (needs all predecessors complete), or "clock" (horizons and epochs: never handed out, complete by themselves).
     lane_class: Index of the class, for target "lane".
     deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
-    remote_wait: Issuable only when no unissued lane instruction has a smaller key.)")
+    remote_wait: Issuable only when no unissued lane instruction has a smaller key.
+    acknowledged: Only complete() completes it, not that its lane has come past it; nobody follows it before.
+    held: Not issuable before release().)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None"),
 	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first) of the issuable instruction of highest priority, or None. The lane is -1 for target \"host\".")
 	    .def(
@@ -121,6 +130,14 @@ Args:
 	    .def(
 	        "notify_remote_ready", [](python_engine& self, const std::uint64_t id) { self.engine().notify_remote_ready(instruction_id(id)); }, "id"_a,
 	        "What a remote wait waits for is enqueued already: it need not respect the order of keys.")
+	    .def(
+	        "release", [](python_engine& self, const std::uint64_t id) { self.engine().release(instruction_id(id)); }, "id"_a,
+	        "What a held instruction had to wait for is there.")
+	    .def(
+	        "allow_remote_waits", [](python_engine& self, const bool allowed) { self.engine().allow_remote_waits(allowed); }, "allowed"_a,
+	        "Whether next() may hand out remote waits.")
+	    .def("complete_lane", &python_engine::complete_lane, "lane"_a, "sequence"_a,
+	        "The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.")
 	    .def("complete", &python_engine::complete, "id"_a,
 	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.")
 	    .def("take_completed", &python_engine::take_completed, "Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.")

@@ -19,6 +19,7 @@ out_of_order_engine::out_of_order_engine(const std::span<const lane_class> class
 void out_of_order_engine::submit(const engine_request& request) {
 	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
 	if(request.remote_wait && (!m_track_keys || request.target != issue_target::lane)) throw std::invalid_argument("remote waits need a lane and tracked keys");
+	if((request.acknowledged || request.held) && request.target != issue_target::lane) throw std::invalid_argument("only lane instructions are acknowledged or held");
 
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot);
@@ -34,6 +35,9 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.state = node_state::blocked;
 	n.deferred = request.deferred && request.target == issue_target::lane;
 	n.remote_wait = request.remote_wait;
+	n.acknowledged = request.acknowledged;
+	n.held = request.held;
+	n.has_left_lane = false;
 	n.inherited = false;
 	n.lane_class = request.lane_class;
 	n.domain = request.target == issue_target::lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
@@ -106,6 +110,15 @@ void out_of_order_engine::notify_issued(const instruction_id id) {
 	settle_clocks();
 }
 
+void out_of_order_engine::release(const instruction_id id) {
+	const slot_type slot = m_window.find(id);
+	if(slot == instruction_window::no_slot || !m_nodes[slot].held) return;
+	m_nodes[slot].held = false;
+	if(m_nodes[slot].num_blocking == 0) make_issuable(slot);
+}
+
+void out_of_order_engine::allow_remote_waits(const bool allowed) { m_allows_remote_waits = allowed; }
+
 void out_of_order_engine::notify_remote_ready(const instruction_id id) {
 	const slot_type slot = m_window.find(id);
 	if(slot == instruction_window::no_slot) return;
@@ -123,11 +136,11 @@ void out_of_order_engine::complete(const instruction_id id) {
 	if(slot == instruction_window::no_slot) return; // completed by a later one on its lane
 	if(m_nodes[slot].target == issue_target::clock) throw std::logic_error("horizons and epochs complete by themselves");
 	if(m_nodes[slot].state < node_state::assigned) throw std::logic_error("an instruction that was never issued cannot complete");
-	complete_slot(slot);
+	complete_slot(slot, false);
 }
 
 void out_of_order_engine::complete_lane(const lane_index lane, const std::uint64_t sequence) {
-	while(m_lanes.completed(lane) < sequence) complete_slot(m_lanes.front(lane));
+	while(m_lanes.completed(lane) < sequence) complete_slot(m_lanes.front(lane), true);
 }
 
 void out_of_order_engine::take_completed(std::vector<completed_instruction>& out) {
@@ -155,7 +168,7 @@ std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type s
 }
 
 bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const node& successor) const {
-	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host) return false;
+	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host || predecessor.acknowledged) return false;
 	switch(successor.target) {
 	case issue_target::host: return false;
 	case issue_target::clock: return true;
@@ -166,6 +179,7 @@ bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const n
 
 void out_of_order_engine::make_issuable(const slot_type slot) {
 	node& n = m_nodes[slot];
+	if(n.held) return; // until release()
 	if(n.target == issue_target::clock) {
 		m_unblocked_clocks.push_back(slot);
 	} else if(n.remote_wait) {
@@ -195,6 +209,7 @@ void out_of_order_engine::release_parked() {
 }
 
 void out_of_order_engine::release_gated() {
+	if(!m_allows_remote_waits) return;
 	while(!m_unissued_keys.empty()) {
 		const slot_type slot = m_window.find(m_unissued_keys.front().id);
 		if(slot != instruction_window::no_slot && m_nodes[slot].state != node_state::issued) break;
@@ -211,7 +226,9 @@ void out_of_order_engine::release_gated() {
 }
 
 // Something with a smaller key may have been submitted after the gate had opened.
-bool out_of_order_engine::must_stay_gated(const node& n) const { return n.remote_wait && m_unissued_keys.front().key < n.key; }
+bool out_of_order_engine::must_stay_gated(const node& n) const {
+	return n.remote_wait && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
+}
 
 lane_index out_of_order_engine::choose_lane(node& n) {
 	const std::uint32_t cls = n.lane_class;
@@ -320,7 +337,7 @@ void out_of_order_engine::settle_clocks() {
 }
 
 // An explicit stack, since predecessors on other lanes may form long chains. Everything on it was issued before what lies below it.
-void out_of_order_engine::complete_slot(const slot_type target) {
+void out_of_order_engine::complete_slot(const slot_type target, const bool is_passed) {
 	m_completion_stack.push_back(target);
 	while(!m_completion_stack.empty()) {
 		const slot_type slot = m_completion_stack.back();
@@ -330,6 +347,11 @@ void out_of_order_engine::complete_slot(const slot_type target) {
 			continue;
 		}
 		m_completion_stack.pop_back();
+		// Only as the one in front on its lane: those who have it as a predecessor were not issued before it was complete.
+		if(m_nodes[slot].acknowledged && (slot != target || is_passed)) {
+			leave_lane(slot);
+			continue;
+		}
 		finalize(slot);
 		settle_clocks();
 		// Settling may have finished clock nodes that are still on the stack.
@@ -338,7 +360,7 @@ void out_of_order_engine::complete_slot(const slot_type target) {
 }
 
 out_of_order_engine::slot_type out_of_order_engine::find_prerequisite(const node& n) const {
-	if(n.target == issue_target::lane) {
+	if(n.target == issue_target::lane && !n.has_left_lane) {
 		if(const slot_type front = m_lanes.front(n.lane); m_nodes[front].id != n.id) return front;
 	}
 	if(n.num_incomplete == 0) return instruction_window::no_slot;
@@ -348,16 +370,20 @@ out_of_order_engine::slot_type out_of_order_engine::find_prerequisite(const node
 	return instruction_window::no_slot;
 }
 
+void out_of_order_engine::leave_lane(const slot_type slot) {
+	node& n = m_nodes[slot];
+	n.has_left_lane = true;
+	m_lanes.pop_front(n.lane);
+	if(n.state != node_state::assigned) return;
+	n.state = node_state::issued; // passed, and so enqueued
+	m_lanes.remove_deferred(n.lane);
+	release_parked();
+}
+
 void out_of_order_engine::finalize(const slot_type slot) {
 	node& n = m_nodes[slot];
 	const bool was_issued = n.state == node_state::issued;
-	if(n.target == issue_target::lane) {
-		m_lanes.pop_front(n.lane);
-		if(n.state == node_state::assigned) {
-			m_lanes.remove_deferred(n.lane);
-			release_parked();
-		}
-	}
+	if(n.target == issue_target::lane && !n.has_left_lane) leave_lane(slot);
 	if(n.target != issue_target::clock) --m_num_in_flight;
 	m_completed.push_back({n.id, n.payload});
 	m_window.erase(n.id);

@@ -37,6 +37,10 @@ struct engine_request {
 	bool deferred = false;
 	/// Waits for another rank: issuable only when no unissued lane instruction has a smaller key.
 	bool remote_wait = false;
+	/// For a lane: what it leads to ends elsewhere. That its lane has passed it does not complete it, only complete(id) does, and its successors wait for that.
+	bool acknowledged = false;
+	/// For a lane: not issuable before release(id).
+	bool held = false;
 	const instruction* payload = nullptr; ///< handed back untouched
 };
 
@@ -80,10 +84,15 @@ class out_of_order_engine {
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
+	/// What a held instruction had to wait for is there.
+	void release(instruction_id id);
+	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
+	void allow_remote_waits(bool allowed);
 	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
 	void notify_remote_ready(instruction_id id);
 
-	/// May be called in any order. A lane instruction completes everything before it on its lane, and its predecessors; a second report is ignored.
+	/// May be called in any order. A lane instruction completes what is before it on its lane, except for acknowledged ones there, and its predecessors; a
+	/// second report is ignored.
 	void complete(instruction_id id);
 	void complete_lane(lane_index lane, std::uint64_t sequence);
 
@@ -120,6 +129,9 @@ class out_of_order_engine {
 		node_state state = node_state::blocked;
 		bool deferred = false;
 		bool remote_wait = false;
+		bool acknowledged = false;
+		bool held = false;
+		bool has_left_lane = false; ///< an acknowledged one that its lane has passed
 		bool inherited = false; ///< a successor already runs on this lane behind it
 		std::uint32_t lane_class = 0;
 		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
@@ -144,6 +156,7 @@ class out_of_order_engine {
 
 	lane_pool m_lanes;
 	bool m_track_keys;
+	bool m_allows_remote_waits = true;
 	instruction_window m_window;
 	std::vector<node> m_nodes;
 	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued
@@ -179,7 +192,9 @@ class out_of_order_engine {
 	void issue_clock(slot_type slot);
 	void propagate_issue(slot_type slot);
 	void settle_clocks();
-	void complete_slot(slot_type slot);
+	/// `is_passed`: all that is known is that the lane has come past it.
+	void complete_slot(slot_type slot, bool is_passed);
+	void leave_lane(slot_type slot);
 	slot_type find_prerequisite(const node& n) const;
 	void finalize(slot_type slot);
 };

@@ -29,6 +29,8 @@ def submit(
     lane_class: int = 0,
     deferred: bool = False,
     remote_wait: bool = False,
+    acknowledged: bool = False,
+    held: bool = False,
 ) -> None:
     engine.submit(
         iid,
@@ -39,6 +41,8 @@ def submit(
         lane_class,
         deferred=deferred,
         remote_wait=remote_wait,
+        acknowledged=acknowledged,
+        held=held,
     )
 
 
@@ -430,3 +434,97 @@ def test_random_graphs_run_in_an_order_that_respects_every_dependency(seed: int)
         pass
     assert device.engine.num_live == 0, f"stuck: {device.engine.unissued()} and {device.engine.in_flight()}"
     assert sorted(device.reported) == list(device.items)
+
+
+def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1)
+    submit(engine, 2, 1, lane_class=1, acknowledged=True)
+    submit(engine, 3, 1, 2)  # overwrites what 2 sends
+    submit(engine, 4, 1)
+    assert list(issue_all(engine)) == [1, 2, 4]
+    assert engine.complete_lane(1, 1) == [1]  # the flag is written, and so what it follows is complete
+    assert issue_all(engine) == {}
+    assert engine.num_in_flight == 2
+    assert engine.complete(2) == [2]
+    assert list(issue_all(engine)) == [3]
+
+
+def test_an_acknowledgement_may_come_before_the_lane_is_seen_to_be_past_it() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1)
+    submit(engine, 2, 1, lane_class=1, acknowledged=True)
+    submit(engine, 3, lane_class=1, acknowledged=True)
+    issue_all(engine)
+    assert engine.complete(3) == [1, 3]  # past 2 on their lane, which has written its flag but has no answer
+    assert engine.in_flight() == [2]
+    assert engine.complete_lane(1, 2) == []
+    assert engine.complete(2)[-1] == 2
+    assert engine.num_live == 0
+
+
+def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it() -> None:
+    engine = _native.Engine(ONE_LANE)
+    submit(engine, 1, acknowledged=True)
+    submit(engine, 2)
+    submit(engine, 3, 2)
+    issue_all(engine)
+    assert engine.complete(3) == [2, 3]
+    assert engine.in_flight() == [1]
+    assert engine.complete(1) == [1]
+
+
+def test_nothing_flows_past_a_horizon_before_the_acknowledgement_it_stands_for() -> None:
+    engine = _native.Engine(ONE_LANE)
+    submit(engine, 1, acknowledged=True)
+    submit(engine, 2, 1, target="clock")
+    submit(engine, 3, 2)
+    assert list(issue_all(engine)) == [1]
+    assert engine.complete_lane(0, 1) == []
+    assert issue_all(engine) == {}
+    assert engine.complete(1) == [1, 2]
+    assert list(issue_all(engine)) == [3]
+
+
+def test_a_held_instruction_waits_for_its_release_and_for_its_predecessors() -> None:
+    engine = _native.Engine(FOUR_LANES)
+    submit(engine, 1, held=True)
+    submit(engine, 2, 1)
+    submit(engine, 3, target="host")
+    submit(engine, 4, 3, held=True)
+    assert list(issue_all(engine)) == [3]
+    engine.release(4)
+    assert issue_all(engine) == {}
+    engine.release(1)
+    engine.release(1)
+    assert list(issue_all(engine)) == [1, 2]
+    engine.complete(3)
+    assert list(issue_all(engine)) == [4]
+
+
+def test_a_held_instruction_holds_back_remote_waits_with_larger_keys() -> None:
+    engine = _native.Engine(FOUR_LANES)
+    submit(engine, 1, task=1, phase="receive", remote_wait=True, held=True)
+    submit(engine, 2, task=2, phase="receive", remote_wait=True)
+    submit(engine, 3, task=3)
+    assert list(issue_all(engine)) == [3]
+    engine.release(1)
+    assert list(issue_all(engine)) == [1, 2]
+
+
+def test_no_remote_wait_is_handed_out_while_none_is_allowed() -> None:
+    engine = _native.Engine(FOUR_LANES)
+    engine.allow_remote_waits(False)
+    submit(engine, 1, task=1, phase="receive", remote_wait=True)
+    submit(engine, 2, task=2)
+    assert list(issue_all(engine)) == [2]
+    engine.allow_remote_waits(True)
+    assert list(issue_all(engine)) == [1]
+
+
+def test_only_lane_instructions_are_acknowledged_or_held() -> None:
+    engine = _native.Engine(ONE_LANE)
+    with pytest.raises(ValueError, match="only lane instructions"):
+        submit(engine, 1, target="host", acknowledged=True)
+    with pytest.raises(ValueError, match="only lane instructions"):
+        submit(engine, 1, target="clock", held=True)
