@@ -194,8 +194,8 @@ MUTATIONS = (
     Mutation(
         "waits for other ranks are issued in any order",
         ENGINE,
-        "{ return n.remote_wait && m_unissued_keys.front().key < n.key; }",
-        "{ return false && n.remote_wait; }",
+        "return n.remote_wait && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);",
+        "return false && n.remote_wait;",
         more=(("} else if(n.remote_wait) {", "} else if(false) {"),),
     ),
     Mutation(
