@@ -154,7 +154,7 @@ bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
 	const std::uint64_t target = m_num_pushed.load();
 	std::unique_lock lock(m_progress_mutex);
 	m_has_waiter.store(true);
-	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_planned.load(std::memory_order_acquire) >= target; });
+	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; });
 	m_has_waiter.store(false);
 	return done;
 }
@@ -198,9 +198,12 @@ void scheduler::run() {
 			const auto busy_until = clock::now();
 			{
 				const std::lock_guard lock(m_statistics_mutex);
+				m_statistics.counts = pipeline.counts();
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
 			}
+			m_num_accounted.fetch_add(events.size(), std::memory_order_release);
+			notify_progress();
 			idle_since = busy_until;
 			events.clear();
 			// Held commands count as work: an executor that runs dry behind lookahead is starving.
@@ -216,6 +219,7 @@ void scheduler::run() {
 		if(m_on_busy) m_on_busy(false);
 		// Whoever waits for planning must not wait for ever.
 		m_num_planned.store(~std::uint64_t{0} >> 1);
+		m_num_accounted.store(~std::uint64_t{0} >> 1);
 		notify_progress();
 	}
 }
@@ -252,10 +256,6 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 		pipeline.set_lookahead(changed->mode);
 	} else {
 		pipeline.flush();
-	}
-	{
-		const std::lock_guard lock(m_statistics_mutex); // before the event counts as planned: whoever waits for that reads them next
-		m_statistics.counts = pipeline.counts();
 	}
 	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
 	m_num_planned.fetch_add(1, std::memory_order_release);

@@ -66,7 +66,7 @@ class scheduler {
 	void release();
 	/// True without taking a lock if `throttle` would not block.
 	bool may_submit() const;
-	/// Blocks until all input so far is planned, at most `limit`; for dry runs. Returns true once it is.
+	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
 	bool wait_until_planned(std::chrono::milliseconds limit);
 
 	/// The executor has passed a horizon or epoch.
@@ -142,6 +142,7 @@ class scheduler {
 	std::condition_variable m_progress;
 	std::atomic<std::uint64_t> m_num_pushed{0};
 	std::atomic<std::uint64_t> m_num_planned{0};
+	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
 	std::atomic<std::uint64_t> m_released_horizons{0};
 	std::atomic<std::uint64_t> m_executed_horizons{0};
 	std::atomic<bool> m_has_waiter{false};
