@@ -137,10 +137,14 @@ coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the r
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py
 
-bench: $(VENV)/.installed ## Benchmarks: a table and JSON each, into results/
+# These need GPUs and are started by hand, as their docstrings say.
+GPU_BENCHMARKS := direct_protocols dispatch wave_sim_scaling
+BENCHMARKS = $(filter-out $(GPU_BENCHMARKS),$(basename $(notdir $(shell grep -l __main__ cluster_jobs/benchmarks/*.py))))
+
+bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each, into results/
 	mkdir -p results
-	for file in $$(grep -l __main__ cluster_jobs/benchmarks/*.py); do \
-		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$(basename $$file .py); \
+	for name in $(BENCHMARKS); do \
+		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name; \
 	done
 
 clean: ## Remove the environment and everything built
