@@ -144,7 +144,7 @@ BENCHMARKS = $(filter-out $(GPU_BENCHMARKS),$(basename $(notdir $(shell grep -l 
 bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each, into results/
 	mkdir -p results
 	for name in $(BENCHMARKS); do \
-		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name; \
+		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name --output results/$$name.json; \
 	done
 
 clean: ## Remove the environment and everything built

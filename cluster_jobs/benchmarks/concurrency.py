@@ -9,21 +9,16 @@ stretches with and without planning.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import celerity_py as celerity
 from celerity_py import Box, _native, access
+from cluster_jobs.benchmarks import report
 
 TASKS = 2000
 
@@ -88,10 +83,9 @@ def stretch(queue: celerity.Queue, kernels: int, gate: GatedScheduler | None) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--kernels", type=int, default=400, help="per stretch")
     parser.add_argument("--stretches", type=int, default=10)
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     latencies: dict[str, list[float]] = {"alone": [], "while planning": []}
     busy = 0.0
@@ -106,17 +100,13 @@ def main(arguments: list[str] | None = None) -> int:
         {"case": case, "p50_us": statistics.median(values), "p95_us": sorted(values)[int(0.95 * len(values))]}
         for case, values in latencies.items()
     ]
-    table = Table(title=f"Dispatch latency, µs; planning {TASKS} tasks took {busy / options.stretches * 1e3:.1f} ms")
-    for name in ("case", "p50", "p95", "p50 / alone", "p95 / alone"):
-        table.add_column(name, justify="right")
+    lines = []
     for row in rows:
         ratios = [row[key] / rows[0][key] for key in ("p50_us", "p95_us")]  # type: ignore[operator]
-        table.add_row(
-            str(row["case"]), f"{row['p50_us']:.1f}", f"{row['p95_us']:.1f}", *(f"{ratio:.2f}" for ratio in ratios)
-        )
-    Console(width=100).print(table)
-    if options.output:
-        options.output.write_text(json.dumps({"python": sys.version, "rows": rows}, indent=1) + "\n")
+        lines.append([str(row["case"]), f"{row['p50_us']:.1f}", f"{row['p95_us']:.1f}", *map("{:.2f}".format, ratios)])
+    title = f"Dispatch latency, µs; planning {TASKS} tasks took {busy / options.stretches * 1e3:.1f} ms"
+    report.show(title, ("case", "p50", "p95", "p50 / alone", "p95 / alone"), lines)
+    report.write(options.output, rows)
     return 0
 
 

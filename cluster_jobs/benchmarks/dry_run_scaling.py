@@ -7,16 +7,10 @@ scheduler thread per task, and what each further rank adds.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from celerity_py import Box, _native
+from cluster_jobs.benchmarks import report
 
 RANKS = (1, 16, 128)
 DEVICES = 4
@@ -57,24 +51,21 @@ def plan(ranks: int, steps: int) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--repetitions", type=int, default=6)
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for ranks in RANKS:
         cost = min(plan(ranks, options.steps) for _ in range(options.repetitions))
         growth = (cost - rows[0]["us_per_task"]) / (ranks - 1) if rows else 0.0
         rows.append({"ranks": ranks, "devices": DEVICES, "us_per_task": cost, "us_per_further_rank": growth})
-    table = Table(title=f"Dry run of wave_sim, {DEVICES} devices per rank: scheduler thread, µs per task")
-    for name in ("ranks", "µs per task", "per further rank"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(str(row["ranks"]), f"{row['us_per_task']:.1f}", f"{row['us_per_further_rank']:.3f}")
-    Console(width=100).print(table)
-    if options.output:
-        options.output.write_text(json.dumps({"python": sys.version, "rows": rows}, indent=1) + "\n")
+    report.show(
+        f"Dry run of wave_sim, {DEVICES} devices per rank: scheduler thread, µs per task",
+        ("ranks", "µs per task", "per further rank"),
+        ([str(row["ranks"]), f"{row['us_per_task']:.1f}", f"{row['us_per_further_rank']:.3f}"] for row in rows),
+    )
+    report.write(options.output, rows)
     return 0
 
 

@@ -8,19 +8,15 @@ table keep.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import celerity_py as celerity
 from celerity_py import access
+from cluster_jobs.benchmarks import report
 
 
 @celerity.kernel
@@ -57,20 +53,17 @@ def run(steps: int, parts: int) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--parts", type=int, default=10)
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     rows = run(options.steps, options.parts)
-    table = Table(title=f"{options.steps} steps of a tiny kernel")
-    for name in ("part", "steps/s", "resident, MiB"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(str(row["part"]), f"{row['steps_per_s']:.0f}", f"{row['resident_mib']:.1f}")
-    Console(width=80).print(table)
-    if options.output:
-        options.output.write_text(json.dumps({"python": sys.version, "rows": rows}, indent=1) + "\n")
+    report.show(
+        f"{options.steps} steps of a tiny kernel",
+        ("part", "steps/s", "resident, MiB"),
+        ([str(row["part"]), f"{row['steps_per_s']:.0f}", f"{row['resident_mib']:.1f}"] for row in rows),
+    )
+    report.write(options.output, rows)
     return 0
 
 

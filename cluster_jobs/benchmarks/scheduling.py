@@ -8,19 +8,12 @@ round; the best round counts, as in the reference figures. Absolute times hold f
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from celerity_py import _native
 from cluster_jobs.benchmarks import celerity_reference as reference
+from cluster_jobs.benchmarks import report
 
 
 def measure(topology: str, ranks: int, devices: int, *, instructions: bool, rounds: int) -> dict[str, Any]:
@@ -73,44 +66,36 @@ def _count(row: dict[str, Any]) -> int:
     return sum(row["instructions"].values())
 
 
-def table(rows: list[dict[str, Any]]) -> Table:
-    """The rows as a table."""
-    result = Table(title="Graph generation, µs per round (best), beside C++ Celerity's figures")
-    for name in ("topology", "graph", "by kind"):
-        result.add_column(name)
-    for name in ("ranks x devices", "ours", "Celerity", "times faster", "nodes", "Celerity"):
-        result.add_column(name, justify="right")
-    for row in rows:
-        ratio = row["celerity_us"] / row["best_us"]
-        kinds = " ".join(f"{kind}={count}" for kind, count in sorted(row["instructions"].items()))
-        result.add_row(
-            row["topology"],
-            row["level"],
-            kinds,
-            f"{row['ranks']} x {row['devices']}",
-            f"{row['best_us']:.0f}",
-            f"{row['celerity_us']:.0f}",
-            f"[{'green' if ratio >= 2 else 'yellow' if ratio >= 1 else 'red'}]{ratio:.2f}[/]",
-            str(_count(row)),
-            str(row["celerity_count"]),
-        )
-    return result
+def _line(row: dict[str, Any]) -> list[str]:
+    ratio = row["celerity_us"] / row["best_us"]
+    return [
+        row["topology"],
+        row["level"],
+        " ".join(f"{kind}={count}" for kind, count in sorted(row["instructions"].items())),
+        f"{row['ranks']} x {row['devices']}",
+        f"{row['best_us']:.0f}",
+        f"{row['celerity_us']:.0f}",
+        f"[{'green' if ratio >= 2 else 'yellow' if ratio >= 1 else 'red'}]{ratio:.2f}[/]",
+        str(_count(row)),
+        str(row["celerity_count"]),
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=12, help="rounds per figure, at least 6 (default 12)")
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     rows = run(max(6, options.rounds))
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table(rows))
+    report.show(
+        "Graph generation, µs per round (best), beside C++ Celerity's figures",
+        ("topology", "graph", "by kind", "ranks x devices", "ours", "Celerity", "times faster", "nodes", "Celerity"),
+        map(_line, rows),
+        num_names=3,
+    )
     slower = [row for row in rows if row["best_us"] > row["celerity_us"]]
-    console.print(f"{len(rows) - len(slower)} of {len(rows)} figures are no slower than C++ Celerity's.")
-    if options.output:
-        header = {"python": platform.python_version(), "machine": platform.processor() or platform.machine()}
-        options.output.write_text(json.dumps({"environment": header, "rows": rows}, indent=1) + "\n")
+    print(f"{len(rows) - len(slower)} of {len(rows)} figures are no slower than C++ Celerity's.")
+    report.write(options.output, rows)
     return 0
 
 

@@ -14,12 +14,10 @@ import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from cluster_jobs.benchmarks import report
 
 CASES = (("built-in", 1), ("built-in", 128), ("callable", 1), ("callable", 128))
 
@@ -98,21 +96,17 @@ def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     parser.add_argument("--case", choices=("built-in", "callable"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.case:
         print(json.dumps(submit(options.case, options.steps)))
         return 0
     rows = run(options.steps, options.repetitions)
-    table = Table(title=f"Submitting {options.steps} wave_sim steps, µs per task on the application thread")
-    for name in ("mapper", "ranks", "median", "95 %", "mean", "blocked in all, s", "scheduler busy per task"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
+    lines = [
+        [
             row["mapper"],
             str(row["ranks"]),
             f"{row['median_us']:.1f}",
@@ -120,10 +114,15 @@ def main(arguments: list[str] | None = None) -> int:
             f"{row['mean_without_blocking_us']:.1f}",
             f"{row['blocked_s']:.3f}",
             f"{row['scheduler_busy_us_per_task']:.1f}",
-        )
-    Console(width=120).print(table)
-    if options.output:
-        options.output.write_text(json.dumps({"python": sys.version, "rows": rows}, indent=1) + "\n")
+        ]
+        for row in rows
+    ]
+    report.show(
+        f"Submitting {options.steps} wave_sim steps, µs per task on the application thread",
+        ("mapper", "ranks", "median", "95 %", "mean", "blocked in all, s", "scheduler busy per task"),
+        lines,
+    )
+    report.write(options.output, rows)
     return 0
 
 

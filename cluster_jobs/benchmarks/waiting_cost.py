@@ -8,19 +8,14 @@ and in all.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import celerity_py as celerity
 from celerity_py import access
+from cluster_jobs.benchmarks import report
 
 
 def share(wait: Any, *arguments: Any) -> float:
@@ -32,9 +27,8 @@ def share(wait: Any, *arguments: Any) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table on rank 0, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each wait (default 5)")
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
 
     @celerity.kernel
@@ -44,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         data.array[...] = celerity.rank()
 
     @celerity.kernel
-    def report(chunk: Any, shares: Any, everything: Any) -> None:
+    def collect(chunk: Any, shares: Any, everything: Any) -> None:
         shares.array[...] = own
 
     with celerity.Queue() as queue:
@@ -57,19 +51,21 @@ def main(arguments: list[str] | None = None) -> int:
         blocked = share(lambda: queue.fence(data).result())
         own = np.array([idle, blocked], np.float64)
         shares = celerity.Buffer((size, 2), np.float64, name="shares")
-        queue.parallel_for((size, 2), report, shares.write(access.one_to_one()), data.read(access.all()))
+        queue.parallel_for((size, 2), collect, shares.write(access.one_to_one()), data.read(access.all()))
         figures = queue.fence(shares).result()
     if not celerity.is_master():
         return 0
-    table = Table(title=f"Processor time over wall time of {size} waiting rank(s)")
-    for name in ("rank", "idle", "blocked"):
-        table.add_column(name, justify="right")
-    for rank, row in enumerate(figures):
-        table.add_row(str(rank), *(f"{value:.1%}" for value in row))
-    table.add_row("all", *(f"{value:.1%}" for value in figures.sum(axis=0)))
-    Console(width=80).print(table)
-    if options.output:
-        options.output.write_text(json.dumps({"python": sys.version, "shares": figures.tolist()}, indent=1) + "\n")
+    rows = [{"rank": rank, "idle": idle, "blocked": blocked} for rank, (idle, blocked) in enumerate(figures.tolist())]
+    idle, blocked = figures.sum(axis=0)
+    report.show(
+        f"Processor time over wall time of {size} waiting rank(s)",
+        ("rank", "idle", "blocked"),
+        (
+            [str(row["rank"]), f"{row['idle']:.1%}", f"{row['blocked']:.1%}"]
+            for row in (*rows, {"rank": "all", "idle": idle, "blocked": blocked})
+        ),
+    )
+    report.write(options.output, rows)
     return 0
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""What every benchmark has around its measurements: arguments, a table, and a JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_WIDTH = 200  # of a file or pipe; tables take what they need of it
+
+
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Make a parser for `--output`; add the benchmark's own arguments."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
+    return parser
+
+
+def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, num_names: int = 1) -> None:
+    """Print a table whose first `num_names` columns are text and the others figures."""
+    table = Table(title=title)
+    for position, name in enumerate(columns):
+        table.add_column(name, justify="left" if position < num_names else "right")
+    for line in lines:
+        table.add_row(*line)
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
+
+
+def write(output: Path | None, rows: Sequence[Any]) -> None:
+    """Write the figures with what they depend on to a JSON file, if one is asked for."""
+    if output is None:
+        return
+    environment = {"python": platform.python_version(), "machine": platform.processor() or platform.machine()}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
