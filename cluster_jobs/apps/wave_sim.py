@@ -5,10 +5,13 @@
     CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/wave_sim.py
 
 Every step reads a halo of one cell around each chunk; two buffers take turns as the old and the new state.
+`--benchmark` measures the steady state; `cluster_jobs/benchmarks/wave_sim_scaling.py` uses it.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,23 +23,31 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 # Where drops hit the pond, and how wide they are, in fractions of its size.
 DROPS = ((0.30, 0.35, 0.06), (0.65, 0.60, 0.04), (0.45, 0.80, 0.03))
 COURANT_SQUARED = np.float32(0.25)
+WARM_UP_BATCHES, TIMED_BATCHES = 2, 7
 
 
 def drops(box: celerity.Box, size: int) -> NDArray[np.float32]:
     """Return the initial height inside a box. Polynomials only: the same bits whatever the box is."""
-    rows = (np.arange(box.min[0], box.max[0], dtype=np.float32) / np.float32(size))[:, np.newaxis]
-    columns = (np.arange(box.min[1], box.max[1], dtype=np.float32) / np.float32(size))[np.newaxis, :]
     height = np.zeros(box.shape, dtype=np.float32)
     for row, column, radius in DROPS:
+        # Nothing else is wet; a large pond would take long.
+        low = (int((row - radius) * size), int((column - radius) * size))
+        high = (int((row + radius) * size) + 2, int((column + radius) * size) + 2)
+        wet = box & celerity.Box(low, high)
+        rows = (np.arange(wet.min[0], wet.max[0], dtype=np.float32) / np.float32(size))[:, np.newaxis]
+        columns = (np.arange(wet.min[1], wet.max[1], dtype=np.float32) / np.float32(size))[np.newaxis, :]
         y = (rows - np.float32(row)) / np.float32(radius)
         x = (columns - np.float32(column)) / np.float32(radius)
         bump = np.maximum(np.float32(0), 1 - y * y - x * x)
-        height += bump * bump
+        if wet:
+            height[wet.shift(-box.min[0], -box.min[1]).slices] += bump * bump
     return height
 
 
@@ -66,28 +77,64 @@ def reference(size: int, steps: int) -> NDArray[Any]:
     return u
 
 
+def advance_waves(
+    queue: celerity.Queue, states: list[celerity.Buffer], steps: int, advance: Callable[[], None]
+) -> None:
+    """Submit steps; `states` are the current and the previous one, before and after."""
+    for _ in range(steps):
+        u, u_next = states
+        queue.parallel_for(
+            u.shape,
+            wave_step,
+            u_next.read_write(access.one_to_one()),
+            u.read(access.neighborhood(1, 1, shape="axes")),
+            COURANT_SQUARED,
+        )
+        states.reverse()
+        advance()
+
+
+def measure(queue: celerity.Queue, states: list[celerity.Buffer], steps: int) -> dict[str, Any]:
+    """Time batches of steps in the steady state; microseconds per step. Collective."""
+    times = []
+    for _ in range(WARM_UP_BATCHES + TIMED_BATCHES):
+        queue.barrier()
+        start = time.perf_counter()
+        advance_waves(queue, states, steps, lambda: None)
+        queue.barrier()
+        times.append((time.perf_counter() - start) * 1e6 / steps)
+    timed = times[WARM_UP_BATCHES:]
+    return {
+        "size": states[0].shape[0],
+        "steps": steps,
+        "ranks": celerity.size(),
+        "devices_per_rank": queue.statistics().num_devices,
+        "us_per_step": statistics.median(timed),
+        "batches_us_per_step": timed,
+    }
+
+
 def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
+    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
-        u = celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name="u")
-        u_next = celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name="u_next")
+        states = [
+            celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name=name)
+            for name in ("u", "u_next")
+        ]
+        if arguments.benchmark:
+            figures = measure(queue, states, steps)
+            if celerity.is_master():
+                print(json.dumps(figures))
+            return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:
-            for _ in range(steps):
-                queue.parallel_for(
-                    u.shape,
-                    wave_step,
-                    u_next.read_write(access.one_to_one()),
-                    u.read(access.neighborhood(1, 1, shape="axes")),
-                    COURANT_SQUARED,
-                )
-                u, u_next = u_next, u
-                advance()
+            advance_waves(queue, states, steps, advance)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -99,7 +146,7 @@ def main() -> int:
                 **frame.traffic(queue),
             },
         )
-        result = queue.fence(u, on="master").result() if arguments.verify or arguments.output else None
+        result = queue.fence(states[0], on="master").result() if arguments.verify or arguments.output else None
 
     if result is None:
         return 0

@@ -144,3 +144,14 @@ class Driver:
         name = ctypes.create_string_buffer(128)
         self.call("cuDeviceGetName", name, 128, self.device)
         return {"device": name.value.decode(), "cuda_driver": self.get("cuDriverGetVersion", c_int)}
+
+
+def count_devices() -> int:
+    """How many GPUs there are; makes no context.
+
+    Raises:
+        OSError: If there is no CUDA driver.
+    """
+    library = ctypes.CDLL("libcuda.so.1")
+    count = c_int(0)
+    return count.value if library.cuInit(0) == 0 and library.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
