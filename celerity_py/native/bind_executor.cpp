@@ -91,7 +91,7 @@ nb::object next_kernel(executor_loop& self, const std::uint32_t device) {
 	for(const auto& reduction : call->reductions) {
 		reductions.append(nb::make_tuple(to_python(reduction.address), name_of(reduction.op), name_of(reduction.type)));
 	}
-	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_python(call->accesses), reductions);
+	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_python(call->accesses), reductions, call->stream);
 }
 
 nb::object next_host_task(executor_loop& self) {
@@ -164,6 +164,7 @@ nb::dict statistics(executor_loop& self) {
 	result["batches"] = s.num_batches;
 	result["issued_early"] = s.issued_early;
 	result["lane_waits"] = s.lane_waits;
+	result["driver_waits"] = s.driver_waits;
 	result["allocations"] = allocations;
 	result["memories"] = memories;
 	result["allocations_by_buffer"] = by_buffer;
@@ -183,7 +184,7 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> tuple[typing.Any, ...] | None"),
 	       R"(The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
 
-One thread per device. Returns (ticket, submission, chunk, accesses, reductions): accesses in the order of the task's, None where the chunk accesses nothing,
+One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
 else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).)")
 	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
 	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")

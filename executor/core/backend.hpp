@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "lane_pool.hpp"
+#include "native_launch.hpp"
 #include "scheduler/core/ids.hpp"
 #include "scheduler/core/instruction.hpp"
 
@@ -67,6 +68,19 @@ class backend {
 
 	virtual void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) = 0;
 
+	/// Only for kernels that were registered with this backend.
+	virtual void enqueue_launch(lane_position /* position */, std::span<const lane_position> /* waits */, const launch_operation& /* launch */) {
+		throw std::logic_error("this backend launches no kernels by itself");
+	}
+	/// Sets every byte, and returns when that is done.
+	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;
+	/// What Python calls the stream behind a lane; 0 if there is none.
+	virtual std::uintptr_t stream_handle(lane_index /* lane */) const { return 0; }
+	/// Whether completed() has to be called for lanes to get further: nobody signals.
+	virtual bool must_poll() const { return false; }
+	/// Waits that lanes were really told to do.
+	virtual std::uint64_t num_waits() const { return 0; }
+
 	/// On a launcher thread, before the kernel's body: makes it run after its waits. False if cancelled: the body must not run.
 	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;
 	/// On a launcher thread, after the body.
@@ -91,7 +105,8 @@ class backend {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 
-	virtual std::uint64_t completed(lane_index lane) const = 0;
+	/// Throws std::runtime_error if the device has failed.
+	virtual std::uint64_t completed(lane_index lane) = 0;
 
 	/// Nothing that has not begun will begin; nobody blocks any more. Any thread.
 	virtual void cancel() = 0;

@@ -2,6 +2,7 @@
 #include "cpu_backend.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "nd_copy.hpp"
@@ -60,6 +61,10 @@ void cpu_backend::enqueue_copy(const lane_position position, const std::span<con
 		return;
 	}
 	m_copy_lanes[position.lane]->enqueue(position.sequence, waits, copy);
+}
+
+void cpu_backend::fill(const memory_id /* memory */, void* const address, const std::size_t size_bytes, const unsigned char value) {
+	std::memset(address, value, size_bytes);
 }
 
 bool cpu_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {

@@ -28,7 +28,8 @@ class cpu_backend final : public backend {
 	void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
-	std::uint64_t completed(const lane_index lane) const override { return m_progress[lane].completed(); }
+	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
+	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }
 	void cancel() override;
 	void stop() override;
 

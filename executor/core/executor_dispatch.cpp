@@ -55,7 +55,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
 		               to_lane(m_backend->kernel_class(kernel.device));
-		               request.deferred = m_backend->defers_kernels();
+		               request.deferred = m_backend->defers_kernels() && m_launches.find(kernel.submission) == nullptr;
 	               },
 	               [&](const horizon_instruction&) { request.target = issue_target::clock; },
 	               [&](const epoch_instruction& epoch) {
@@ -81,7 +81,7 @@ void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
 	} catch(const std::bad_alloc&) { throw std::runtime_error(explain_shortage(alloc)); }
 	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
-	if(m_options.check) std::memset(address, 0xff, alloc.size_bytes);
+	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
 
 	auto& usage = m_statistics.memories.at(alloc.allocation.memory.value);
 	++usage.num_allocations;
@@ -144,6 +144,10 @@ void executor_loop::execute(const issue& item, const reduce_instruction& reduce)
 
 // ---- calls of user functions ------------------------------------------------------------------------------------------------------
 
+void* executor_loop::address_of(const reduction_binding& reduction) const {
+	return static_cast<std::byte*>(m_allocations.address(reduction.allocation)) + reduction.offset_bytes;
+}
+
 std::vector<bound_access> executor_loop::bind(const std::span<const access_binding> accesses) const {
 	std::vector<bound_access> bound;
 	bound.reserve(accesses.size());
@@ -155,12 +159,19 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 }
 
 void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
+	if(const auto* const launch = m_launches.find(kernel.submission)) {
+		small_vector<void*, 8> accesses;
+		for(const auto& access : kernel.accesses) accesses.push_back(m_allocations.address(access.allocation));
+		small_vector<void*, 2> reductions;
+		for(const auto& reduction : kernel.reductions) reductions.push_back(address_of(reduction));
+		m_backend->enqueue_launch({item.lane, item.sequence}, item.waits,
+		    {launch, &kernel, std::span(accesses.data(), accesses.size()), std::span(reductions.data(), reductions.size())});
+		return;
+	}
 	kernel_job job{{item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence},
 	    small_vector<lane_position, 4>(item.waits)};
-	for(const auto& reduction : kernel.reductions) {
-		auto* const base = static_cast<std::byte*>(m_allocations.address(reduction.allocation));
-		job.call.reductions.push_back({base + reduction.offset_bytes, reduction.op, reduction.type});
-	}
+	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({address_of(reduction), reduction.op, reduction.type});
+	job.call.stream = m_backend->stream_handle(item.lane);
 	m_kernel_queues[kernel.device.value]->push(std::move(job));
 }
 

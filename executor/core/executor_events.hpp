@@ -95,6 +95,7 @@ struct kernel_call {
 	box chunk;
 	std::vector<bound_access> accesses;
 	std::vector<bound_reduction> reductions;
+	std::uintptr_t stream = 0; ///< where the kernel belongs; 0 if the backend has no streams
 };
 
 struct host_task_call {

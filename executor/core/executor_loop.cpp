@@ -18,12 +18,23 @@ constexpr int rounds_before_hand_over = 4;
 constexpr int issues_per_round = 64;
 /// About what falling asleep and being woken costs.
 constexpr std::chrono::microseconds spin_time{20};
+/// Between two looks at the devices, where there are fewer cores than busy threads.
+constexpr std::chrono::microseconds shortest_pause{10};
+constexpr std::chrono::microseconds longest_pause{200};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
 
 bool has_free_cores(const executor_options& options) {
 	// application, scheduler and executor threads, and a launcher per device
 	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
+}
+
+void relax_cpu() {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#else
+	std::this_thread::yield();
+#endif
 }
 
 std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
@@ -203,6 +214,7 @@ executor_statistics executor_loop::statistics() {
 	auto result = m_statistics;
 	result.issued_early = m_engine.get_counters().issued_early;
 	result.lane_waits = m_engine.get_counters().waits;
+	result.driver_waits = m_backend->num_waits();
 	result.busy_seconds = m_time.busy_seconds();
 	result.starved_seconds = m_time.starved_seconds();
 	result.idle_seconds = m_time.idle_seconds();
@@ -240,6 +252,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 }
 
 void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
+	if(m_backend->must_poll() && is_lane_in_flight()) return poll_until_progress(seen, deadline);
 	if(m_may_spin && m_engine.num_in_flight() > 0) {
 		const auto spin_until = std::min(deadline, event_count::clock::now() + spin_time);
 		while(event_count::clock::now() < spin_until) {
@@ -248,6 +261,36 @@ void executor_loop::wait(const std::uint64_t seen, const event_count::clock::tim
 		}
 	}
 	m_wake_up.wait_until(seen, deadline);
+}
+
+bool executor_loop::is_lane_in_flight() const {
+	const auto& lanes = m_engine.lanes();
+	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
+		if(lanes.in_flight(lane) > 0) return true;
+	}
+	return false;
+}
+
+// Nobody signals what a device has done. Only this thread changes the engine, so it may be read without the lock.
+void executor_loop::poll_until_progress(const std::uint64_t seen, const event_count::clock::time_point deadline) {
+	const auto& lanes = m_engine.lanes();
+	auto pause = shortest_pause;
+	while(true) {
+		if(m_wake_up.prepare() != seen) return;
+		try {
+			for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
+				if(lanes.in_flight(lane) > 0 && m_backend->completed(lane) > lanes.completed(lane)) return;
+			}
+		} catch(const std::exception&) { return; } // work() meets it again, and reports it
+		const auto now = event_count::clock::now();
+		if(now >= deadline) return;
+		if(m_may_spin) {
+			relax_cpu();
+		} else {
+			m_wake_up.wait_until(seen, std::min(deadline, now + pause));
+			pause = std::min<std::chrono::microseconds>(2 * pause, longest_pause);
+		}
+	}
 }
 
 void executor_loop::work() {
@@ -349,6 +392,7 @@ void executor_loop::retire() {
 		++m_statistics.instructions[operation.index()];
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
 			m_progress_events.push_back({horizon->task, false});
+			m_launches.drop(horizon->last_submission);
 			m_events.emplace_back(retired_event{horizon->last_submission});
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
@@ -359,6 +403,7 @@ void executor_loop::retire() {
 void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	m_progress_events.push_back({epoch.task, true});
 	if(epoch.submission.value != 0) m_events.emplace_back(completed_event{epoch.submission});
+	m_launches.drop(epoch.last_submission);
 	if(epoch.last_submission.value != 0) m_events.emplace_back(retired_event{epoch.last_submission});
 	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
 }

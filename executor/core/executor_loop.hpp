@@ -77,6 +77,9 @@ class executor_loop final : public instruction_sink {
 	std::optional<host_call> next_host_task();
 	void host_task_done(call_ticket ticket);
 
+	/// From now on the kernel of this submission is launched by the executor thread itself. Before the submission; one thread.
+	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }
+
 	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
 	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
@@ -132,6 +135,7 @@ class executor_loop final : public instruction_sink {
 	std::unique_ptr<backend> m_backend;
 	std::vector<std::unique_ptr<call_queue<kernel_job>>> m_kernel_queues; // by device
 	call_queue<host_call> m_host_queue;
+	launch_table m_launches;
 	std::mutex m_running_mutex;
 	std::unordered_map<call_ticket, lane_position> m_running; // handed out and not done; `no_lane` for host calls
 
@@ -160,6 +164,8 @@ class executor_loop final : public instruction_sink {
 	void retire();
 	void retire_epoch(const epoch_instruction& epoch);
 	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
+	bool is_lane_in_flight() const;
+	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
 	void cancel();
 	void enter_failure(const std::string& text);
 
@@ -181,6 +187,7 @@ class executor_loop final : public instruction_sink {
 	void execute(const issue& item, const fence_instruction& fence);
 	void execute(const issue& item, const horizon_instruction& horizon);
 	void execute(const issue& item, const epoch_instruction& epoch);
+	void* address_of(const reduction_binding& reduction) const;
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
 	std::string explain_shortage(const alloc_instruction& alloc) const;
 };

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "nd_copy.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Kinds of lanes per device, in the order of their classes.
+enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal };
+constexpr std::uint32_t num_roles = 6;
+constexpr std::array<lane_kind, num_roles> role_kinds{
+    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::peer, lane_kind::peer};
+/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one.
+constexpr std::array<std::uint32_t, num_roles> lanes_per_role{4, 2, 2, 4, 4, 2};
+
+/// Lanes that can wait for each other without the host.
+constexpr std::uint32_t cuda_domain = 0;
+constexpr std::uint32_t host_domain = 1;
+
+/// Waking another thread costs about as much as copying this much.
+constexpr std::size_t inline_copy_bytes = 128 * 1024;
+/// What cuMemAlloc aligns to, and what every vector type and coalesced access wants.
+constexpr std::size_t device_alignment_bytes = 512;
+constexpr std::size_t pinned_alignment_bytes = 4096;
+constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
+constexpr std::size_t pinned_slab_bytes = std::size_t{16} << 20;
+
+cuda::device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+} // namespace
+
+cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
+    : m_driver(cuda::get_driver()), m_options(options), m_completions(completions) {
+	if(options.ordinals.empty()) throw std::invalid_argument("the CUDA backend needs at least one device");
+	for(const int ordinal : options.ordinals) add_device(ordinal);
+	enable_peers();
+	int max_pitch = 0;
+	m_driver.check(m_driver.device_get_attribute(&max_pitch, cuda::attribute_max_pitch, m_devices.front().handle), "cuDeviceGetAttribute");
+	m_max_pitch_bytes = static_cast<std::size_t>(max_pitch);
+
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		for(std::uint32_t role = 0; role < num_roles; ++role) {
+			std::uint32_t size = lanes_per_role[role];
+			if(role == static_cast<std::uint32_t>(lane_role::compute) && !options.cross_lane_events) size = 1;
+			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
+			for(std::uint32_t i = 0; i < size; ++i) m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context));
+		}
+	}
+	m_host_lane_index = static_cast<lane_index>(m_lanes.size());
+	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain});
+	m_lanes.push_back(nullptr);
+	m_host_progress = std::vector<lane_progress>(m_lanes.size());
+	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions);
+	m_pinned = std::make_unique<slab_arena>(
+	    [this](const std::size_t size_bytes) {
+		    void* address = nullptr;
+		    make_current(m_devices.front().context);
+		    const auto code = m_driver.host_allocate(&address, size_bytes, cuda::host_memory_portable | cuda::host_memory_mapped);
+		    if(code == cuda::error_out_of_memory) throw std::bad_alloc();
+		    m_driver.check(code, "cuMemHostAlloc");
+		    return address;
+	    },
+	    pinned_alignment_bytes, pinned_slab_bytes);
+}
+
+cuda_backend::~cuda_backend() {
+	cuda_backend::stop();
+	m_lanes.clear();
+	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
+	for(void* const address : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
+	for(auto& device : m_devices) {
+		m_driver.context_set_current(device.context);
+		for(const auto& slab : device.arena->slabs()) m_driver.memory_free(to_device_pointer(slab.address));
+		m_driver.stream_destroy(device.utility);
+	}
+	for(const auto& slab : m_pinned->slabs()) m_driver.host_free(slab.address);
+	for(auto& device : m_devices) m_driver.primary_context_release(device.handle);
+}
+
+void cuda_backend::add_device(const int ordinal) {
+	auto& device = m_devices.emplace_back();
+	device.ordinal = ordinal;
+	m_driver.check(m_driver.device_get(&device.handle, ordinal), "cuDeviceGet");
+	m_driver.check(m_driver.primary_context_retain(&device.context, device.handle), "cuDevicePrimaryCtxRetain");
+	make_current(device.context);
+	m_driver.check(m_driver.stream_create(&device.utility, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
+	device.arena = std::make_unique<slab_arena>(
+	    [this, context = device.context](const std::size_t size_bytes) {
+		    cuda::device_pointer address = 0;
+		    make_current(context);
+		    const auto code = m_driver.memory_allocate(&address, size_bytes);
+		    if(code == cuda::error_out_of_memory) throw std::bad_alloc();
+		    m_driver.check(code, "cuMemAlloc");
+		    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+	    },
+	    device_alignment_bytes, device_slab_bytes);
+}
+
+// Somebody else in the process may have enabled it before: that is fine.
+void cuda_backend::enable_peers() {
+	for(auto& from : m_devices) {
+		make_current(from.context);
+		for(auto& to : m_devices) {
+			int can = 0;
+			if(&from == &to || m_driver.device_can_access_peer(&can, from.handle, to.handle) != cuda::success || can == 0) continue;
+			const auto code = m_driver.context_enable_peer_access(to.context, 0);
+			if(code != cuda::error_peer_access_already_enabled) m_driver.check(code, "cuCtxEnablePeerAccess");
+		}
+	}
+}
+
+cuda_topology cuda_backend::probe(const std::span<const int> ordinals) {
+	const auto& driver = cuda::get_driver();
+	cuda_topology topology;
+	for(const int from : ordinals) {
+		for(const int to : ordinals) {
+			if(from == to) continue;
+			cuda::device a = 0;
+			cuda::device b = 0;
+			int can = 0;
+			driver.check(driver.device_get(&a, from), "cuDeviceGet");
+			driver.check(driver.device_get(&b, to), "cuDeviceGet");
+			driver.check(driver.device_can_access_peer(&can, a, b), "cuDeviceCanAccessPeer");
+			if(can == 0) topology.all_peers = false;
+		}
+	}
+	return topology;
+}
+
+// ---- lanes ------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+std::uint32_t class_index(const device_id device, const lane_role role) { return device.value * num_roles + static_cast<std::uint32_t>(role); }
+} // namespace
+
+std::uint32_t cuda_backend::kernel_class(const device_id device) const { return class_index(device, lane_role::compute); }
+
+std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to) const {
+	if(is_device_memory(from)) {
+		// Between devices the source writes: its producer is on the same device, and writes across the link are faster than reads.
+		return class_index(device_of(from), is_device_memory(to) ? lane_role::peer : lane_role::device_to_host);
+	}
+	if(is_device_memory(to)) return class_index(device_of(to), lane_role::host_to_device);
+	return static_cast<std::uint32_t>(m_classes.size()) - 1;
+}
+
+std::uint32_t cuda_backend::pull_class(const memory_id to) const {
+	return class_index(is_device_memory(to) ? device_of(to) : device_id(0), lane_role::pull);
+}
+
+std::uint32_t cuda_backend::signal_class(const memory_id from) const {
+	return class_index(is_device_memory(from) ? device_of(from) : device_id(0), lane_role::signal);
+}
+
+void cuda_backend::make_current(const cuda::context context) {
+	static thread_local cuda::context current = nullptr;
+	if(current == context) return;
+	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
+	current = context;
+}
+
+std::uint64_t cuda_backend::completed(const lane_index lane) {
+	if(m_lanes[lane] == nullptr) return m_host_progress[lane].completed();
+	make_current(m_lanes[lane]->context());
+	return m_lanes[lane]->poll();
+}
+
+void cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
+	for(const auto& wait : waits) {
+		if(m_lanes[wait.lane]->make_wait(stream, wait.sequence)) m_num_waits.fetch_add(1, std::memory_order_relaxed);
+	}
+}
+
+std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
+	return m_lanes[lane] == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(m_lanes[lane]->stream());
+}
+
+void cuda_backend::cancel() {
+	m_is_cancelled.store(true, std::memory_order_relaxed);
+	for(auto& progress : m_host_progress) progress.cancel();
+	m_host_lane->cancel();
+}
+
+void cuda_backend::stop() {
+	if(m_is_stopped) return;
+	m_is_stopped = true;
+	bool is_idle = true;
+	for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
+		if(m_lanes[lane] != nullptr && !m_lanes[lane]->is_idle()) is_idle = false;
+	}
+	for(auto& progress : m_host_progress) progress.cancel();
+	m_host_lane->cancel();
+	m_host_lane->stop();
+	if(!is_idle) m_is_cancelled.store(true, std::memory_order_relaxed);
+	if(m_is_cancelled.load(std::memory_order_relaxed)) {
+		for(auto& lane : m_lanes) {
+			if(lane != nullptr) lane->forget();
+		}
+	} else {
+		for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);
+	}
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------------------
+
+void* cuda_backend::allocate(const memory_id memory, const std::size_t size_bytes, const std::size_t /* alignment_bytes */) {
+	return is_device_memory(memory) ? m_devices.at(device_of(memory).value).arena->allocate(size_bytes) : m_pinned->allocate(size_bytes);
+}
+
+void cuda_backend::deallocate(
+    const memory_id memory, void* const address, const std::size_t /* size_bytes */, const std::size_t /* alignment_bytes */) {
+	if(is_device_memory(memory)) {
+		m_devices.at(device_of(memory).value).arena->deallocate(address);
+	} else {
+		m_pinned->deallocate(address);
+	}
+}
+
+void cuda_backend::fill(const memory_id memory, void* const address, const std::size_t size_bytes, const unsigned char value) {
+	if(!is_device_memory(memory)) {
+		std::memset(address, value, size_bytes);
+		return;
+	}
+	const auto& device = m_devices.at(device_of(memory).value);
+	make_current(device.context);
+	m_driver.check(m_driver.fill_async(to_device_pointer(address), value, size_bytes, device.utility), "cuMemsetD8Async");
+	m_driver.check(m_driver.stream_synchronize(device.utility), "cuStreamSynchronize");
+}
+
+// ---- copies -----------------------------------------------------------------------------------------------------------------------
+
+void cuda_backend::enqueue_copy(const lane_position position, const std::span<const lane_position> waits, const copy_operation& operation) {
+	if(position.lane == m_host_lane_index) {
+		auto& progress = m_host_progress[position.lane];
+		if(waits.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
+			nd_copy(operation.source, *operation.source_layout, operation.destination, *operation.destination_layout, operation.boxes,
+			    operation.element_size_bytes);
+			progress.publish(position.sequence);
+			return;
+		}
+		m_host_lane->enqueue(position.sequence, waits, operation);
+		return;
+	}
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	wait_for(lane.stream(), waits);
+	copy(lane.stream(), operation);
+	lane.record(position.sequence);
+}
+
+void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
+	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
+		copy_runs(stream, static_cast<const std::byte*>(operation.source) + runs.source_offset_bytes,
+		    static_cast<std::byte*>(operation.destination) + runs.destination_offset_bytes, runs);
+	});
+}
+
+void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {
+	const auto& inner = runs.loops[0];
+	const auto& outer = runs.loops[1];
+	const bool has_inner = runs.num_loops >= 1 && inner.count > 1;
+	const bool has_outer = runs.num_loops >= 2 && outer.count > 1;
+	if(!has_inner && !has_outer) {
+		m_driver.check(m_driver.copy_async(to_device_pointer(destination), to_device_pointer(source), runs.run_bytes, stream), "cuMemcpyAsync");
+		return;
+	}
+	const auto fits = [&](const strided_copy::loop& loop) {
+		return loop.source_stride_bytes <= m_max_pitch_bytes && loop.destination_stride_bytes <= m_max_pitch_bytes;
+	};
+	if(has_inner && has_outer && fits(inner) && outer.source_stride_bytes % inner.source_stride_bytes == 0
+	    && outer.destination_stride_bytes % inner.destination_stride_bytes == 0) {
+		cuda::copy_3d c{};
+		c.source_type = c.destination_type = cuda::memory_type_unified;
+		c.source_device = to_device_pointer(source);
+		c.source_pitch = inner.source_stride_bytes;
+		c.source_height = outer.source_stride_bytes / inner.source_stride_bytes;
+		c.destination_device = to_device_pointer(destination);
+		c.destination_pitch = inner.destination_stride_bytes;
+		c.destination_height = outer.destination_stride_bytes / inner.destination_stride_bytes;
+		c.width_bytes = runs.run_bytes;
+		c.height = inner.count;
+		c.depth = outer.count;
+		m_driver.check(m_driver.copy_3d_async(&c, stream), "cuMemcpy3DAsync");
+		return;
+	}
+	// One loop is left to a 2-D copy, or, where even a row is too long for one, to runs.
+	const auto& rows = has_inner ? inner : outer;
+	const std::size_t num_planes = has_inner && has_outer ? outer.count : 1;
+	for(std::size_t plane = 0; plane < num_planes; ++plane) {
+		const auto* const from = source + plane * outer.source_stride_bytes;
+		auto* const to = destination + plane * outer.destination_stride_bytes;
+		if(fits(rows)) {
+			cuda::copy_2d c{};
+			c.source_type = c.destination_type = cuda::memory_type_unified;
+			c.source_device = to_device_pointer(from);
+			c.source_pitch = rows.source_stride_bytes;
+			c.destination_device = to_device_pointer(to);
+			c.destination_pitch = rows.destination_stride_bytes;
+			c.width_bytes = runs.run_bytes;
+			c.height = rows.count;
+			m_driver.check(m_driver.copy_2d_async(&c, stream), "cuMemcpy2DAsync");
+			continue;
+		}
+		for(std::size_t row = 0; row < rows.count; ++row) {
+			m_driver.check(m_driver.copy_async(to_device_pointer(to + row * rows.destination_stride_bytes),
+			                   to_device_pointer(from + row * rows.source_stride_bytes), runs.run_bytes, stream),
+			    "cuMemcpyAsync");
+		}
+	}
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------------------
+
+bool cuda_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
+	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
+	auto& lane = *m_lanes[position.lane];
+	// CuPy changes the context of this thread without telling us.
+	m_driver.check(m_driver.context_set_current(lane.context()), "cuCtxSetCurrent");
+	wait_for(lane.stream(), waits);
+	return true;
+}
+
+void cuda_backend::end_kernel(const lane_position position) {
+	auto& lane = *m_lanes[position.lane];
+	m_driver.check(m_driver.context_set_current(lane.context()), "cuCtxSetCurrent");
+	lane.record(position.sequence);
+	m_completions.signal();
+}
+
+void cuda_backend::enqueue_launch(const lane_position position, const std::span<const lane_position> waits, const launch_operation& launch) {
+	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	wait_for(lane.stream(), waits);
+	std::size_t reducer = 0;
+	for(const auto& parameter : function.parameters()) {
+		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
+		// From pageable memory: the driver has read it when the call returns.
+		m_driver.check(m_driver.copy_async(to_device_pointer(launch.reduction_addresses[reducer++]), to_device_pointer(parameter.identity.data()),
+		                   parameter.identity.size(), lane.stream()),
+		    "cuMemcpyAsync");
+	}
+	m_parameters.pack(function, launch, nullptr);
+	const auto grid = function.grid(launch.instruction->chunk);
+	const auto block = function.block();
+	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],
+	                   function.shared_bytes(), lane.stream(), m_parameters.pointers(), nullptr),
+	    "cuLaunchKernel");
+	lane.record(position.sequence);
+}
+
+// ---- transfers between the ranks of a host -------------------------------------------------------------------------------------------
+
+shared_location cuda_backend::locate(const memory_id memory, const void* const address) const {
+	const auto& arena = *m_devices.at(device_of(memory).value).arena;
+	const auto where = arena.locate(address);
+	const auto& slab = arena.slabs()[where.slab];
+	shared_location location;
+	location.slab = (static_cast<std::uint64_t>(memory.value) << 32) | where.slab;
+	location.slab_size_bytes = slab.size_bytes;
+	location.offset_bytes = where.offset_bytes;
+	cuda::ipc_handle handle{};
+	m_driver.check(m_driver.ipc_get_handle(&handle, to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	static_assert(sizeof handle == sizeof location.handle);
+	std::memcpy(location.handle.data(), &handle, sizeof handle);
+	return location;
+}
+
+void* cuda_backend::open_peer_slab(const shared_location& location) {
+	make_current(m_devices.front().context);
+	cuda::ipc_handle handle{};
+	std::memcpy(&handle, location.handle.data(), sizeof handle);
+	cuda::device_pointer address = 0;
+	m_driver.check(m_driver.ipc_open_handle(&address, handle, cuda::ipc_lazy_enable_peer_access), "cuIpcOpenMemHandle");
+	auto* const opened = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+	m_opened.push_back(opened);
+	return opened;
+}
+
+void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes) {
+	make_current(m_devices.front().context);
+	const auto code = m_driver.host_register(address, size_bytes, cuda::host_memory_portable | cuda::host_memory_mapped);
+	if(code == cuda::error_host_memory_already_registered) return;
+	m_driver.check(code, "cuMemHostRegister");
+	m_adopted.emplace_back(address, size_bytes);
+}
+
+void cuda_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	wait_for(lane.stream(), waits);
+	m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(flag.address), flag.value, 0), "cuStreamWriteValue32");
+	lane.record(position.sequence);
+}
+
+void cuda_backend::enqueue_pulls(
+    const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls) {
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	wait_for(lane.stream(), waits);
+	for(const auto& pull : pulls) {
+		if(pull.ready.address != nullptr) {
+			m_driver.check(m_driver.stream_wait_value(lane.stream(), to_device_pointer(pull.ready.address), pull.ready.value, cuda::wait_value_geq),
+			    "cuStreamWaitValue32");
+		}
+		copy(lane.stream(), pull.copy);
+		if(pull.done.address != nullptr) {
+			m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(pull.done.address), pull.done.value, 0), "cuStreamWriteValue32");
+		}
+	}
+	lane.record(position.sequence);
+}
+
+} // namespace celerity

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// The GPUs of one rank: streams as lanes, events between them, memory from an arena per device and pinned host memory from a pool.
+//
+// Streams, events and memory are ours; modules and users' temporaries are CuPy's, in the same primary contexts.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend.hpp"
+#include "cpu_copy_lane.hpp"
+#include "cuda_driver.hpp"
+#include "cuda_function.hpp"
+#include "cuda_lane.hpp"
+#include "event_count.hpp"
+#include "lane_progress.hpp"
+#include "nd_copy.hpp"
+#include "slab_arena.hpp"
+
+namespace celerity {
+
+struct cuda_options {
+	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
+	bool cross_lane_events = true; ///< false: one compute lane per device, for comparison
+};
+
+/// What the planner has to know about the devices of this rank.
+struct cuda_topology {
+	bool all_peers = true; ///< every device reaches the memory of every other one
+};
+
+class cuda_backend final : public backend {
+  public:
+	/// `completions` is signalled when a lane of the host has got further; it outlives the backend. Throws std::runtime_error.
+	cuda_backend(const cuda_options& options, event_count& completions);
+	~cuda_backend() override;
+
+	/// Collective over nothing; may be called without a backend. Throws std::runtime_error.
+	static cuda_topology probe(std::span<const int> ordinals);
+
+	std::span<const lane_class> lane_classes() const override { return m_classes; }
+	std::uint32_t kernel_class(device_id device) const override;
+	std::uint32_t copy_class(memory_id from, memory_id to) const override;
+	std::uint32_t pull_class(memory_id to) const override;
+	std::uint32_t signal_class(memory_id from) const override;
+	bool defers_kernels() const override { return true; }
+	bool must_poll() const override { return true; }
+
+	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
+	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
+	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
+
+	void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) override;
+	void enqueue_launch(lane_position position, std::span<const lane_position> waits, const launch_operation& launch) override;
+	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
+	void end_kernel(lane_position position) override;
+	std::uintptr_t stream_handle(lane_index lane) const override;
+
+	shared_location locate(memory_id memory, const void* address) const override;
+	void* open_peer_slab(const shared_location& location) override;
+	void adopt_flags(void* address, std::size_t size_bytes) override;
+	void enqueue_signal(lane_position position, std::span<const lane_position> waits, const shared_flag& flag) override;
+	void enqueue_pulls(lane_position position, std::span<const lane_position> waits, std::span<const pull_operation> pulls) override;
+
+	std::uint64_t completed(lane_index lane) override;
+	std::uint64_t num_waits() const override { return m_num_waits.load(std::memory_order_relaxed); }
+	void cancel() override;
+	void stop() override;
+
+  private:
+	struct device_state {
+		int ordinal = 0;
+		cuda::device handle = 0;
+		cuda::context context = nullptr;
+		cuda::stream utility = nullptr; ///< for work that the host waits for
+		std::unique_ptr<slab_arena> arena;
+	};
+
+	const cuda::driver& m_driver;
+	cuda_options m_options;
+	event_count& m_completions;
+	std::vector<device_state> m_devices;
+	std::unique_ptr<slab_arena> m_pinned;
+	std::size_t m_max_pitch_bytes = 0;
+	std::vector<lane_class> m_classes;                  // see class_index()
+	std::vector<std::unique_ptr<cuda_lane>> m_lanes;    // by lane; null for lanes of the host
+	std::vector<lane_progress> m_host_progress;         // by lane; used for lanes of the host
+	std::unique_ptr<cpu_copy_lane> m_host_lane;
+	lane_index m_host_lane_index = 0;
+	packed_parameters m_parameters;
+	std::vector<void*> m_opened; // slabs of peers
+	std::vector<std::pair<void*, std::size_t>> m_adopted;
+	std::atomic<std::uint64_t> m_num_waits{0};
+	std::atomic<bool> m_is_cancelled{false};
+	bool m_is_stopped = false;
+
+	void add_device(int ordinal);
+	void enable_peers();
+	void make_current(cuda::context context);
+	void wait_for(cuda::stream stream, std::span<const lane_position> waits);
+	void copy(cuda::stream stream, const copy_operation& operation);
+	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
+};
+
+} // namespace celerity

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_driver.hpp"
+
+#include <dlfcn.h>
+
+namespace celerity::cuda {
+
+namespace {
+
+template <typename Function>
+void resolve(void* const library, Function& out, const char* const name) {
+	out = reinterpret_cast<Function>(dlsym(library, name));
+	if(out == nullptr) throw std::runtime_error(std::string("the CUDA driver of this machine is too old: it lacks ") + name);
+}
+
+driver load() {
+	void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+	if(library == nullptr) throw std::runtime_error("no CUDA driver (libcuda.so.1) on this machine");
+	driver d{};
+	resolve(library, d.init, "cuInit");
+	resolve(library, d.driver_get_version, "cuDriverGetVersion");
+	resolve(library, d.get_error_name, "cuGetErrorName");
+	resolve(library, d.get_error_string, "cuGetErrorString");
+	resolve(library, d.device_get_count, "cuDeviceGetCount");
+	resolve(library, d.device_get, "cuDeviceGet");
+	resolve(library, d.device_get_name, "cuDeviceGetName");
+	resolve(library, d.device_get_attribute, "cuDeviceGetAttribute");
+	resolve(library, d.device_can_access_peer, "cuDeviceCanAccessPeer");
+	resolve(library, d.primary_context_retain, "cuDevicePrimaryCtxRetain");
+	resolve(library, d.primary_context_release, "cuDevicePrimaryCtxRelease_v2");
+	resolve(library, d.context_set_current, "cuCtxSetCurrent");
+	resolve(library, d.context_enable_peer_access, "cuCtxEnablePeerAccess");
+	resolve(library, d.stream_create, "cuStreamCreateWithPriority");
+	resolve(library, d.stream_destroy, "cuStreamDestroy_v2");
+	resolve(library, d.stream_synchronize, "cuStreamSynchronize");
+	resolve(library, d.stream_wait_event, "cuStreamWaitEvent");
+	resolve(library, d.stream_write_value, "cuStreamWriteValue32_v2");
+	resolve(library, d.stream_wait_value, "cuStreamWaitValue32_v2");
+	resolve(library, d.event_create, "cuEventCreate");
+	resolve(library, d.event_destroy, "cuEventDestroy_v2");
+	resolve(library, d.event_record, "cuEventRecord");
+	resolve(library, d.event_query, "cuEventQuery");
+	resolve(library, d.event_elapsed, "cuEventElapsedTime");
+	resolve(library, d.memory_info, "cuMemGetInfo_v2");
+	resolve(library, d.memory_allocate, "cuMemAlloc_v2");
+	resolve(library, d.memory_free, "cuMemFree_v2");
+	resolve(library, d.host_allocate, "cuMemHostAlloc");
+	resolve(library, d.host_free, "cuMemFreeHost");
+	resolve(library, d.host_register, "cuMemHostRegister_v2");
+	resolve(library, d.host_unregister, "cuMemHostUnregister");
+	resolve(library, d.copy_async, "cuMemcpyAsync");
+	resolve(library, d.copy_2d_async, "cuMemcpy2DAsync_v2");
+	resolve(library, d.copy_3d_async, "cuMemcpy3DAsync_v2");
+	resolve(library, d.fill_async, "cuMemsetD8Async");
+	resolve(library, d.launch, "cuLaunchKernel");
+	resolve(library, d.ipc_get_handle, "cuIpcGetMemHandle");
+	resolve(library, d.ipc_open_handle, "cuIpcOpenMemHandle_v2");
+	resolve(library, d.ipc_close_handle, "cuIpcCloseMemHandle");
+	d.check(d.init(0), "cuInit");
+	return d;
+}
+
+} // namespace
+
+std::string driver::describe(const result code) const {
+	const char* name = nullptr;
+	const char* text = nullptr;
+	if(get_error_name(code, &name) != success || name == nullptr) return "unknown CUDA error " + std::to_string(code);
+	std::string description(name);
+	if(get_error_string(code, &text) == success && text != nullptr) description += std::string(" (") + text + ")";
+	return description;
+}
+
+void driver::check(const result code, const char* const call) const {
+	if(code != success) throw driver_error(call, code, describe(code));
+}
+
+const driver& get_driver() {
+	static const driver loaded = load();
+	return loaded;
+}
+
+} // namespace celerity::cuda

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_function.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace celerity {
+
+namespace {
+
+constexpr std::array<std::uint64_t, 3> max_grid{0x7fffffff, 65535, 65535};
+
+/// Enough for every scalar and for what precedes it.
+constexpr std::size_t max_alignment_bytes = 16;
+
+std::array<std::uint32_t, 3> reversed(const std::vector<std::uint32_t>& extents, const std::uint32_t fill) {
+	std::array<std::uint32_t, 3> result{fill, fill, fill};
+	std::copy(extents.rbegin(), extents.rend(), result.begin());
+	return result;
+}
+
+} // namespace
+
+cuda_function::cuda_function(std::vector<cuda::function> functions, std::vector<std::uint32_t> block, std::vector<std::uint32_t> grid,
+    const std::uint32_t shared_bytes, std::vector<parameter> parameters, const bool checks_bounds)
+    : m_functions(std::move(functions)), m_shared_bytes(shared_bytes), m_parameters(std::move(parameters)), m_checks_bounds(checks_bounds) {
+	if(block.size() > 3 || grid.size() > 3) throw std::invalid_argument("blocks and grids have at most 3 dimensions");
+	if(std::find(block.begin(), block.end(), 0U) != block.end()) throw std::invalid_argument("a block needs at least one thread");
+	m_block = reversed(block, 1);
+	if(!grid.empty()) m_grid = reversed(grid, 1);
+	const auto chunk = std::find_if(m_parameters.begin(), m_parameters.end(), [](const auto& p) { return p.kind == parameter::kind_type::chunk; });
+	if(chunk == m_parameters.end()) throw std::invalid_argument("a kernel needs a chunk among its parameters");
+	m_dims = chunk->dims;
+}
+
+std::array<std::uint32_t, 3> cuda_function::grid(const box& chunk) const {
+	if(m_grid[0] != 0) return m_grid;
+	std::array<std::uint32_t, 3> result{1, 1, 1};
+	for(std::uint32_t axis = 0; axis < m_dims; ++axis) { // x is the last dimension
+		const auto extent = static_cast<std::uint64_t>(chunk.max(m_dims - 1 - axis) - chunk.min(m_dims - 1 - axis));
+		const std::uint64_t blocks = (extent + m_block[axis] - 1) / m_block[axis];
+		if(blocks > max_grid[axis]) {
+			throw std::invalid_argument("a chunk of " + std::to_string(extent) + " items in dimension " + std::to_string(m_dims - 1 - axis) + " needs "
+			                            + std::to_string(blocks) + " blocks, but CUDA allows " + std::to_string(max_grid[axis])
+			                            + " there. Use larger blocks, more devices, or oversubscribe");
+		}
+		result[axis] = static_cast<std::uint32_t>(blocks);
+	}
+	return result;
+}
+
+void packed_parameters::begin(const std::size_t alignment_bytes) {
+	m_bytes.resize((m_bytes.size() + alignment_bytes - 1) / alignment_bytes * alignment_bytes);
+	m_offsets.push_back(m_bytes.size());
+}
+
+template <typename T>
+void packed_parameters::put(const T& value) {
+	put_bytes(std::as_bytes(std::span(&value, 1)));
+}
+
+void packed_parameters::put_bytes(const std::span<const std::byte> bytes) { m_bytes.insert(m_bytes.end(), bytes.begin(), bytes.end()); }
+
+void packed_parameters::pack(const cuda_function& function, const launch_operation& launch, void* const violation) {
+	using kind = cuda_function::parameter::kind_type;
+	const auto& instruction = *launch.instruction;
+	m_bytes.clear();
+	m_offsets.clear();
+	std::size_t next_access = 0;
+	std::size_t next_reduction = 0;
+	std::size_t next_scalar_byte = 0;
+	const auto put_corner = [&](const auto& corner, const std::uint32_t dims, const std::int64_t fill) {
+		for(std::uint32_t d = 0; d < std::max(dims, 1U); ++d) put<std::int64_t>(d < dims ? corner(d) : fill);
+	};
+	const auto put_box = [&](const box& b, const std::uint32_t dims) {
+		put_corner([&](const std::uint32_t d) { return b.min(d); }, dims, 0);
+		put_corner([&](const std::uint32_t d) { return b.max(d); }, dims, 1);
+	};
+	for(const auto& parameter : function.parameters()) {
+		switch(parameter.kind) {
+		case kind::chunk:
+			begin(alignof(std::int64_t));
+			put_box(instruction.chunk, parameter.dims);
+			put_box(launch.launch->space, parameter.dims);
+			break;
+		case kind::accessor: {
+			if(next_access >= instruction.accesses.size()) throw std::invalid_argument("the kernel has more accessors than the task has accesses");
+			const auto& access = instruction.accesses[next_access];
+			const box& allocated = access.allocated_box;
+			std::array<std::int64_t, 3> stride{1, 1, 1};
+			for(std::uint32_t d = parameter.dims; d-- > 1;) stride[d - 1] = stride[d] * (allocated.max(d) - allocated.min(d));
+			std::int64_t origin = 0;
+			for(std::uint32_t d = 0; d < parameter.dims; ++d) origin += allocated.min(d) * stride[d];
+			auto address = reinterpret_cast<std::uintptr_t>(launch.access_addresses[next_access]);
+			if(address != 0) address -= static_cast<std::uintptr_t>(origin) * parameter.size_bytes; // modulo 2^64: it need not lie in the allocation
+			begin(alignof(std::int64_t));
+			put(address);
+			for(std::uint32_t d = 0; d + 1 < std::max(parameter.dims, 2U); ++d) put(stride[d]);
+			if(function.checks_bounds()) {
+				std::array<box, max_checked_boxes> boxes;
+				std::size_t num_boxes = access.accessed.size();
+				if(num_boxes > boxes.size()) {
+					num_boxes = 1;
+					boxes[0] = access.bounding_box;
+				} else {
+					std::copy(access.accessed.begin(), access.accessed.end(), boxes.begin());
+				}
+				put<std::int64_t>(static_cast<std::int64_t>(num_boxes));
+				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.min(d); }, parameter.dims, 0);
+				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.max(d); }, parameter.dims, 1);
+				put(reinterpret_cast<std::uintptr_t>(violation));
+				put<std::int64_t>(static_cast<std::int64_t>(next_access));
+			}
+			++next_access;
+			break;
+		}
+		case kind::reducer:
+			if(next_reduction >= launch.reduction_addresses.size()) throw std::invalid_argument("the kernel has more reducers than the task has reductions");
+			begin(alignof(std::int64_t));
+			put(reinterpret_cast<std::uintptr_t>(launch.reduction_addresses[next_reduction++]));
+			break;
+		case kind::scalar:
+			if(next_scalar_byte + parameter.size_bytes > launch.launch->scalars.size()) throw std::invalid_argument("the kernel has more scalars than were given");
+			begin(std::min(parameter.alignment_bytes, max_alignment_bytes));
+			put_bytes(std::span(launch.launch->scalars).subspan(next_scalar_byte, parameter.size_bytes));
+			next_scalar_byte += parameter.size_bytes;
+			break;
+		}
+	}
+	m_pointers.clear();
+	for(const std::size_t offset : m_offsets) m_pointers.push_back(m_bytes.data() + offset);
+}
+
+} // namespace celerity

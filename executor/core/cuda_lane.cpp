@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_lane.hpp"
+
+namespace celerity {
+
+namespace {
+
+constexpr std::size_t initial_events = 64;
+
+} // namespace
+
+cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context) : m_driver(driver), m_context(context), m_events(initial_events, nullptr) {
+	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
+	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
+}
+
+cuda_lane::~cuda_lane() {
+	if(m_is_forgotten) return;
+	m_driver.context_set_current(m_context);
+	for(const auto event : m_events) {
+		if(event != nullptr) m_driver.event_destroy(event);
+	}
+	m_driver.stream_destroy(m_stream);
+}
+
+void cuda_lane::record(const std::uint64_t sequence) {
+	const std::lock_guard lock(m_mutex);
+	if(sequence - completed() >= m_events.size()) grow();
+	cuda::event& event = event_at(sequence);
+	if(event == nullptr) m_driver.check(m_driver.event_create(&event, cuda::event_disable_timing), "cuEventCreate");
+	m_driver.check(m_driver.event_record(event, m_stream), "cuEventRecord");
+	m_recorded = sequence;
+}
+
+// Events in flight keep their positions: sequence numbers stay, only the ring around them gets larger.
+void cuda_lane::grow() {
+	std::vector<cuda::event> larger(2 * m_events.size(), nullptr);
+	std::vector<cuda::event> idle;
+	const std::uint64_t first = completed() + 1;
+	std::vector<bool> is_used(m_events.size(), false);
+	for(std::uint64_t sequence = first; sequence <= m_recorded; ++sequence) {
+		is_used[sequence & (m_events.size() - 1)] = true;
+		larger[sequence & (larger.size() - 1)] = event_at(sequence);
+	}
+	for(std::size_t i = 0; i < m_events.size(); ++i) {
+		if(!is_used[i] && m_events[i] != nullptr) idle.push_back(m_events[i]);
+	}
+	m_events = std::move(larger);
+	for(auto& event : m_events) {
+		if(idle.empty()) break;
+		if(event != nullptr) continue;
+		event = idle.back();
+		idle.pop_back();
+	}
+}
+
+bool cuda_lane::make_wait(const cuda::stream waiter, const std::uint64_t sequence) {
+	const std::lock_guard lock(m_mutex);
+	if(completed() >= sequence) return false;
+	m_driver.check(m_driver.stream_wait_event(waiter, event_at(sequence), 0), "cuStreamWaitEvent");
+	return true;
+}
+
+std::uint64_t cuda_lane::poll() {
+	std::uint64_t done = completed();
+	const std::lock_guard lock(m_mutex);
+	while(done < m_recorded) {
+		const auto code = m_driver.event_query(event_at(done + 1));
+		if(code == cuda::error_not_ready) break;
+		m_driver.check(code, "a kernel or copy");
+		++done;
+	}
+	m_completed.store(done, std::memory_order_release);
+	return done;
+}
+
+} // namespace celerity

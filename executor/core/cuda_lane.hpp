@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// A CUDA stream whose progress the host can follow, and that other streams can wait for at any point.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "cuda_driver.hpp"
+
+namespace celerity {
+
+/// One event per position, reused once the position is complete. Positions are recorded in ascending order by one thread at a time; any thread may
+/// make another lane wait; one thread polls.
+class cuda_lane {
+  public:
+	cuda_lane(const cuda::driver& driver, cuda::context context);
+	~cuda_lane();
+	cuda_lane(const cuda_lane&) = delete;
+	cuda_lane& operator=(const cuda_lane&) = delete;
+
+	cuda::context context() const { return m_context; }
+	cuda::stream stream() const { return m_stream; }
+
+	/// Everything that is on the stream now belongs to `sequence` or to what came before.
+	void record(std::uint64_t sequence);
+	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for.
+	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
+
+	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread; the lane's context is current.
+	std::uint64_t poll();
+	std::uint64_t completed() const { return m_completed.load(std::memory_order_acquire); }
+	bool is_idle() const { return completed() == m_recorded; }
+	/// The process is about to end, or the context is lost: leave everything as it is.
+	void forget() { m_is_forgotten = true; }
+
+  private:
+	const cuda::driver& m_driver;
+	cuda::context m_context;
+	cuda::stream m_stream = nullptr;
+	std::mutex m_mutex;
+	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two
+	std::uint64_t m_recorded = 0;
+	std::atomic<std::uint64_t> m_completed{0};
+	bool m_is_forgotten = false;
+
+	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
+	void grow();
+};
+
+} // namespace celerity
