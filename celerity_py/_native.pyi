@@ -523,6 +523,30 @@ def fold(op: str, dtype: str, source: int, count: int, destination: int) -> None
     Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.
     """
 
+class CudaFunction:
+    """
+    A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.
+    """
+
+    def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple], checks_bounds: bool = False) -> None:
+        """
+        functions: a CUfunction per local device. block, grid: extents, x last; a grid of None is derived from the chunk.
+
+        parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
+        ("scalar", bytes, alignment).
+        """
+
+def cuda_device_ids() -> list[str]:
+    """
+    What identifies each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.
+    """
+
+def cuda_device_name(ordinal: int) -> str:
+    """What the driver calls a GPU."""
+
+def cuda_all_peers(ordinals: Sequence[int]) -> bool:
+    """Whether each of these GPUs reaches the memory of all others."""
+
 class InstructionRecords:
     """
     Instructions and pilots made from dicts as a graph context records them, to replay them.
@@ -532,13 +556,13 @@ class InstructionRecords:
 
 class Executor:
     """
-    Executes the instructions of one rank, on CPU devices with separate memories.
+    Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
 
     One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
     may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
     """
 
-    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False) -> None: ...
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], compute_lanes: int = 4) -> None: ...
 
     PILOT_SIZE: int = 96
 
@@ -547,7 +571,7 @@ class Executor:
         Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
 
         Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", text, submission), ("shutdown",), ("stopped",).
+        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]), ("shutdown",), ("stopped",).
         """
 
     def wake(self) -> None:
@@ -599,7 +623,7 @@ class Executor:
         """
         The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
 
-        One thread per device. Returns (ticket, submission, chunk, accesses, reductions): accesses in the order of the task's, None where the chunk accesses nothing,
+        One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
         else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).
         """
 
@@ -618,6 +642,13 @@ class Executor:
 
     def host_task_done(self, ticket: int) -> None:
         """The call has returned."""
+
+    def register_launch(self, submission: int, function: CudaFunction, scalars: bytes, space: tuple[int, int, int, int, int, int]) -> None:
+        """
+        From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.
+
+        `scalars` holds the raw bytes of the kernel's scalars, one after the other without padding; `space` is the whole index space, a flat 6-tuple.
+        """
 
     def register_user_memory(self, address: int, size_bytes: int) -> int:
         """

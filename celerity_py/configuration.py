@@ -122,7 +122,7 @@ class _Variable:
 
 
 _TABLE: dict[str, _Variable] = {
-    "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu"), ("auto", "cpu")),
+    "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu")),
     "DEVICES": _Variable("", _devices),
     "LOG_LEVEL": _Variable("warning", _choice("trace", "debug", "info", "warning", "error", "off")),
     "LOOKAHEAD": _Variable("auto", _choice("none", "auto", "infinite")),
@@ -132,7 +132,7 @@ _TABLE: dict[str, _Variable] = {
     "TRANSPORT": _Variable("auto", _choice("auto", "host", "direct", "cuda_aware"), ("auto", "host")),
     "POLL": _Variable("adaptive", _choice("adaptive", "spin")),
     "CHECK": _Variable("0", _switch),
-    "BOUNDS_CHECK": _Variable("0", _switch, (False,)),
+    "BOUNDS_CHECK": _Variable("0", _switch),
     "SYNC": _Variable("0", _switch),
     "STATS": _Variable("0", _output("celerity_stats")),
     "TRACE": _Variable("0", _output("celerity_trace"), ("",)),
@@ -210,14 +210,17 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
         # The environment is validated even where code overrides it: a typo should not sleep until the override goes.
         value = _parse(name, variable.default, name) if text is None else _parse(name, text, f"{PREFIX}{name}={text}")
         values[name.lower()] = settings.get(name.lower(), value)
-    devices = values["devices"]
-    if devices.kind == "list":
-        listed = ",".join(map(str, devices.indices))
+    if values["backend"] == "cuda" and values["devices"].kind == "cpu":
         raise ConfigurationError(
-            f"DEVICES={listed}{',' if len(devices.indices) == 1 else ''} lists GPUs of the host, "
-            f"but this run uses the CPU backend. For CPU devices with own memory set DEVICES=cpu:{devices.count}."
+            f"BACKEND=cuda contradicts DEVICES=cpu:{values['devices'].count}, which asks for CPU devices. "
+            f"Unset one of the two."
         )
-    values["backend"] = "cpu"  # the only one there is so far
+    if values["backend"] == "cpu" and values["devices"].kind == "list":
+        listed = ",".join(map(str, values["devices"].indices))
+        raise ConfigurationError(
+            f"DEVICES={listed}{',' if values['devices'].count == 1 else ''} lists GPUs of the host, "
+            f"but BACKEND=cpu. For CPU devices with own memory set DEVICES=cpu:{values['devices'].count}."
+        )
     return Configuration(**values)
 
 

@@ -80,12 +80,12 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.n
 
 
 def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...]) -> None:
-    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)]).
+    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
 
     Raises:
         BaseException: Whatever the kernel raises.
     """
-    _, submission_id, flat, bindings, reductions = call
+    _, submission_id, flat, bindings, reductions, _ = call
     submission = submissions[submission_id]
     whole: Any = submission.box
     chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celerity_py import _native, execution
+from celerity_py.devices import choose_devices
 from celerity_py.futures import RuntimeFuture
 from celerity_py.scheduler.errors import (
     CelerityError,
@@ -60,7 +61,8 @@ class Runtime:
         self.communicator = communicator
         self.rank = communicator.rank
         self.size = settings.dry_run_ranks or communicator.size
-        self.num_devices = settings.devices.count
+        self.devices = choose_devices(settings, communicator)
+        self.num_devices = self.devices.count
         self.is_dry = settings.dry_run_ranks > 0
         #: Why calls are refused: the runtime has ended or failed. Read on every submit.
         self.refuses = False
@@ -104,6 +106,7 @@ class Runtime:
                 oversubscribed=communicator.local_size > _num_cores(),
                 check=settings.check,
                 sync=settings.sync,
+                cuda_ordinals=list(self.devices.ordinals),
             )
             self.live = LiveExecutor(
                 self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll
@@ -112,8 +115,8 @@ class Runtime:
             num_ranks=self.size,
             rank=self.rank,
             num_devices=self.num_devices,
-            device_peers=True,
-            user_device_peers=True,
+            device_peers=self.devices.all_peers,
+            user_device_peers=not self.devices.is_cuda,  # their memory is not pinned
             direct_ranks=[False] * self.size,
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
@@ -376,7 +379,10 @@ class Runtime:
     def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
         """Run a device kernel on a launcher thread."""
         self.inside.add(threading.get_ident())
-        execution.run_kernel(self.submissions, device, call)
+        if self.devices.is_cuda:
+            cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call)
+        else:
+            execution.run_kernel(self.submissions, device, call)
 
     def run_host_task(self, call: tuple[Any, ...]) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""

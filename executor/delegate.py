@@ -72,7 +72,10 @@ class NativeExecutor(Protocol):
         """Block until there is a kernel for the device; None means stop. One thread per device."""
 
     def kernel_done(self, ticket: int) -> None:
-        """The kernel of this ticket has run."""
+        """The function of this kernel has returned."""
+
+    def kernel_issued(self, ticket: int) -> None:
+        """All that this kernel puts on its stream is there; after `kernel_done`."""
 
     def next_host_task(self) -> tuple[Any, ...] | None:
         """Block until there is host work; None means stop. Any number of threads."""

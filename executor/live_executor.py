@@ -31,7 +31,7 @@ from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.pacing import Pacing
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
-from celerity_py.scheduler.errors import CommunicationError, ResourceError
+from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ class LiveExecutor:
             "completed": lambda item: delegate.submission_completed(item[1]),
             "retired": lambda item: delegate.submissions_retired(item[1]),
             "user_free": lambda item: delegate.user_memory_freed(item[1]),
-            "failed": lambda item: self.fail(ResourceError(item[1]), item[2] or None),
+            "failed": lambda item: self._fail_natively(*item[1:]),
             "shutdown": lambda _: communicator.barrier(_SHUTDOWN_BARRIER),
             "stopped": lambda _: None,
         }
@@ -130,6 +130,24 @@ class LiveExecutor:
         name, site = (self._delegate.describe_submission(submission) if submission else None) or ("", "")
         self._failures.report(
             Failure(self._communicator.rank, describe_error(error), name, site, submission=submission, error=error)
+        )
+
+    def _fail_natively(self, kind: str, text: str, submission: int, in_flight: list[int]) -> None:
+        if kind != "device" or not in_flight:
+            error = {"memory": OutOfMemory, "device": DeviceError}.get(kind, ResourceError)
+            self.fail(error(text), submission or None)
+            return
+        # Errors of a device come when they please, and take everything on it along.
+        tasks = [self._delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight]
+        listed = "; ".join(f"'{name}'" + (f" (submitted at {site})" if site else "") for name, site in tasks)
+        self.fail(
+            DeviceError(
+                f"{text}. The tasks in flight, of which any may be the cause, are: {listed}. "
+                f"Run with CELERITY_SYNC=1 to find out which one it is."
+                if len(in_flight) > 1
+                else f"{text}. The task in flight is {listed}."
+            ),
+            in_flight[0] if len(in_flight) == 1 else None,
         )
 
     def stop(self) -> None:
@@ -261,13 +279,20 @@ class LiveExecutor:
     # ---- threads for user code
 
     def _launch_kernels(self, device: int) -> None:
-        while (call := self._native.next_kernel(device)) is not None:
+        while (call := self._next_kernel(device)) is not None:
             try:
                 self._delegate.run_kernel(device, call)
+                self._native.kernel_done(call[0])
+                self._native.kernel_issued(call[0])  # what it put on its stream, where there is one, may still run
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 self.fail(error, call[1])
-            else:
-                self._native.kernel_done(call[0])
+
+    def _next_kernel(self, device: int) -> tuple[Any, ...] | None:
+        try:
+            return self._native.next_kernel(device)
+        except RuntimeError as error:  # the device has failed
+            self.fail(DeviceError(str(error)))
+            return None
 
     def _run_host_tasks(self) -> None:
         while (call := self._native.next_host_task()) is not None:

@@ -84,6 +84,10 @@ class OutOfMemory(ResourceError, MemoryError):  # noqa: N818
     """An allocation failed for good."""
 
 
+class DeviceError(CelerityError):
+    """A GPU has failed, for instance because a kernel accessed memory that is not its own."""
+
+
 class CommunicationError(CelerityError):
     """Ranks do not reach each other, or do not run the same program."""
 

@@ -31,6 +31,7 @@ class ScriptedExecutor:
         self.completed_requests: list[int] = []
         self.pilots: list[tuple[int, bytes]] = []
         self.done_tickets: list[int] = []
+        self.issued_tickets: list[int] = []
         self.active: list[tuple[Any, ...]] = []
         self.has_failed = False
         self.num_runs = 0
@@ -69,6 +70,9 @@ class ScriptedExecutor:
 
     def kernel_done(self, ticket: int) -> None:
         self.done_tickets.append(ticket)
+
+    def kernel_issued(self, ticket: int) -> None:
+        self.issued_tickets.append(ticket)
 
     def next_host_task(self) -> tuple[Any, ...] | None:
         return self._next(self._host_tasks)

@@ -3,15 +3,18 @@
 #include "bind_executor.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "executor/core/cuda_backend.hpp"
 #include "executor/core/executor_loop.hpp"
 #include "executor/core/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
@@ -51,7 +54,12 @@ struct event_converter {
 	nb::tuple operator()(const completed_event& e) const { return nb::make_tuple("completed", e.submission.value); }
 	nb::tuple operator()(const retired_event& e) const { return nb::make_tuple("retired", e.last_submission.value); }
 	nb::tuple operator()(const user_free_event& e) const { return nb::make_tuple("user_free", e.raw); }
-	nb::tuple operator()(const failed_event& e) const { return nb::make_tuple("failed", e.text, e.submission.value); }
+	nb::tuple operator()(const failed_event& e) const {
+		nb::list in_flight;
+		for(const auto submission : e.in_flight) in_flight.append(submission.value);
+		static constexpr const char* kinds[] = {"other", "memory", "device"};
+		return nb::make_tuple("failed", kinds[static_cast<std::size_t>(e.kind)], e.text, e.submission.value, in_flight);
+	}
 	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }
 	nb::tuple operator()(const stopped_event&) const { return nb::make_tuple("stopped"); }
 };
@@ -175,8 +183,22 @@ nb::dict statistics(executor_loop& self) {
 }
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
-    const bool check, const bool sync) {
-	new(self) executor_loop(executor_options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync});
+    const bool check, const bool sync, const std::vector<int>& cuda_ordinals, const std::uint32_t compute_lanes) {
+	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync};
+	if(cuda_ordinals.empty()) {
+		new(self) executor_loop(options);
+		return;
+	}
+	if(cuda_ordinals.size() != num_devices) throw nb::value_error("cuda_ordinals needs one entry per device");
+	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
+		return std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes}, completions);
+	});
+}
+
+void register_launch(executor_loop& self, const std::uint64_t submission, const std::shared_ptr<cuda_function>& function, const nb::bytes& scalars,
+    const flat_box& space) {
+	const auto* const bytes = reinterpret_cast<const std::byte*>(scalars.data());
+	self.register_launch(submission_id(submission), {function, {bytes, bytes + scalars.size()}, unflatten(space)});
 }
 
 void bind_calls(nb::class_<executor_loop>& cls) {
@@ -193,6 +215,10 @@ else (buffer, (memory, raw), address, allocated box, bounding box, [accessed box
 
 Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).)")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
+	    .def("register_launch", &register_launch, "submission"_a, "function"_a, "scalars"_a, "space"_a,
+	        R"(From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.
+
+`scalars` holds the raw bytes of the kernel's scalars, one after the other without padding; `space` is the whole index space, a flat 6-tuple.)")
 	    .def(
 	        "register_user_memory",
 	        [](executor_loop& self, const std::uintptr_t address, const std::size_t size_bytes) {
@@ -216,25 +242,26 @@ void bind_executor(nb::module_& m) {
 
 	bind_executor_machines(m);
 	bind_executor_kernels(m);
+	bind_cuda(m);
 
 	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
 	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
 	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
 	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
 
-	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank, on CPU devices with separate memories.
+	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
 
 One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
 may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "sync"_a = false)
+	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "compute_lanes"_a = 4)
 	    .def("run", &run, "timeout_s"_a, nb::sig("def run(self, timeout_s: float) -> list[tuple[typing.Any, ...]]"),
 	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", text, submission), ("shutdown",), ("stopped",).)")
+("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]), ("shutdown",), ("stopped",).)")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(
 	        "notify_complete", [](executor_loop& self, const std::uint64_t request) { self.notify_complete(request_id(request)); }, "request"_a, released(),

@@ -47,6 +47,18 @@ struct shared_location {
 	std::array<std::byte, 64> handle{}; ///< what the owner's backend gives to that of the peer
 };
 
+/// A device has failed, not necessarily because of what was asked of it last.
+class device_failure : public std::runtime_error {
+  public:
+	using std::runtime_error::runtime_error;
+};
+
+/// An allocation failed for good.
+class memory_shortage : public std::runtime_error {
+  public:
+	using std::runtime_error::runtime_error;
+};
+
 /// Called from the executor thread, except where noted. Everything put on a lane runs in order, after its waits; completed() tells how far each lane is,
 /// and the event count given to the backend is signalled when that changes.
 class backend {
@@ -105,7 +117,7 @@ class backend {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 
-	/// Throws std::runtime_error if the device has failed.
+	/// Throws device_failure.
 	virtual std::uint64_t completed(lane_index lane) = 0;
 
 	/// Nothing that has not begun will begin; nobody blocks any more. Any thread.

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "nd_copy.hpp"
 
@@ -33,12 +34,26 @@ constexpr std::size_t pinned_alignment_bytes = 4096;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
 constexpr std::size_t pinned_slab_bytes = std::size_t{16} << 20;
 
+/// Leaves the thread with the context that it came with: users have their own idea of the current device.
+class kept_context {
+  public:
+	explicit kept_context(const cuda::driver& driver) : m_driver(driver) { m_driver.context_get_current(&m_context); }
+	~kept_context() { m_driver.context_set_current(m_context); }
+	kept_context(const kept_context&) = delete;
+	kept_context& operator=(const kept_context&) = delete;
+
+  private:
+	const cuda::driver& m_driver;
+	cuda::context m_context = nullptr;
+};
+
 cuda::device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 } // namespace
 
 cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
     : m_driver(cuda::get_driver()), m_options(options), m_completions(completions) {
+	const kept_context kept(m_driver);
 	if(options.ordinals.empty()) throw std::invalid_argument("the CUDA backend needs at least one device");
 	for(const int ordinal : options.ordinals) add_device(ordinal);
 	enable_peers();
@@ -49,7 +64,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
 		for(std::uint32_t role = 0; role < num_roles; ++role) {
 			std::uint32_t size = lanes_per_role[role];
-			if(role == static_cast<std::uint32_t>(lane_role::compute) && !options.cross_lane_events) size = 1;
+			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
 			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
 			for(std::uint32_t i = 0; i < size; ++i) m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context));
 		}
@@ -72,6 +87,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 }
 
 cuda_backend::~cuda_backend() {
+	const kept_context kept(m_driver);
 	cuda_backend::stop();
 	m_lanes.clear();
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
@@ -160,12 +176,8 @@ std::uint32_t cuda_backend::signal_class(const memory_id from) const {
 	return class_index(is_device_memory(from) ? device_of(from) : device_id(0), lane_role::signal);
 }
 
-void cuda_backend::make_current(const cuda::context context) {
-	static thread_local cuda::context current = nullptr;
-	if(current == context) return;
-	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
-	current = context;
-}
+// Not remembered: CuPy sets the context of a thread without telling us, and the call costs nothing where it changes nothing.
+void cuda_backend::make_current(const cuda::context context) { m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent"); }
 
 std::uint64_t cuda_backend::completed(const lane_index lane) {
 	if(m_lanes[lane] == nullptr) return m_host_progress[lane].completed();
@@ -192,6 +204,7 @@ void cuda_backend::cancel() {
 void cuda_backend::stop() {
 	if(m_is_stopped) return;
 	m_is_stopped = true;
+	const kept_context kept(m_driver);
 	bool is_idle = true;
 	for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
 		if(m_lanes[lane] != nullptr && !m_lanes[lane]->is_idle()) is_idle = false;
@@ -322,15 +335,14 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 bool cuda_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
 	auto& lane = *m_lanes[position.lane];
-	// CuPy changes the context of this thread without telling us.
-	m_driver.check(m_driver.context_set_current(lane.context()), "cuCtxSetCurrent");
+	make_current(lane.context());
 	wait_for(lane.stream(), waits);
 	return true;
 }
 
 void cuda_backend::end_kernel(const lane_position position) {
 	auto& lane = *m_lanes[position.lane];
-	m_driver.check(m_driver.context_set_current(lane.context()), "cuCtxSetCurrent");
+	make_current(lane.context());
 	lane.record(position.sequence);
 	m_completions.signal();
 }
@@ -367,10 +379,10 @@ shared_location cuda_backend::locate(const memory_id memory, const void* const a
 	location.slab = (static_cast<std::uint64_t>(memory.value) << 32) | where.slab;
 	location.slab_size_bytes = slab.size_bytes;
 	location.offset_bytes = where.offset_bytes;
-	cuda::ipc_handle handle{};
-	m_driver.check(m_driver.ipc_get_handle(&handle, to_device_pointer(slab.address)), "cuIpcGetMemHandle");
-	static_assert(sizeof handle == sizeof location.handle);
-	std::memcpy(location.handle.data(), &handle, sizeof handle);
+	auto [known, is_new] = m_handles.try_emplace(location.slab);
+	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	static_assert(sizeof known->second == sizeof location.handle);
+	std::memcpy(location.handle.data(), &known->second, sizeof known->second);
 	return location;
 }
 

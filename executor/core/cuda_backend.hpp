@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backend.hpp"
@@ -25,7 +27,7 @@ namespace celerity {
 
 struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
-	bool cross_lane_events = true; ///< false: one compute lane per device, for comparison
+	std::uint32_t compute_lanes = 4; ///< per device
 };
 
 /// What the planner has to know about the devices of this rank.
@@ -92,6 +94,7 @@ class cuda_backend final : public backend {
 	std::unique_ptr<cpu_copy_lane> m_host_lane;
 	lane_index m_host_lane_index = 0;
 	packed_parameters m_parameters;
+	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::vector<void*> m_opened; // slabs of peers
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
 	std::atomic<std::uint64_t> m_num_waits{0};

@@ -24,11 +24,13 @@ driver load() {
 	resolve(library, d.device_get_count, "cuDeviceGetCount");
 	resolve(library, d.device_get, "cuDeviceGet");
 	resolve(library, d.device_get_name, "cuDeviceGetName");
+	resolve(library, d.device_get_uuid, "cuDeviceGetUuid_v2");
 	resolve(library, d.device_get_attribute, "cuDeviceGetAttribute");
 	resolve(library, d.device_can_access_peer, "cuDeviceCanAccessPeer");
 	resolve(library, d.primary_context_retain, "cuDevicePrimaryCtxRetain");
 	resolve(library, d.primary_context_release, "cuDevicePrimaryCtxRelease_v2");
 	resolve(library, d.context_set_current, "cuCtxSetCurrent");
+	resolve(library, d.context_get_current, "cuCtxGetCurrent");
 	resolve(library, d.context_enable_peer_access, "cuCtxEnablePeerAccess");
 	resolve(library, d.stream_create, "cuStreamCreateWithPriority");
 	resolve(library, d.stream_destroy, "cuStreamDestroy_v2");
@@ -73,6 +75,20 @@ std::string driver::describe(const result code) const {
 
 void driver::check(const result code, const char* const call) const {
 	if(code != success) throw driver_error(call, code, describe(code));
+}
+
+std::string unique_id(const int ordinal) {
+	const auto& d = get_driver();
+	device handle = 0;
+	unsigned char bytes[16]{};
+	d.check(d.device_get(&handle, ordinal), "cuDeviceGet");
+	d.check(d.device_get_uuid(bytes, handle), "cuDeviceGetUuid");
+	std::string digits;
+	for(const unsigned char byte : bytes) {
+		digits += "0123456789abcdef"[byte >> 4];
+		digits += "0123456789abcdef"[byte & 15];
+	}
+	return digits;
 }
 
 const driver& get_driver() {

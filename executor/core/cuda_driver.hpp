@@ -6,8 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
+
+#include "backend.hpp"
 
 namespace celerity::cuda {
 
@@ -76,9 +77,9 @@ struct ipc_handle { // CUipcMemHandle
 };
 
 /// A call of the driver failed. The context is usually lost with it.
-class driver_error : public std::runtime_error {
+class driver_error : public device_failure {
   public:
-	driver_error(const std::string& call, result code, const std::string& text) : std::runtime_error(call + " failed: " + text), m_code(code) {}
+	driver_error(const std::string& call, result code, const std::string& text) : device_failure(call + " failed: " + text), m_code(code) {}
 	result code() const { return m_code; }
 
   private:
@@ -94,11 +95,13 @@ struct driver {
 	result (*device_get_count)(int* count);
 	result (*device_get)(device* out, int ordinal);
 	result (*device_get_name)(char* name, int length, device dev);
+	result (*device_get_uuid)(unsigned char* sixteen_bytes, device dev);
 	result (*device_get_attribute)(int* value, int attribute, device dev);
 	result (*device_can_access_peer)(int* can, device from, device to);
 	result (*primary_context_retain)(context* out, device dev);
 	result (*primary_context_release)(device dev);
 	result (*context_set_current)(context ctx);
+	result (*context_get_current)(context* out);
 	result (*context_enable_peer_access)(context peer, unsigned flags);
 	result (*stream_create)(stream* out, unsigned flags, int priority);
 	result (*stream_destroy)(stream s);
@@ -135,5 +138,8 @@ struct driver {
 
 /// Loads and initialises the driver once per process. Throws std::runtime_error that says what is missing.
 const driver& get_driver();
+
+/// Of a GPU, in hexadecimal digits; the same in all processes of the host.
+std::string unique_id(int ordinal);
 
 } // namespace celerity::cuda

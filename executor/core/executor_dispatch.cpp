@@ -79,7 +79,7 @@ void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 	void* address = nullptr;
 	try {
 		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
-	} catch(const std::bad_alloc&) { throw std::runtime_error(explain_shortage(alloc)); }
+	} catch(const std::bad_alloc&) { throw memory_shortage(explain_shortage(alloc)); }
 	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
 	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
 

@@ -62,8 +62,11 @@ struct user_free_event {
 };
 /// The executor could not go on; it is in the failed state.
 struct failed_event {
+	enum class kind_type : std::uint8_t { other, memory, device };
+	kind_type kind = kind_type::other;
 	std::string text;
 	submission_id submission;
+	std::vector<submission_id> in_flight; ///< kernels any of which may be the cause, if a device has failed
 };
 struct shutdown_event {};
 struct stopped_event {};

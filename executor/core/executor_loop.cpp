@@ -306,6 +306,10 @@ void executor_loop::work() {
 			has_progressed |= issue_ready();
 			if(!has_progressed) break;
 		}
+	} catch(const device_failure& error) {
+		enter_failure(error.what(), failed_event::kind_type::device);
+	} catch(const memory_shortage& error) {
+		enter_failure(error.what(), failed_event::kind_type::memory);
 	} catch(const std::exception& error) {
 		enter_failure(error.what());
 	}
@@ -408,7 +412,17 @@ void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
 }
 
-void executor_loop::enter_failure(const std::string& text) {
+std::vector<submission_id> executor_loop::kernels_in_flight() const {
+	std::vector<submission_id> submissions;
+	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+		const auto* const kernel = std::get_if<device_kernel_instruction>(&live.payload->operation);
+		if(!live.is_issued || kernel == nullptr) return;
+		if(std::find(submissions.begin(), submissions.end(), kernel->submission) == submissions.end()) submissions.push_back(kernel->submission);
+	});
+	return submissions;
+}
+
+void executor_loop::enter_failure(const std::string& text, const failed_event::kind_type kind) {
 	submission_id submission;
 	std::string message = text;
 	if(m_current != nullptr) {
@@ -419,7 +433,8 @@ void executor_loop::enter_failure(const std::string& text) {
 	m_current = nullptr;
 	m_is_failed.store(true, std::memory_order_relaxed);
 	cancel();
-	m_events.emplace_back(failed_event{message, submission});
+	auto in_flight = kind == failed_event::kind_type::device ? kernels_in_flight() : std::vector<submission_id>{};
+	m_events.emplace_back(failed_event{kind, std::move(message), submission, std::move(in_flight)});
 }
 
 } // namespace celerity

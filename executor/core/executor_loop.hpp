@@ -167,7 +167,8 @@ class executor_loop final : public instruction_sink {
 	bool is_lane_in_flight() const;
 	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
 	void cancel();
-	void enter_failure(const std::string& text);
+	std::vector<submission_id> kernels_in_flight() const;
+	void enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::other);
 
 	// executor_dispatch.cpp: one function per kind of instruction
 	engine_request make_request(const instruction& instruction) const;

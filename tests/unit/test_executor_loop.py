@@ -178,7 +178,7 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
     raw_out = h.executor.register_user_memory(result.ctypes.data, result.nbytes)
 
     def double(call: tuple[Any, ...]) -> None:
-        _, _, _, [(_, _, address, _, _, _)], _ = call
+        _, _, _, [(_, _, address, _, _, _)], _, _ = call
         array_at(address, count)[:] *= 2
 
     h.body = double
@@ -286,8 +286,8 @@ def test_a_kernel_call_carries_submission_chunk_accesses_and_reductions(harness:
     s.epoch(6)
     s.submit(h.executor)
     h.run_until("completed", 6)
-    ((_, submission, chunk, [access, empty], [reduction]),) = h.kernels
-    assert (submission, chunk) == (5, row(0, 10))
+    ((_, submission, chunk, [access, empty], [reduction], stream),) = h.kernels
+    assert (submission, chunk, stream) == (5, row(0, 10), 0)
     buffer, allocation, address, allocated, bounding, accessed = access
     assert (buffer, allocation, allocated, bounding, accessed) == (
         1,
@@ -606,8 +606,8 @@ def test_an_instruction_that_cannot_be_executed_fails_with_its_story(harness: Ca
     s.epoch(1)
     s.submit(h.executor)
     event = h.run_until("failed")
-    assert "M1.A3 does not exist" in event[1]
-    assert "copy (coherence) from M1.A3 to M2.A4" in event[1]
+    assert "M1.A3 does not exist" in event[2]
+    assert "copy (coherence) from M1.A3 to M2.A4" in event[2]
     assert h.executor.run(0.01) == []
 
 
@@ -620,8 +620,8 @@ def test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest(harn
     )
     s.submit(h.executor)
     event = h.run_until("failed")
-    assert "4194304.0 TiB for B7 in the memory of D0" in event[1]
-    assert "holds 1.0 MiB there: 1.0 MiB for B1" in event[1]
+    assert "4194304.0 TiB for B7 in the memory of D0" in event[2]
+    assert "holds 1.0 MiB there: 1.0 MiB for B1" in event[2]
 
 
 def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callable[..., Harness]) -> None:

@@ -122,7 +122,7 @@ def test_only_the_first_failure_counts(single: Rank) -> None:
 
 def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> None:
     submission = single.runtime.submit(raise_sorry)
-    single.native.emit(("failed", "no memory left on D0", submission))
+    single.native.emit(("failed", "memory", "no memory left on D0", submission, []))
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
     assert "task 'raise_sorry' failed" in single.runtime.failure.message()

@@ -37,7 +37,7 @@ def _includes(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("core", CORES)
 def test_the_cores_know_neither_python_nor_mpi_nor_a_cuda_header(core: str) -> None:
-    foreign = re.compile(r"[<\"](Python\.h|nanobind/|mpi\.h|cuda|cupy|nccl)")
+    foreign = re.compile(r"[<\"](Python\.h|nanobind/|mpi\.h|cuda\.h|cuda_runtime|cupy|nccl)")
     offenders = [
         f"{path.relative_to(ROOT)} includes {include[1:]}"
         for path in sorted((ROOT / core).glob("*.?pp"))

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// What Python needs to know of the GPUs of the host, and compiled kernels.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bind_executor.hpp"
+#include "executor/core/cuda_backend.hpp"
+#include "executor/core/cuda_driver.hpp"
+#include "executor/core/cuda_function.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+namespace {
+
+cuda_function::parameter to_parameter(const nb::tuple& description) {
+	using kind = cuda_function::parameter::kind_type;
+	cuda_function::parameter parameter;
+	const auto name = nb::cast<std::string>(description[0]);
+	if(name == "chunk") {
+		parameter.kind = kind::chunk;
+		parameter.dims = nb::cast<std::uint32_t>(description[1]);
+	} else if(name == "accessor") {
+		parameter.kind = kind::accessor;
+		parameter.dims = nb::cast<std::uint32_t>(description[1]);
+		parameter.size_bytes = nb::cast<std::size_t>(description[2]);
+	} else if(name == "reducer") {
+		parameter.kind = kind::reducer;
+		const auto identity = nb::cast<nb::bytes>(description[1]);
+		const auto* const bytes = reinterpret_cast<const std::byte*>(identity.data());
+		parameter.identity.assign(bytes, bytes + identity.size());
+	} else if(name == "scalar") {
+		parameter.kind = kind::scalar;
+		parameter.size_bytes = nb::cast<std::size_t>(description[1]);
+		parameter.alignment_bytes = nb::cast<std::size_t>(description[2]);
+	} else {
+		throw nb::value_error(("unknown kind of parameter '" + name + "'").c_str());
+	}
+	if(parameter.dims > 3) throw nb::value_error("chunks and accessors have at most 3 dimensions");
+	return parameter;
+}
+
+std::shared_ptr<cuda_function> make_function(const std::vector<std::uintptr_t>& functions, const std::vector<std::uint32_t>& block,
+    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters, const bool checks_bounds) {
+	std::vector<cuda::function> handles;
+	for(const auto handle : functions) handles.push_back(reinterpret_cast<cuda::function>(handle));
+	std::vector<cuda_function::parameter> converted;
+	for(const auto& description : parameters) converted.push_back(to_parameter(description));
+	return std::make_shared<cuda_function>(
+	    std::move(handles), block, grid.value_or(std::vector<std::uint32_t>{}), shared_bytes, std::move(converted), checks_bounds);
+}
+
+} // namespace
+
+void bind_cuda(nb::module_& m) {
+	nb::class_<cuda_function>(m, "CudaFunction", "A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.")
+	    .def(nb::new_(&make_function), "functions"_a, "block"_a, "grid"_a.none(), "shared_bytes"_a, "parameters"_a, "checks_bounds"_a = false,
+	        R"(functions: a CUfunction per local device. block, grid: extents, x last; a grid of None is derived from the chunk.
+
+parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
+("scalar", bytes, alignment).)");
+	m.def(
+	    "cuda_device_ids",
+	    [] {
+		    const auto& driver = cuda::get_driver();
+		    int count = 0;
+		    driver.check(driver.device_get_count(&count), "cuDeviceGetCount");
+		    std::vector<std::string> ids;
+		    for(int ordinal = 0; ordinal < count; ++ordinal) ids.push_back(cuda::unique_id(ordinal));
+		    return ids;
+	    },
+	    "What identifies each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.");
+	m.def(
+	    "cuda_device_name",
+	    [](const int ordinal) {
+		    const auto& driver = cuda::get_driver();
+		    cuda::device device = 0;
+		    driver.check(driver.device_get(&device, ordinal), "cuDeviceGet");
+		    char name[256]{};
+		    driver.check(driver.device_get_name(name, sizeof name - 1, device), "cuDeviceGetName");
+		    return std::string(name);
+	    },
+	    "ordinal"_a, "What the driver calls a GPU.");
+	m.def(
+	    "cuda_all_peers", [](const std::vector<int>& ordinals) { return cuda_backend::probe(ordinals).all_peers; }, "ordinals"_a,
+	    "Whether each of these GPUs reaches the memory of all others.");
+}
+
+} // namespace celerity::native
