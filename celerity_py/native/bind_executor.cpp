@@ -191,7 +191,7 @@ void construct(executor_loop* const self, const std::size_t num_ranks, const std
 	}
 	if(cuda_ordinals.size() != num_devices) throw nb::value_error("cuda_ordinals needs one entry per device");
 	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
-		return std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes}, completions);
+		return std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes, has_free_cores(options)}, completions);
 	});
 }
 

@@ -66,12 +66,16 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 			std::uint32_t size = lanes_per_role[role];
 			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
 			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
-			for(std::uint32_t i = 0; i < size; ++i) m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context));
+			for(std::uint32_t i = 0; i < size; ++i) {
+				m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context));
+				m_device_of_lane.push_back(d);
+			}
 		}
 	}
 	m_host_lane_index = static_cast<lane_index>(m_lanes.size());
 	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain});
 	m_lanes.push_back(nullptr);
+	m_device_of_lane.push_back(0);
 	m_host_progress = std::vector<lane_progress>(m_lanes.size());
 	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions);
 	m_pinned = std::make_unique<slab_arena>(
@@ -84,6 +88,19 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 		    return address;
 	    },
 	    pinned_alignment_bytes, pinned_slab_bytes);
+	m_parameters.resize(m_devices.size());
+	if(m_devices.size() > 1) start_workers();
+}
+
+void cuda_backend::start_workers() {
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		std::vector<cuda_lane*> lanes;
+		for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
+			if(m_lanes[lane] != nullptr && m_device_of_lane[lane] == d) lanes.push_back(m_lanes[lane].get());
+		}
+		m_workers.push_back(std::make_unique<cuda_worker>(
+		    [this](const cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
+	}
 }
 
 cuda_backend::~cuda_backend() {
@@ -181,14 +198,20 @@ void cuda_backend::make_current(const cuda::context context) { m_driver.check(m_
 
 std::uint64_t cuda_backend::completed(const lane_index lane) {
 	if(m_lanes[lane] == nullptr) return m_host_progress[lane].completed();
-	make_current(m_lanes[lane]->context());
+	if(!m_workers.empty()) {
+		m_workers[m_device_of_lane[lane]]->rethrow();
+		return m_lanes[lane]->completed();
+	}
 	return m_lanes[lane]->poll();
 }
 
-void cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
+bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
 	for(const auto& wait : waits) {
+		// What the engine counts as issued may still be with the worker of another device. It comes: nobody waits for what was handed over later.
+		if(!m_lanes[wait.lane]->wait_until_recorded(wait.sequence)) return false;
 		if(m_lanes[wait.lane]->make_wait(stream, wait.sequence)) m_num_waits.fetch_add(1, std::memory_order_relaxed);
 	}
+	return true;
 }
 
 std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
@@ -197,6 +220,9 @@ std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
 
 void cuda_backend::cancel() {
 	m_is_cancelled.store(true, std::memory_order_relaxed);
+	for(auto& lane : m_lanes) {
+		if(lane != nullptr) lane->cancel();
+	}
 	for(auto& progress : m_host_progress) progress.cancel();
 	m_host_lane->cancel();
 }
@@ -204,6 +230,10 @@ void cuda_backend::cancel() {
 void cuda_backend::stop() {
 	if(m_is_stopped) return;
 	m_is_stopped = true;
+	for(auto& lane : m_lanes) {
+		if(lane != nullptr) lane->cancel();
+	}
+	for(auto& worker : m_workers) worker->stop();
 	const kept_context kept(m_driver);
 	bool is_idle = true;
 	for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
@@ -262,12 +292,26 @@ void cuda_backend::enqueue_copy(const lane_position position, const std::span<co
 		m_host_lane->enqueue(position.sequence, waits, operation);
 		return;
 	}
-	auto& lane = *m_lanes[position.lane];
-	make_current(lane.context());
-	wait_for(lane.stream(), waits);
-	copy(lane.stream(), operation);
-	lane.record(position.sequence);
+	hand_over({position, small_vector<lane_position, 4>(waits), operation});
 }
+
+void cuda_backend::hand_over(cuda_operation&& operation) {
+	if(m_workers.empty()) {
+		issue(operation);
+	} else {
+		m_workers[m_device_of_lane[operation.position.lane]]->push(std::move(operation));
+	}
+}
+
+void cuda_backend::issue(const cuda_operation& operation) {
+	auto& lane = *m_lanes[operation.position.lane];
+	make_current(lane.context());
+	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return; // cancelled
+	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
+	lane.record(operation.position.sequence);
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
 
 void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
 	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
@@ -336,22 +380,25 @@ bool cuda_backend::begin_kernel(const lane_position position, const std::span<co
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
 	auto& lane = *m_lanes[position.lane];
 	make_current(lane.context());
-	wait_for(lane.stream(), waits);
-	return true;
+	return wait_for(lane.stream(), waits) && lane.wait_until_recorded(position.sequence - 1);
 }
 
 void cuda_backend::end_kernel(const lane_position position) {
 	auto& lane = *m_lanes[position.lane];
 	make_current(lane.context());
 	lane.record(position.sequence);
+	if(!m_workers.empty()) m_workers[m_device_of_lane[position.lane]]->wake();
 	m_completions.signal();
 }
 
 void cuda_backend::enqueue_launch(const lane_position position, const std::span<const lane_position> waits, const launch_operation& launch) {
+	hand_over({position, small_vector<lane_position, 4>(waits),
+	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
+	        small_vector<void*, 2>(launch.reduction_addresses)}});
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launch) {
 	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
-	auto& lane = *m_lanes[position.lane];
-	make_current(lane.context());
-	wait_for(lane.stream(), waits);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
 		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
@@ -360,13 +407,15 @@ void cuda_backend::enqueue_launch(const lane_position position, const std::span<
 		                   parameter.identity.size(), lane.stream()),
 		    "cuMemcpyAsync");
 	}
-	m_parameters.pack(function, launch, nullptr);
+	auto& parameters = m_parameters[launch.instruction->device.value];
+	const std::span accesses(launch.access_addresses.data(), launch.access_addresses.size());
+	const std::span reductions(launch.reduction_addresses.data(), launch.reduction_addresses.size());
+	parameters.pack(function, {launch.launch, launch.instruction, accesses, reductions}, nullptr);
 	const auto grid = function.grid(launch.instruction->chunk);
 	const auto block = function.block();
 	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],
-	                   function.shared_bytes(), lane.stream(), m_parameters.pointers(), nullptr),
+	                   function.shared_bytes(), lane.stream(), parameters.pointers(), nullptr),
 	    "cuLaunchKernel");
-	lane.record(position.sequence);
 }
 
 // ---- transfers between the ranks of a host -------------------------------------------------------------------------------------------
@@ -406,18 +455,19 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 }
 
 void cuda_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {
-	auto& lane = *m_lanes[position.lane];
-	make_current(lane.context());
-	wait_for(lane.stream(), waits);
+	hand_over({position, small_vector<lane_position, 4>(waits), flag});
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 	m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(flag.address), flag.value, 0), "cuStreamWriteValue32");
-	lane.record(position.sequence);
 }
 
 void cuda_backend::enqueue_pulls(
     const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls) {
-	auto& lane = *m_lanes[position.lane];
-	make_current(lane.context());
-	wait_for(lane.stream(), waits);
+	hand_over({position, small_vector<lane_position, 4>(waits), std::vector<pull_operation>(pulls.begin(), pulls.end())});
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
 	for(const auto& pull : pulls) {
 		if(pull.ready.address != nullptr) {
 			m_driver.check(m_driver.stream_wait_value(lane.stream(), to_device_pointer(pull.ready.address), pull.ready.value, cuda::wait_value_geq),
@@ -428,7 +478,6 @@ void cuda_backend::enqueue_pulls(
 			m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(pull.done.address), pull.done.value, 0), "cuStreamWriteValue32");
 		}
 	}
-	lane.record(position.sequence);
 }
 
 } // namespace celerity

@@ -18,6 +18,7 @@
 #include "cuda_driver.hpp"
 #include "cuda_function.hpp"
 #include "cuda_lane.hpp"
+#include "cuda_worker.hpp"
 #include "event_count.hpp"
 #include "lane_progress.hpp"
 #include "nd_copy.hpp"
@@ -28,6 +29,7 @@ namespace celerity {
 struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
 	std::uint32_t compute_lanes = 4; ///< per device
+	bool may_spin = true;            ///< there are cores for all threads
 };
 
 /// What the planner has to know about the devices of this rank.
@@ -50,7 +52,7 @@ class cuda_backend final : public backend {
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	bool defers_kernels() const override { return true; }
-	bool must_poll() const override { return true; }
+	bool must_poll() const override { return m_workers.empty(); }
 
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
@@ -90,10 +92,12 @@ class cuda_backend final : public backend {
 	std::size_t m_max_pitch_bytes = 0;
 	std::vector<lane_class> m_classes;                  // see class_index()
 	std::vector<std::unique_ptr<cuda_lane>> m_lanes;    // by lane; null for lanes of the host
+	std::vector<std::uint32_t> m_device_of_lane;        // by lane
 	std::vector<lane_progress> m_host_progress;         // by lane; used for lanes of the host
 	std::unique_ptr<cpu_copy_lane> m_host_lane;
 	lane_index m_host_lane_index = 0;
-	packed_parameters m_parameters;
+	std::vector<packed_parameters> m_parameters; // by device
+	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::vector<void*> m_opened; // slabs of peers
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
@@ -103,8 +107,15 @@ class cuda_backend final : public backend {
 
 	void add_device(int ordinal);
 	void enable_peers();
+	void start_workers();
 	void make_current(cuda::context context);
-	void wait_for(cuda::stream stream, std::span<const lane_position> waits);
+	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
+	void hand_over(cuda_operation&& operation);
+	void issue(const cuda_operation& operation);
+	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
+	void issue_on(cuda_lane& lane, const copy_operation& operation);
+	void issue_on(cuda_lane& lane, const shared_flag& flag);
+	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "cuda_lane.hpp"
 
+#include <thread>
+
+#include "relax_cpu.hpp"
+
 namespace celerity {
 
 namespace {
@@ -29,7 +33,19 @@ void cuda_lane::record(const std::uint64_t sequence) {
 	cuda::event& event = event_at(sequence);
 	if(event == nullptr) m_driver.check(m_driver.event_create(&event, cuda::event_disable_timing), "cuEventCreate");
 	m_driver.check(m_driver.event_record(event, m_stream), "cuEventRecord");
-	m_recorded = sequence;
+	m_recorded.store(sequence, std::memory_order_release);
+}
+
+bool cuda_lane::wait_until_recorded(const std::uint64_t sequence) const {
+	for(int looks = 0; recorded() < sequence; ++looks) {
+		if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
+		if(looks < 1000) {
+			relax_cpu();
+		} else {
+			std::this_thread::yield();
+		}
+	}
+	return true;
 }
 
 // Events in flight keep their positions: sequence numbers stay, only the ring around them gets larger.
@@ -38,7 +54,7 @@ void cuda_lane::grow() {
 	std::vector<cuda::event> idle;
 	const std::uint64_t first = completed() + 1;
 	std::vector<bool> is_used(m_events.size(), false);
-	for(std::uint64_t sequence = first; sequence <= m_recorded; ++sequence) {
+	for(std::uint64_t sequence = first; sequence <= recorded(); ++sequence) {
 		is_used[sequence & (m_events.size() - 1)] = true;
 		larger[sequence & (larger.size() - 1)] = event_at(sequence);
 	}
@@ -64,7 +80,7 @@ bool cuda_lane::make_wait(const cuda::stream waiter, const std::uint64_t sequenc
 std::uint64_t cuda_lane::poll() {
 	std::uint64_t done = completed();
 	const std::lock_guard lock(m_mutex);
-	while(done < m_recorded) {
+	while(done < m_recorded.load(std::memory_order_relaxed)) {
 		const auto code = m_driver.event_query(event_at(done + 1));
 		if(code == cuda::error_not_ready) break;
 		m_driver.check(code, "a kernel or copy");

@@ -12,7 +12,7 @@
 namespace celerity {
 
 /// One event per position, reused once the position is complete. Positions are recorded in ascending order by one thread at a time; any thread may
-/// make another lane wait; one thread polls.
+/// make another lane wait; one thread polls, with the lane's context current or any other.
 class cuda_lane {
   public:
 	cuda_lane(const cuda::driver& driver, cuda::context context);
@@ -28,10 +28,15 @@ class cuda_lane {
 	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for.
 	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
 
-	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread; the lane's context is current.
+	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread.
 	std::uint64_t poll();
 	std::uint64_t completed() const { return m_completed.load(std::memory_order_acquire); }
-	bool is_idle() const { return completed() == m_recorded; }
+	/// The last position that is on the stream.
+	std::uint64_t recorded() const { return m_recorded.load(std::memory_order_acquire); }
+	/// Blocks until `sequence` is on the stream, which another thread is about to see to. False if cancel() came first.
+	bool wait_until_recorded(std::uint64_t sequence) const;
+	void cancel() { m_is_cancelled.store(true, std::memory_order_relaxed); }
+	bool is_idle() const { return completed() == recorded(); }
 	/// The process is about to end, or the context is lost: leave everything as it is.
 	void forget() { m_is_forgotten = true; }
 
@@ -41,7 +46,8 @@ class cuda_lane {
 	cuda::stream m_stream = nullptr;
 	std::mutex m_mutex;
 	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two
-	std::uint64_t m_recorded = 0;
+	std::atomic<std::uint64_t> m_recorded{0};
+	std::atomic<bool> m_is_cancelled{false};
 	std::atomic<std::uint64_t> m_completed{0};
 	bool m_is_forgotten = false;
 

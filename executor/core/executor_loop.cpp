@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cpu_backend.hpp"
+#include "relax_cpu.hpp"
 
 namespace celerity {
 
@@ -24,25 +25,17 @@ constexpr std::chrono::microseconds longest_pause{200};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
 
-bool has_free_cores(const executor_options& options) {
-	// application, scheduler and executor threads, and a launcher per device
-	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
-}
-
-void relax_cpu() {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#else
-	std::this_thread::yield();
-#endif
-}
-
 std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
 	if(made == nullptr) throw std::invalid_argument("an executor needs a backend");
 	return made;
 }
 
 } // namespace
+
+// Application, scheduler and executor threads, and one per device.
+bool has_free_cores(const executor_options& options) {
+	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
+}
 
 void executor_loop::inbox::clear() {
 	batches.clear();

@@ -42,6 +42,9 @@ struct executor_options {
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 };
 
+/// Whether all busy threads of this rank have a core of their own.
+bool has_free_cores(const executor_options& options);
+
 class executor_loop final : public instruction_sink {
   public:
 	using progress_callback = std::function<void(task_id, bool is_epoch)>;
