@@ -737,9 +737,9 @@ class Scheduler:
     def set_paused(self, paused: bool) -> None:
         """Hold all input back, or let it go; for measurements."""
 
-    def take_messages(self) -> list[tuple[str, str]]:
+    def take_messages(self) -> list[tuple[str, int, str]]:
         """
-        Pairs (level, text) since the last call; level is 'warning' or 'error'. Any thread.
+        Triples (level, submission, text) since the last call; level is 'warning' or 'error', submission 0 if it is about none. Any thread.
         """
 
     def statistics(self) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Runtime:
         self._lent: dict[int, _Loan] = {}
         self._forget_me = forget
         self._last_submission = 0
+        self._message_lock = threading.Lock()
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -280,13 +281,21 @@ class Runtime:
             )
 
     def _report_messages(self) -> None:
-        for level, text in self.scheduler.take_messages():
+        with self._message_lock:  # what `submissions_retired` drops has been looked up by then
+            messages = [
+                (level, about, self._with_site(text, about)) for level, about, text in self.scheduler.take_messages()
+            ]
+        for level, about, text in messages:
             if level == "error" and self.live is not None:
                 self.live.fail(InternalError(text))
             elif self.configuration.check and _UNWRITTEN in text and self.live is not None:
-                self.live.fail(UninitializedRead(text))
+                self.live.fail(UninitializedRead(text), about)
             else:
                 _log.warning("%s", text)
+
+    def _with_site(self, text: str, submission_id: int) -> str:
+        submission = self.submissions.get(submission_id)
+        return text if submission is None else f"{text} Submitted at {submission.site}."
 
     def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
         future = self.new_future()
@@ -402,8 +411,7 @@ class Runtime:
         submission = self.submissions.get(submission_id)
         if submission is None or submission.future is None:
             return
-        if self.configuration.check:
-            self._report_messages()  # before anybody sees a result that is none
+        self._report_messages()  # before anybody sees a result that is none
         future = submission.future
         if future.raw:
             self.executor.unregister_user_memory(future.raw)
@@ -411,6 +419,8 @@ class Runtime:
 
     def submissions_retired(self, last_submission: int) -> None:
         """Drop callables and arguments in a batch."""
+        self.inside.add(threading.get_ident())
+        self._report_messages()  # which name the lines of these submissions
         pop = self.submissions.pop
         for submission_id in range(self._oldest_id, last_submission + 1):
             pop(submission_id, None)
@@ -428,6 +438,7 @@ class Runtime:
         self.failure = failure
         self.refuses = True
         self.scheduler.release()
+        self._report_messages()  # they may tell why
         for submission in list(self.submissions.values()):
             if submission.future is not None:
                 submission.future.poison(self.failure_error())

@@ -33,7 +33,7 @@ class graph_context final : public instruction_sink {
 	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
 	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); }, [this](command_record&& r) { m_commands.push_back(std::move(r)); },
-	              [this](std::string&& text) { m_warnings.push_back(std::move(text)); }}) {}
+	              [this](submission_id, std::string&& text) { m_warnings.push_back(std::move(text)); }}) {}
 
 	graph_context(const graph_context&) = delete;
 	graph_context& operator=(const graph_context&) = delete;

@@ -98,7 +98,9 @@ nb::dict statistics(const scheduler& self) {
 nb::list take_messages(scheduler& self) {
 	nb::list result;
 	if(!self.has_messages()) return result;
-	for(const auto& message : self.take_messages()) result.append(nb::make_tuple(message.is_error ? "error" : "warning", message.text));
+	for(const auto& message : self.take_messages()) {
+		result.append(nb::make_tuple(message.is_error ? "error" : "warning", message.submission.value, message.text));
+	}
 	return result;
 }
 
@@ -159,6 +161,7 @@ void bind_scheduler(nb::module_& m) {
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
 	    .def("set_lookahead", [](scheduler& self, const std::string& mode) { self.set_lookahead(parse_lookahead(mode)); }, "mode"_a)
 	    .def("set_paused", &scheduler::set_paused, "paused"_a, "Hold all input back, or let it go; for measurements.")
-	    .def("take_messages", &take_messages, nb::sig("def take_messages(self) -> list[tuple[str, str]]"), "Pairs (level, text) since the last call; level is 'warning' or 'error'. Any thread.")
+	    .def("take_messages", &take_messages, nb::sig("def take_messages(self) -> list[tuple[str, int, str]]"),
+	        "Triples (level, submission, text) since the last call; level is 'warning' or 'error', submission 0 if it is about none. Any thread.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }

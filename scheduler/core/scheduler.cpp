@@ -171,9 +171,9 @@ std::vector<scheduler::message> scheduler::take_messages() {
 	return std::exchange(m_messages, {});
 }
 
-void scheduler::report(const bool is_error, std::string&& text) {
+void scheduler::report(const bool is_error, const submission_id submission, std::string&& text) {
 	const std::lock_guard lock(m_messages_mutex);
-	m_messages.push_back({is_error, std::move(text)});
+	m_messages.push_back({is_error, submission, std::move(text)});
 	m_has_messages.store(true, std::memory_order_relaxed);
 }
 
@@ -188,7 +188,7 @@ scheduler_statistics scheduler::statistics() const {
 void scheduler::run() {
 	try {
 		scheduling_pipeline pipeline(
-		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](std::string&& text) { report(false, std::move(text)); }});
+		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](const submission_id about, std::string&& text) { report(false, about, std::move(text)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool was_idle = true;
@@ -214,7 +214,7 @@ void scheduler::run() {
 		if(m_on_failure) {
 			m_on_failure(text);
 		} else {
-			report(true, std::string(text));
+			report(true, submission_id{}, std::string(text));
 		}
 		if(m_on_busy) m_on_busy(false);
 		// Whoever waits for planning must not wait for ever.

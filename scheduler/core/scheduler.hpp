@@ -81,6 +81,7 @@ class scheduler {
 
 	struct message {
 		bool is_error;
+		submission_id submission; ///< what it is about, if anything in particular
 		std::string text;
 	};
 	/// Warnings and errors since the last call.
@@ -161,7 +162,7 @@ class scheduler {
 	void run();
 	bool take_input(std::vector<event>& out, bool& was_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
-	void report(bool is_error, std::string&& text);
+	void report(bool is_error, submission_id submission, std::string&& text);
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	void forget_dead_buffers();

@@ -21,7 +21,9 @@ namespace {
 scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
     : m_sink(sink), m_warn(observers.warning), m_lookahead(settings.lookahead), m_tasks(settings.horizons, std::move(observers.task), observers.warning),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
-      m_instructions(settings.capabilities, observers.warning) {
+      m_instructions(settings.capabilities, [this](std::string&& text) {
+	      if(m_warn) m_warn(m_compiled, std::move(text));
+      }) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -72,6 +74,7 @@ void scheduling_pipeline::notify_epoch_reached(const task_id reached) { m_instru
 
 void scheduling_pipeline::hold(command&& cmd) {
 	const bool wants_memory = m_lookahead != lookahead_mode::none && m_instructions.anticipate(cmd);
+	const submission_id submission = cmd.node->submission;
 	if(is_flushing(cmd)) ++m_num_flushing;
 	if(wants_memory) {
 		m_horizons_since_want = 0;
@@ -81,7 +84,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 	m_held.emplace_back(held_command{std::move(cmd), wants_memory});
 	if(m_held.size() >= max_held_commands) {
 		if(!m_warned_cap && m_warn) {
-			m_warn("lookahead held back " + std::to_string(max_held_commands)
+			m_warn(submission, "lookahead held back " + std::to_string(max_held_commands)
 			       + " commands that keep asking for more memory; they are compiled now, and buffers may be resized. Call queue.flush() now and then, or set "
 			         "CELERITY_LOOKAHEAD=auto.");
 		}
@@ -118,6 +121,7 @@ void scheduling_pipeline::release(held_event&& event) {
 			++m_counts.lookahead_flushes;
 		}
 		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_num_released_horizons;
+		m_compiled = held->cmd.node->submission;
 		m_instructions.compile(held->cmd, m_batch);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
 		m_instructions.destroy_buffer(destroyed->buffer, m_batch);

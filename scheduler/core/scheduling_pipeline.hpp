@@ -29,7 +29,8 @@ struct pipeline_settings {
 struct pipeline_observers {
 	task_graph::record_callback task;
 	command_graph_generator::record_callback command;
-	std::function<void(std::string&&)> warning;
+	/// With the submission that it is about, or none.
+	std::function<void(submission_id, std::string&&)> warning;
 };
 
 struct pipeline_counts {
@@ -77,7 +78,7 @@ class scheduling_pipeline {
 	using held_event = std::variant<held_command, destroy_event, lookahead_event, flush_event>;
 
 	instruction_sink& m_sink;
-	std::function<void(std::string&&)> m_warn;
+	std::function<void(submission_id, std::string&&)> m_warn;
 	lookahead_mode m_lookahead;
 	task_graph m_tasks;
 	command_graph_generator m_commands;
@@ -88,6 +89,7 @@ class scheduling_pipeline {
 	bool m_warned_cap = false;
 	pipeline_counts m_counts;
 	std::uint64_t m_num_released_horizons = 0;
+	submission_id m_compiled; ///< whose command is, or was last, turned into instructions
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;

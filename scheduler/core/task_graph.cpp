@@ -147,9 +147,11 @@ void task_graph::check_initialized(const task& node, buffer_state& buffer, const
 	const region unwritten = region_intersection(buffer.uninitialized, read);
 	if(unwritten.empty()) return;
 	buffer.warned_uninitialized = true;
-	m_warn("task T" + std::to_string(node.id.value) + " \"" + node.name + "\" reads buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name
-	       + "\" " + to_string(unwritten, buffer.info.dims)
-	       + ", but nothing has written it. Give the buffer initial contents, write it first, or declare the access as write().");
+	const bool is_fence = node.kind == task_kind::fence;
+	const std::string who = is_fence ? "a fence" : "task T" + std::to_string(node.id.value) + " \"" + node.name + "\"";
+	m_warn(node.submission, who + " reads buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" "
+	                            + to_string(unwritten, buffer.info.dims) + ", but nothing has written it. Give the buffer initial contents, "
+	                            + (is_fence ? "or write it before the fence." : "write it first, or declare the access as write()."));
 }
 
 } // namespace celerity

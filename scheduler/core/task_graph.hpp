@@ -36,8 +36,8 @@ struct task_record {
 class task_graph {
   public:
 	using record_callback = std::function<void(task_record&&)>;
-	/// Called with a complete sentence for each read of data that nobody wrote.
-	using warning_callback = std::function<void(std::string&&)>;
+	/// Called with who reads and complete sentences for each read of data that nobody wrote.
+	using warning_callback = std::function<void(submission_id, std::string&&)>;
 
 	task_graph(const horizon_policy& policy, record_callback record, warning_callback warn);
 

@@ -55,6 +55,11 @@ def nothing_fails() -> None:
         assert queue.fence(field).result().sum() == 64 * 32
 
 
+def nothing_is_written() -> None:
+    with celerity.Queue() as queue:
+        queue.fence(celerity.Buffer(SHAPE, name="field")).result()  # LINE nothing_is_written
+
+
 def kernel_raises() -> None:
     with celerity.Queue() as queue:
         field = filled(queue)

@@ -40,6 +40,15 @@ def test_a_program_without_mistake_ends_with_status_0_and_prints_nothing(num_ran
     assert outcome.status == 0
 
 
+def test_every_rank_warns_of_a_fence_of_data_that_nobody_wrote() -> None:
+    outcome = run_program(2, "nothing_is_written")
+    assert outcome.status == 0
+    for rank in range(2):
+        (line,) = (line for line in outcome.errors.splitlines() if line.startswith(f"celerity_py rank {rank}: WARNING"))
+        assert "nothing has written it" in line
+        assert line_of("nothing_is_written") in line
+
+
 @pytest.mark.parametrize("name", ["kernel_raises", "exception_is_swallowed"])
 def test_a_kernel_that_raises_on_one_of_four_ranks_ends_all_of_them(name: str) -> None:
     outcome = run_program(4, name)

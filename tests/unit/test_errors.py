@@ -297,8 +297,14 @@ def copy(chunk, out, given):
     out[...] = given[...]
 
 with celerity.Queue() as queue:
-    queue.parallel_for(8, copy, copied.write(access.one_to_one()), u.read(access.one_to_one()), name="early")
+    queue.parallel_for(8, copy, copied.write(access.one_to_one()), u.read(access.one_to_one()), name="early")  # submit
     queue.fence(copied).result()
+"""
+
+FENCES_NOTHING = """
+with celerity.Queue() as queue:
+    u = celerity.Buffer(8, name="u")
+    queue.fence(u, Box((2,), (8,))).result()  # the line
 """
 
 
@@ -306,12 +312,56 @@ def test_reading_what_nobody_wrote_is_a_warning(tmp_path: Path) -> None:
     result = run(tmp_path, READS_NOTHING)
     assert result.returncode == 0
     assert re.search(r'WARNING: .*"early" reads .*"u" \[0:8\], but nothing has written it', result.stderr)
+    assert f"declare the access as write(). Submitted at {line_of(tmp_path, '# submit')}." in result.stderr
+
+
+def test_a_fence_of_what_nobody_wrote_gets_advice_that_fits_a_fence(tmp_path: Path) -> None:
+    result = run(tmp_path, FENCES_NOTHING)
+    assert result.returncode == 0
+    assert 'WARNING: a fence reads buffer B1 "u" [2:8], but nothing has written it.' in result.stderr
+    assert f"or write it before the fence. Submitted at {line_of(tmp_path, '# the line')}." in result.stderr
+    assert "access" not in result.stderr
+
+
+def test_a_warning_tells_its_line_although_its_task_is_done_long_ago(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        celerity.configure(horizon_step=1)
+        with celerity.Queue() as queue:
+            u = celerity.Buffer(8, name="u")
+            queue.parallel_for(8, lambda chunk, u: None, u.read_write(access.one_to_one()), name="early")  # the line
+            for _ in range(100):
+                queue.parallel_for(8, lambda chunk, u: None, u.read_write(access.one_to_one()))
+            queue.flush()
+            time.sleep(0.5)
+        """,
+    )
+    assert result.returncode == 0
+    assert f"Submitted at {line_of(tmp_path, '# the line')}." in result.stderr
 
 
 def test_reading_what_nobody_wrote_is_an_error_where_everything_is_checked(tmp_path: Path) -> None:
     result = run(tmp_path, READS_NOTHING, CELERITY_CHECK="1")
     assert result.returncode == 1
     assert re.search(r'UninitializedRead: .*"early" reads .*"u" \[0:8\], but nothing has written it', result.stderr)
+    assert f"Submitted at {line_of(tmp_path, '# submit')}." in result.stderr
+
+
+def test_a_warning_that_came_before_a_failure_is_printed_too(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def bad(chunk, u):
+            raise ValueError("rubbish")
+
+        with celerity.Queue() as queue:
+            u = celerity.Buffer(8, name="u")
+            queue.parallel_for(8, bad, u.read_write(access.one_to_one()))
+        """,
+    )
+    assert result.returncode == 1
+    assert result.stderr.index("nothing has written it") < result.stderr.index("ValueError: rubbish")
 
 
 def test_an_interrupt_reaches_a_program_that_waits(tmp_path: Path) -> None:
