@@ -16,11 +16,11 @@ from celerity_py.errors import (
     TaskFailed,
     UsageError,
 )
-from celerity_py.execution import Chunk, Part
 from celerity_py.executor import uncaught_exceptions
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.lifecycle import is_master, rank, size
+from celerity_py.parts import Chunk, MapperChunk, Part
 from celerity_py.queue import Queue
 from celerity_py.reducers import Reducer
 from celerity_py.reductions import reduction
@@ -34,6 +34,7 @@ __all__ = [
     "Chunk",
     "CudaKernel",
     "HostObject",
+    "MapperChunk",
     "NestedUse",
     "OutOfBoundsAccess",
     "OverlappingAccess",

@@ -2,9 +2,9 @@
 """Range mappers: which part of a buffer a part of an index space touches.
 
 A mapper is one of the functions of this module, or any callable `(chunk)` or `(chunk, buffer_shape)` that returns a
-`Box`, a `Region` or slices in global coordinates; `chunk` has `box`, `global_box` and `global_shape`. Results are
-clamped to the buffer. Callables run on the application's thread at submit, once per distinct chunk; nothing is kept
-between submits unless they are wrapped in `pure`.
+`Box`, a `Region` or slices in global coordinates; `chunk` is a `celerity.MapperChunk`. Results are clamped to the
+buffer. Callables run on the application's thread at submit, once per distinct chunk; nothing is kept between submits
+unless they are wrapped in `pure`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+
+__all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
 _ONE_TO_ONE = RangeMapper.one_to_one()
 _ALL = RangeMapper.all()
@@ -160,6 +162,10 @@ def _box_of_slices(items: Any) -> Box:
                 f"access.fixed() takes a Box, a Region, or slices with both bounds and step 1, not {items!r}."
             )
     return Box([item.start for item in given], [max(item.start, item.stop) for item in given])
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 FACTORIES = (one_to_one, all, fixed, slice, neighborhood, even_split, permute, pure)

@@ -16,6 +16,7 @@ from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.access import PureMapper
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
 from celerity_py.notation import show
+from celerity_py.parts import MapperChunk
 from celerity_py.scheduler.errors import DimensionMismatch, MapperError
 from celerity_py.submissions import Submission
 
@@ -78,24 +79,6 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
             if len(runtime.pure_tables) >= _MAX_PURE:
                 runtime.pure_tables.clear()
             runtime.pure_tables[key] = table
-
-
-class MapperChunk:
-    """What a mapper callable is asked about: a part `box` of the index space `global_box`."""
-
-    __slots__ = ("box", "global_box")
-
-    def __init__(self, box: Box, global_box: Box) -> None:
-        self.box = box
-        self.global_box = global_box
-
-    @property
-    def global_shape(self) -> tuple[int, ...]:
-        """Extents of the whole index space."""
-        return self.global_box.shape
-
-    def __repr__(self) -> str:
-        return f"<chunk {self.box} of {self.global_box}>"
 
 
 _wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()

@@ -12,6 +12,7 @@ import numpy as np
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
+from celerity_py.parts import Chunk, Part
 from celerity_py.reducers import Reducer, ReductionPort
 from celerity_py.scheduler.errors import InternalError, TaskFailed, UsageError
 from celerity_py.submissions import Submission
@@ -22,52 +23,6 @@ Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
 Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat]] | None"
 
 _MAX_ARRAYS = 64  # per buffer; allocations come and go with resizes, and nobody reports that they are gone
-
-
-class Chunk:
-    """The part of the index space that one call of a kernel is responsible for."""
-
-    __slots__ = ("box", "device", "global_box", "stream", "xp")
-
-    def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
-        #: This chunk, in the coordinates of the whole index space.
-        self.box = box
-        #: The whole index space.
-        self.global_box = global_box
-        #: Local index of the device.
-        self.device = device
-        #: The current stream during the call; None on the CPU backend.
-        self.stream = stream
-        #: The array module, NumPy or CuPy.
-        self.xp = xp
-
-    @property
-    def global_shape(self) -> tuple[int, ...]:
-        """Extents of the whole index space."""
-        return self.global_box.shape
-
-    def __repr__(self) -> str:
-        return f"<chunk {self.box} of {self.global_box} on device {self.device}>"
-
-
-class Part:
-    """The part of the index space that one call of a host task is responsible for."""
-
-    __slots__ = ("box", "global_box")
-
-    def __init__(self, box: Box, global_box: Box) -> None:
-        #: The share of this call; `Box((), ())` for tasks that run once.
-        self.box = box
-        #: The whole index space.
-        self.global_box = global_box
-
-    @property
-    def global_shape(self) -> tuple[int, ...]:
-        """Extents of the whole index space."""
-        return self.global_box.shape
-
-    def __repr__(self) -> str:
-        return f"<part {self.box} of {self.global_box}>"
 
 
 def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

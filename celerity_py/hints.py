@@ -9,6 +9,12 @@ from typing import Any
 
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
+__all__ = ["Hint", "oversubscribe", "split_1d", "split_2d"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @dataclass(frozen=True)
 class Hint:

@@ -284,6 +284,10 @@ def test_two_functions_with_the_same_key_are_kept_apart() -> None:
     assert first.map(WHOLE, WHOLE, (8, 8)) != second.map(WHOLE, WHOLE, (8, 8))
 
 
+def test_the_module_offers_mappers_and_nothing_else() -> None:
+    assert dir(access) == sorted(factory.__name__ for factory in access.FACTORIES)
+
+
 def test_pure_needs_a_callable_and_a_hashable_key() -> None:
     with pytest.raises(ArgumentTypeError, match="not <"):
         access.pure(access.all())  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""Parts of an index space, as kernels, host tasks and range mappers are told about theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celerity_py._native import Box
+
+
+class Part:
+    """The part of the index space that one call of a host task is responsible for."""
+
+    __slots__ = ("box", "global_box")
+
+    def __init__(self, box: Box, global_box: Box) -> None:
+        #: The share of this call; `Box((), ())` for tasks that run once.
+        self.box = box
+        #: The whole index space.
+        self.global_box = global_box
+
+    @property
+    def global_shape(self) -> tuple[int, ...]:
+        """Extents of the whole index space."""
+        return self.global_box.shape
+
+    def __repr__(self) -> str:
+        return f"<part {self.box} of {self.global_box}>"
+
+
+class MapperChunk(Part):
+    """What a range mapper written in Python is asked about: the whole index space, or a part of it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<chunk {self.box} of {self.global_box}>"
+
+
+class Chunk(Part):
+    """The part of the index space that one call of a kernel is responsible for."""
+
+    __slots__ = ("device", "stream", "xp")
+
+    def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
+        super().__init__(box, global_box)
+        #: Local index of the device.
+        self.device = device
+        #: The current stream during the call; None on the CPU backend.
+        self.stream = stream
+        #: The array module, NumPy or CuPy.
+        self.xp = xp
+
+    def __repr__(self) -> str:
+        return f"<chunk {self.box} of {self.global_box} on device {self.device}>"
