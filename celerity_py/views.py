@@ -224,10 +224,13 @@ class View:
     def _refuse(self, box: Box, shown: str) -> None:
         if not box:
             return
-        raise OutOfBoundsAccess(
-            f"{self._outside(shown)}. Widen the range mapper of this access, or intersect the index with that region "
-            f"(the whole buffer is {show(self._buffer.box)})."
-        )
+        whole = self._buffer.box
+        if box in whole:
+            remedy = "Widen the range mapper of this access, or intersect the index with that region"
+        else:  # to tell people to widen a mapper whose result was clamped would send them round in circles
+            remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
+            remedy += " with view.shape_box"
+        raise OutOfBoundsAccess(f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")
 
     def _mismatch(self, box: Box) -> DimensionMismatch:
         return DimensionMismatch(
@@ -242,9 +245,11 @@ class View:
         )
 
     def _outside(self, shown: str) -> str:
-        declared = show(self._declared or self.box)
-        task = self._owner.describe()
-        return f"{task} indexes {self._buffer.label} at {shown}, outside of its declared region {declared}"
+        declared = self._declared or self.box
+        region = show(declared) if declared else "for this chunk, which is empty after clamping to the buffer"
+        return (
+            f"{self._owner.describe()} indexes {self._buffer.label} at {shown}, outside of its declared region {region}"
+        )
 
     def _unsupported(self, index: Any, why: str) -> UnsupportedIndex:
         return UnsupportedIndex(

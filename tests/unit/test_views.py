@@ -156,6 +156,20 @@ def test_an_index_outside_of_the_declared_region_names_kernel_buffer_index_and_r
     assert isinstance(caught.value, UsageError)
 
 
+def test_an_index_outside_of_the_buffer_is_not_blamed_on_a_mapper_that_was_clamped(inner: View) -> None:
+    with pytest.raises(OutOfBoundsAccess, match=r"Widen the range mapper.* \[0:10, 0:6\]"):
+        inner[Box((3, 0), (5, 6))]
+    with pytest.raises(OutOfBoundsAccess, match=r"clamped: intersect .* view\.shape_box .* \[0:10, 0:6\]") as caught:
+        inner[Box((6, 0), (12, 6))]
+    assert "Widen" not in str(caught.value)
+
+
+def test_an_access_that_clamping_left_nothing_of_says_so() -> None:
+    nothing = view_of((10, 6), Box((0, 0), (0, 0)))
+    with pytest.raises(OutOfBoundsAccess, match=r"outside of its declared region for this chunk, which is empty"):
+        nothing[Box((2, 0), (3, 6))]
+
+
 @pytest.mark.parametrize("index", [-1, (5, -2), (slice(-3, None),), (slice(4, -1), 0), np.int64(-1)])
 def test_negative_indices_do_not_count_from_the_end(inner: View, index: Any) -> None:
     with pytest.raises(OutOfBoundsAccess, match="negative ones do not count from the end"):
