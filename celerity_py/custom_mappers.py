@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import numbers
 import operator
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +19,7 @@ from celerity_py.access import PureMapper
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
 from celerity_py.notation import show
 from celerity_py.parts import MapperChunk
-from celerity_py.scheduler.errors import DimensionMismatch, MapperError
+from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.submissions import Submission
 
 _MAX_PURE = 4096  # tables kept between submits
@@ -67,13 +69,15 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
             chunks = runtime.scheduler.chunks_for(
                 whole, granularity=granularity, split_2d=split_2d, oversubscribe=oversubscribe, kind=kind
             )
-        who = f"{submission.label}, {MODE_NAMES[given.native[1]]} access to {record.label} by {describe(mapper)}"
+        who = _Subject(submission, given)
         inside = runtime.inside
         inside.add(threading.get_ident())
         try:
-            table = evaluate(mapper, chunks, whole, record.shape, who)
+            results = evaluate(mapper, chunks, whole, record.shape, who)
         finally:
             inside.discard(threading.get_ident())
+        _warn_if_outside(runtime, submission, given, results)
+        table = RangeMapper.table(results)
         submission.natives[position] = (record.id, given.native[1], table)
         if key is not None:
             if len(runtime.pure_tables) >= _MAX_PURE:
@@ -108,16 +112,16 @@ def _inspect_mapper(function: Callable[..., Any]) -> bool:
 
 
 def evaluate(
-    mapper: Callable[..., Any] | PureMapper, chunks: Sequence[Box], global_box: Box, shape: tuple[int, ...], who: str
-) -> RangeMapper:
-    """A table of what a mapper callable returns for every chunk that the graphs will ask for.
+    mapper: Callable[..., Any] | PureMapper, chunks: Sequence[Box], global_box: Box, shape: tuple[int, ...], who: object
+) -> list[tuple[Box, Box | Region]]:
+    """What a mapper callable returns for every chunk that the graphs will ask for; clamped by the scheduler, not here.
 
     Args:
         mapper: The callable.
         chunks: Distinct parts of the index space, the whole included.
         global_box: The index space.
         shape: The buffer's.
-        who: Task and access, for messages.
+        who: Task and access; turned into a string only if there is a message.
 
     Raises:
         MapperError: If the callable raised, or returned something that is no part of a buffer.
@@ -125,7 +129,7 @@ def evaluate(
     """
     function = mapper.function if isinstance(mapper, PureMapper) else mapper
     with_shape = wants_shape(function)
-    entries: list[tuple[Box, Box | Region]] = []
+    results: list[tuple[Box, Box | Region]] = []
     for box in chunks:
         chunk = MapperChunk(box, global_box)
         try:
@@ -135,67 +139,125 @@ def evaluate(
                 f"{who}: the mapper raised {type(error).__name__}: {error} for the chunk {show(box)} "
                 f"of {show(global_box)}. Nothing was submitted."
             ) from error
-        entries.append((box, to_region(result, shape, f"{who}, for the chunk {show(box)}")))
-    return RangeMapper.table(entries)
+        try:
+            results.append((box, to_region(result, shape)))
+        except UsageError as error:
+            kind = DimensionMismatch if isinstance(error, DimensionMismatch) else MapperError
+            shown = show(result) if isinstance(result, Box | Region) else repr(result)
+            raise kind(
+                f"{who}: for the chunk {show(box)} the mapper returned {shown}. {error} Nothing was submitted."
+            ) from None
+    return results
 
 
-def to_region(result: Any, shape: tuple[int, ...], who: str) -> Region:
-    """A mapper's result as a region of a buffer with the given shape; clamped by the scheduler, not here.
+def to_region(result: Any, shape: tuple[int, ...]) -> Region:
+    """A mapper's result as a region of a buffer with the given shape.
 
     Raises:
-        MapperError: If the result is no part of a buffer.
+        ArgumentTypeError: If the result is no part of a buffer.
         DimensionMismatch: If it has the wrong number of dimensions.
     """
     if isinstance(result, Region):
-        boxes = list(result.boxes)
+        boxes = result.boxes
         if boxes and len(boxes[0].min) != len(shape):
-            raise _wrong_dimensions(result, shape, who)
+            raise _wrong_dimensions(len(boxes[0].min), shape)
         return result
     if not isinstance(result, Box):
-        result = box_from_slices(result, shape, who)
+        result = box_from_slices(result, shape, "A mapper returns a Box, a Region, or")
     if len(result.min) != len(shape):
-        raise _wrong_dimensions(result, shape, who)
+        raise _wrong_dimensions(len(result.min), shape)
     return Region([result])
 
 
-def _wrong_dimensions(result: Any, shape: tuple[int, ...], who: str) -> DimensionMismatch:
+def _wrong_dimensions(given: int, shape: tuple[int, ...]) -> DimensionMismatch:
     return DimensionMismatch(
-        f"{who}: {show(result)} does not fit to a buffer of shape {shape}, which has {len(shape)} dimension(s)."
+        f"That has {given} dimension(s), but the buffer of shape {shape} has {len(shape)} dimension(s)."
     )
 
 
-def box_from_slices(items: Any, shape: tuple[int, ...], who: str) -> Box:
+def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
     """The box that slices of a buffer of this shape describe; open ends are the buffer's.
 
+    Args:
+        items: A slice, `...`, or a tuple of these.
+        shape: The buffer's.
+        expected: What else could stand there, as the beginning of a sentence that ends with the slices.
+
     Raises:
-        MapperError: If it is something else than slices with step 1.
+        ArgumentTypeError: If it is something else than slices with step 1.
         DimensionMismatch: If their number is not that of the dimensions.
     """
     given = items if isinstance(items, tuple) else (items,)
-    expected = f"{who}: expected a Box, a Region or slices with global bounds and step 1, not {items!r}."
+    if not all(item is ... or (isinstance(item, slice) and item.step in {None, 1}) for item in given):
+        raise ArgumentTypeError(f"{expected} {_what_to_write(given)}")
     if any(item is ... for item in given):
         where = given.index(...)
         given = (*given[:where], *(slice(None),) * (len(shape) - len(given) + 1), *given[where + 1 :])
-    if len(given) != len(shape):
-        if not all(isinstance(item, slice) or _is_int(item) for item in given):
-            raise MapperError(expected)
-        raise _wrong_dimensions(items, shape, who)
+    if len(given) != len(shape) or ... in given:
+        raise _wrong_dimensions(len(given), shape)
     low: list[int] = []
     high: list[int] = []
     for dim, item in enumerate(given):
-        if _is_int(item):
-            low.append(item)
-            high.append(item + 1)
-            continue
-        if not isinstance(item, slice) or item.step not in {None, 1}:
-            raise MapperError(expected)
         try:
             low.append(0 if item.start is None else operator.index(item.start))
             high.append(shape[dim] if item.stop is None else operator.index(item.stop))
         except TypeError:
-            raise MapperError(expected) from None
+            raise ArgumentTypeError(f"{expected} {_what_to_write(given)}") from None
     return Box(low, [max(a, b) for a, b in zip(low, high, strict=True)])
+
+
+def _what_to_write(given: tuple[Any, ...]) -> str:
+    slices = "one slice per dimension, in global coordinates and with step 1."
+    if any(_is_int(item) for item in given) and all(_is_int(item) or isinstance(item, slice) for item in given):
+        wanted = ", ".join(f"slice({item}, {item + 1})" if _is_int(item) else repr(item) for item in given)
+        return f"{slices} An integer could be an index or an extent; if it is an index, write {wanted}."
+    return slices
 
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+class _Subject:
+    """Task and access, as messages name them: made for each submit, needed for hardly any."""
+
+    __slots__ = ("given", "submission")
+
+    def __init__(self, submission: Submission, given: Access) -> None:
+        self.submission = submission
+        self.given = given
+
+    def __str__(self) -> str:
+        mode = MODE_NAMES[self.given.native[1]]
+        label = self.given.port.record.label
+        return f"{self.submission.describe()}, {mode} access to {label} by {describe(self.given.mapper)}"
+
+
+def _warn_if_outside(
+    runtime: Any, submission: Submission, given: Access, results: Sequence[tuple[Box, Box | Region]]
+) -> None:
+    """Warn of results that clamping leaves nothing of: legal, and mostly a mistake in the coordinates."""
+    record = given.port.record
+    for chunk, result in results:
+        if not result or result & record.box:
+            continue
+        code = _code_of(given.mapper)
+        if code in runtime.warned_mappers:
+            return
+        warnings.warn_explicit(
+            f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
+            f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
+            f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper.)",
+            CelerityWarning,
+            submission.code.co_filename,
+            submission.line,
+        )
+        runtime.warned_mappers.add(code)
+        return
+
+
+def _code_of(mapper: Any) -> Any:
+    """What stays the same where a mapper is made anew for each submit, such as a lambda in a loop."""
+    while isinstance(mapper, PureMapper | functools.partial):
+        mapper = mapper.function if isinstance(mapper, PureMapper) else mapper.func
+    return getattr(mapper, "__code__", type(mapper))

@@ -246,7 +246,10 @@ class Queue:
         if box is None:
             box = whole
         elif not isinstance(box, Box):
-            box = box_from_slices(box, record.shape, f"The fence of {record.label}")
+            try:
+                box = box_from_slices(box, record.shape, "A fence takes a Box or")
+            except UsageError as error:
+                raise type(error)(f"The fence of {record.label} asks for {box!r}. {error}") from None
         if box.ndim != whole.ndim:
             raise DimensionMismatch(
                 f"The fence of {record.label} asks for {show(box)}, but the buffer {show(whole)} has "

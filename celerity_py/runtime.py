@@ -75,6 +75,8 @@ class Runtime:
         self.next_id = 1
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables: dict[Any, Any] = {}
+        #: Code of mappers that have been warned of.
+        self.warned_mappers: set[Any] = set()
         self.num_queues = 0
         self.num_submitted = 0
         self.submit_ns = 0

@@ -72,7 +72,12 @@ class Submission:
     @property
     def site(self) -> str:
         """The line that submitted it, as "file:line"."""
-        return f"{self.code.co_filename}:{line_of(self.code, self.lasti)}"
+        return f"{self.code.co_filename}:{self.line}"
+
+    @property
+    def line(self) -> int:
+        """The number of that line."""
+        return line_of(self.code, self.lasti)
 
     @property
     def label(self) -> str:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +13,11 @@ import numpy as np
 import pytest
 
 from celerity_py import access
-from celerity_py._native import Box, Region
+from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.custom_mappers import evaluate, resolve_custom, wants_shape
-from celerity_py.errors import ArgumentTypeError, DimensionMismatch, MapperError, UsageError
+from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.mapping import READ, Access, CustomAccess, Port, check_mapper, describe
+from celerity_py.submissions import Submission
 
 WHOLE = Box((0, 0), (8, 8))
 CHUNKS = [WHOLE, Box((0, 0), (4, 8)), Box((4, 0), (8, 8))]
@@ -140,7 +143,7 @@ def test_the_signature_tells_whether_a_mapper_wants_the_shape(function: Any, exp
 
 
 def regions_of(function: Any, shape: tuple[int, ...] = (8, 8)) -> list[Region]:
-    table = evaluate(function, CHUNKS, WHOLE, shape, 'kernel "step"')
+    table = RangeMapper.table(evaluate(function, CHUNKS, WHOLE, shape, 'kernel "step"'))
     return [table.map(chunk, WHOLE, shape) for chunk in CHUNKS]
 
 
@@ -168,7 +171,7 @@ def test_a_callable_with_two_parameters_gets_the_buffer_shape() -> None:
         ((slice(1, 2), slice(1, 2)), Box((1, 1), (2, 2))),
         ((slice(None), slice(3, None)), Box((0, 3), (8, 8))),
         ((..., slice(0, 2)), Box((0, 0), (8, 2))),
-        ((3, slice(0, 2, 1)), Box((3, 0), (4, 2))),
+        ((slice(3, 4), slice(0, 2, 1)), Box((3, 0), (4, 2))),
         ((slice(-3, 2), slice(6, 99)), Box((0, 6), (2, 8))),
         ((slice(5, 3), slice(None)), Box((0, 0), (0, 0))),
         (Box((-5, -5), (99, 1)), Box((0, 0), (8, 1))),
@@ -192,14 +195,36 @@ def test_zero_dimensional_buffers_have_one_element_to_map_to() -> None:
 
 @pytest.mark.parametrize("result", [Box((0,), (1,)), Region([Box((0,), (1,))]), slice(0, 1), (slice(0, 1),) * 3])
 def test_a_wrong_number_of_dimensions_is_an_error(result: Any) -> None:
-    with pytest.raises(DimensionMismatch, match=r'kernel "step", for the chunk \[0:8, 0:8\].*\(8, 8\).*2 dimension'):
+    with pytest.raises(DimensionMismatch, match=r'kernel "step": for the chunk \[0:8, 0:8\].*\(8, 8\) has 2 dimension'):
         regions_of(lambda chunk: result)
 
 
 @pytest.mark.parametrize("result", [None, "rows", 1.5, (slice(0, 4, 2), slice(0, 1)), (slice(0.5, 1), slice(0, 1))])
 def test_a_result_that_is_no_part_of_a_buffer_is_an_error(result: Any) -> None:
-    with pytest.raises(MapperError, match="expected a Box, a Region or slices"):
+    with pytest.raises(
+        MapperError, match=f"returned {re.escape(repr(result))}. A mapper returns a Box, a Region, or one"
+    ):
         regions_of(lambda chunk: result)
+
+
+@pytest.mark.parametrize(
+    ("result", "shape", "written"),
+    [
+        ((3, 4), (8, 8), "slice(3, 4), slice(4, 5)"),
+        ((np.int64(3), 4), (8, 8), "slice(3, 4), slice(4, 5)"),
+        ((3, slice(0, 4)), (8, 8), "slice(3, 4), slice(0, 4, None)"),
+        ((3,), (8, 8), "slice(3, 4)"),
+        (3, (8,), "slice(3, 4)"),
+    ],
+)
+def test_integers_are_no_result_because_they_could_be_extents_or_an_index(
+    result: Any, shape: tuple[int, ...], written: str
+) -> None:
+    with pytest.raises(MapperError) as caught:
+        regions_of(lambda chunk: result, shape)
+    message = str(caught.value)
+    assert f"the mapper returned {result!r}. A mapper returns a Box, a Region, or one slice per dimension" in message
+    assert f"if it is an index, write {written}." in message
 
 
 def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
@@ -218,6 +243,7 @@ def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
 class FakeRuntime:
     def __init__(self) -> None:
         self.pure_tables: dict[Any, Any] = {}
+        self.warned_mappers: set[Any] = set()
         self.inside: set[int] = set()
         self.scheduler = self
 
@@ -227,14 +253,14 @@ class FakeRuntime:
 
 def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
     """The mappers that the scheduler would get."""
-    record = SimpleNamespace(id=7, shape=(8, 8), label='B7 "u"')
+    record = SimpleNamespace(id=7, shape=(8, 8), box=WHOLE, label='B7 "u"')
     port = Port(record, READ, runtime)
     args = [
         CustomAccess(None, (7, READ, mapper), port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
         Access(None, (7, READ, mapper), port)
         for mapper in mappers
     ]  # fmt: skip
-    submission: Any = SimpleNamespace(box=WHOLE, label='kernel "step"', natives=[arg.native for arg in args])
+    submission = Submission("kernel", "step", None, [], [arg.native for arg in args], WHOLE, sys._getframe(1))
     resolve_custom(runtime, submission, [np.float32(1), *args], None, False, 1, "kernel")
     assert all(native[:2] == (7, READ) for native in submission.natives)
     return [native[2] for native in submission.natives]
@@ -282,6 +308,22 @@ def test_two_functions_with_the_same_key_are_kept_apart() -> None:
     (first,) = submit(runtime, access.pure(lambda chunk: Box((0, 0), (1, 1)), key=0))
     (second,) = submit(runtime, access.pure(lambda chunk: Box((1, 1), (2, 2)), key=0))
     assert first.map(WHOLE, WHOLE, (8, 8)) != second.map(WHOLE, WHOLE, (8, 8))
+
+
+def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper() -> None:
+    runtime = FakeRuntime()
+
+    def too_far(row: int) -> Any:
+        return lambda chunk: Box((row, 0), (row + 2, 8))
+
+    expected = r'"step" \(submitted at .*test_access.py:\d+\), read access to B7 "u" by the mapper .*: '
+    expected += r"for the chunk \[0:8, 0:8\] .* returned \[20:22, 0:8\], .* shape \(8, 8\)\. .* clamped"
+    with pytest.warns(CelerityWarning, match=expected) as caught:
+        submit(runtime, too_far(20), access.pure(lambda chunk: Region(), key=0), lambda chunk: Box((6, 6), (20, 20)))
+    assert [warning.filename for warning in caught] == [__file__]
+    submit(runtime, too_far(30))
+    with pytest.warns(CelerityWarning, match=r"returned \[40:41, 40:41\]"):
+        submit(runtime, access.pure(functools.partial(lambda row, chunk: Box((row, row), (row + 1, row + 1)), 40)))
 
 
 def test_the_module_offers_mappers_and_nothing_else() -> None:
