@@ -13,7 +13,7 @@ from celerity_py._native import Box, RangeMapper
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Hint
-from celerity_py.kernels import CudaKernel, Kernel, refuse_on_cpu
+from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu
 from celerity_py.mapping import Access, CustomAccess
 from celerity_py.notation import show
 from celerity_py.reductions import Reduction
@@ -115,6 +115,23 @@ def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
     if any(extent < 1 for extent in given):
         raise UsageError(f"{who}: constrain= takes positive ints, not {constrain!r}.")
     return given
+
+
+def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str) -> Box:
+    """The index space of a kernel, after checks of both.
+
+    Raises:
+        UsageError: If one of them can be none.
+    """
+    if callable(shape) or isinstance(shape, CudaKernel):
+        name = name_of(shape)
+        raise ArgumentTypeError(
+            f"parallel_for() takes the index space first and then the kernel: write parallel_for(shape, {name}, ...), "
+            f"not parallel_for({name}, {kernel!r}, ...)."
+        )
+    box = box_of(shape, f'kernel "{label}"')
+    check_kernel(kernel, function, num_args, label)
+    return box
 
 
 def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: str = "kernel") -> None:

@@ -13,7 +13,16 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias
 from celerity_py import _native, lifecycle
 from celerity_py import hints as hint_resolution
 from celerity_py._native import Box
-from celerity_py.arguments import arities, box_of, boxes, check_argument, check_kernel, collect, granularity_of
+from celerity_py.arguments import (
+    arities,
+    box_of,
+    boxes,
+    check_argument,
+    check_kernel,
+    check_launch,
+    collect,
+    granularity_of,
+)
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.custom_mappers import box_from_slices, resolve_custom
 from celerity_py.futures import RuntimeFuture
@@ -99,12 +108,11 @@ class Queue:
             function = kernel
             label = name or getattr(kernel, "__name__", "") or name_of(kernel)
         try:
-            box = boxes[shape]
-            if arities[id(function.__code__)][1] != len(args):
-                check_kernel(kernel, function, len(args), label)
+            box = boxes[shape] if arities[id(function.__code__)][1] == len(args) else None
         except (KeyError, TypeError, AttributeError):
-            box = box_of(shape, f'kernel "{label}"')
-            check_kernel(kernel, function, len(args), label)
+            box = None
+        if box is None:  # not inside of the block above, whose exceptions would become the context of errors
+            box = check_launch(shape, kernel, function, len(args), label)
         granularity = None
         split_2d = False
         oversubscribe = 1

@@ -367,8 +367,20 @@ def test_an_impossible_index_space_is_an_error(
     queue: celerity.Queue, space: Any, error: type[Exception], message: str
 ) -> None:
     for _ in range(2):
-        with pytest.raises(error, match=f'kernel "named".*{message}'):
+        with pytest.raises(error, match=f'kernel "named".*{message}') as caught:
             queue.parallel_for(space, lambda chunk: None, name="named")
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None or caught.value.__suppress_context__, "of no interest to the user"
+
+
+@pytest.mark.parametrize("kernel", [scale, print, celerity.CudaKernel("", "scale")])
+def test_an_index_space_in_the_place_of_the_kernel_is_recognised(queue: celerity.Queue, kernel: Any) -> None:
+    message = r"index space first .* write parallel_for\(shape, (scale|print), \.\.\.\), not .*, \(8, 8\)"
+    swapped: Any = (8, 8)
+    for args in [(), (3,)]:
+        with pytest.raises(ArgumentTypeError, match=message) as caught:
+            queue.parallel_for(kernel, swapped, *args)
+        assert caught.value.__context__ is None
 
 
 def test_arguments_that_no_kernel_can_use_are_errors(queue: celerity.Queue) -> None:
