@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import sysconfig
 import traceback
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from celerity_py.executor.communicator import PILOT_LIMIT_BYTES
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
 _LONGEST_TEXT: Final = PILOT_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
+_LONGEST_SITE: Final = 160
 _LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
 
@@ -57,10 +60,24 @@ class Failure:
             site = f" (submitted at {self.site})" if self.site and self.site not in self.text else ""
         return f"{where} failed{site}: {self.text}"
 
+    def repeats(self, error: BaseException) -> bool:
+        """Whether an uncaught exception of this rank's program is the one that has ended another rank's program."""
+        if not self.is_remote or self.task:
+            return False
+        return self.text == _cut_text(describe_error(error)) and self.site == _cut_site(find_user_line(error))
+
     def encode(self) -> bytes:
         """Pack what other ranks need into a notice."""
-        record = [self.rank, self.text[:_LONGEST_TEXT], self.task[:80], self.site[-160:], self.exit_status]
+        record = [self.rank, _cut_text(self.text), self.task[:80], _cut_site(self.site), self.exit_status]
         return json.dumps(record).encode("ascii")
+
+
+def _cut_text(text: str) -> str:
+    return text[:_LONGEST_TEXT]
+
+
+def _cut_site(site: str) -> str:
+    return site[-_LONGEST_SITE:]
 
 
 def decode_failure(content: bytes) -> Failure:
@@ -97,6 +114,19 @@ def format_user_frames(error: BaseException) -> list[str]:
     if error.__cause__ is not None or error.__context__ is not None:
         return traceback.format_exception(type(error), error, trace)
     return ["Traceback (most recent call last):\n", *traceback.format_tb(trace)]
+
+
+def print_whole(text: str) -> None:
+    """Write to standard error at once, so that a launcher does not mix it with what other ranks write."""
+    content = text.encode(errors="backslashreplace")
+    try:
+        sys.stderr.flush()
+        file = sys.stderr.fileno()
+        while content:
+            content = content[os.write(file, content) :]
+    except (AttributeError, OSError, ValueError):  # no file, such as that of a notebook, or closed
+        if sys.stderr is not None:
+            sys.stderr.write(text)
 
 
 def _is_ours(filename: str) -> bool:

@@ -10,12 +10,19 @@ ranks, so a rank with an uncaught exception does not even exit.
 
 from __future__ import annotations
 
-import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from celerity_py.executor.failure import Failure, describe_error, find_user_line, format_user_frames, is_caused_by
+from celerity_py.executor.failure import (
+    Failure,
+    describe_error,
+    find_user_line,
+    format_user_frames,
+    is_caused_by,
+    print_whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +34,9 @@ if TYPE_CHECKING:
 class FailureTimes:
     """When a run that does not move is given up, in seconds. The defaults are what the documentation promises."""
 
+    echo_s: float = (
+        0.3  # how long other ranks hold an exception of the program back: rank 0 may be about to tell the same
+    )
     abort_s: float = 3.0  # from the first failure to MPI_Abort: time for all ranks to hear of it and to print it
     gone_s: float = 3.0  # no progress for so long: a peer on this host whose process is gone is a failure
     ping_s: float = 10.0  # no progress for so long: ask the others for a sign of life
@@ -56,26 +66,47 @@ class FailureHandler:
         """The first failure, or None as long as all is well."""
         return self._failure
 
-    def report(self, failure: Failure) -> bool:
-        """Enter the failed state. Return False if the run had failed before; then nothing happens."""
+    def report(self, failure: Failure, story: str = "") -> bool:
+        """Enter the failed state. Return False if the run had failed before; then nothing happens.
+
+        Args:
+            failure: What happened.
+            story: Printed before it.
+        """
         with self._lock:
             if self._failure is not None:
                 return False
+            if self._communicator.size > 1:  # before anybody can see the failure: whoever does waits for this thread
+                self._abort_timer = threading.Thread(target=self._abort_later, name="celerity-abort", daemon=True)
+                self._abort_timer.start()
             self._failure = failure
         if self._communicator.size > 1:
-            self._print(failure)
-            self._abort_timer = threading.Thread(target=self._abort_later, name="celerity-abort", daemon=True)
-            self._abort_timer.start()
+            self._print(failure, story)
         self._on_failure(failure)
         return True
 
-    def report_program_error(self, error: BaseException) -> bool:
-        """Enter the failed state because of an exception that nobody in the program caught."""
+    def report_program_error(self, error: BaseException, story: str = "") -> None:
+        """Enter the failed state because of an exception that nobody in the program caught.
+
+        Most programs raise it on every rank; it is told in full by the first one that the others hear of.
+
+        Args:
+            error: The exception.
+            story: Its traceback, if nobody has printed that yet.
+        """
+        if self._communicator.rank > 0 and not isinstance(error, KeyboardInterrupt):
+            deadline_s = time.monotonic() + self._times.echo_s
+            while self._failure is None and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+        if self.is_known(error):
+            return
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
         failure = Failure(
             self._communicator.rank, describe_error(error), site=find_user_line(error), error=error, exit_status=status
         )
-        return self.report(failure)
+        story = self._prefixed(story)
+        if not self.report(failure, story) and story:
+            print_whole(story)
 
     def wait_for_abort(self) -> NoReturn:
         """Keep this process from exiting until the job is aborted: an exit would hang in MPI_Finalize."""
@@ -85,15 +116,18 @@ class FailureHandler:
 
     def is_known(self, error: BaseException) -> bool:
         """Whether this exception only repeats the failure, which has been printed."""
-        return self._failure is not None and is_caused_by(error, self._failure.exception())
+        failure = self._failure
+        return failure is not None and (is_caused_by(error, failure.exception()) or failure.repeats(error))
 
-    def _print(self, failure: Failure) -> None:
-        lines = [f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
+    def _prefixed(self, story: str) -> str:
+        return "".join(f"rank {self._communicator.rank}: {line}" for line in story.splitlines(keepends=True))
+
+    def _print(self, failure: Failure, story: str) -> None:
+        lines = [story, f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
         if failure.error is not None and failure.task:
             lines += format_user_frames(failure.error)
         lines.append(f"celerity_py, rank {self._communicator.rank}: the job ends in {self._times.abort_s:g} s\n")
-        sys.stderr.write("".join(lines))
-        sys.stderr.flush()
+        print_whole("".join(lines))
 
     def _abort_later(self) -> None:
         threading.Event().wait(self._times.abort_s)

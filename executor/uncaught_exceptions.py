@@ -12,13 +12,16 @@ import os
 import sys
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Final
 
+from celerity_py.executor.failure import print_whole
 from celerity_py.executor.interpreter import register_exit_hook
 from celerity_py.executor.launcher import detect_launch
 from celerity_py.scheduler.errors import LaunchError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from celerity_py.executor.failure_handler import FailureHandler
@@ -87,26 +90,34 @@ def _uninstall() -> None:
 
 
 def _on_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    if not _is_printed(error):
-        _original_hook(kind, error, where)
-    _end_job(error)
+    story = "".join(traceback.format_exception(kind, error, where))
+    _tell(error, story, None if _original_hook is sys.__excepthook__ else lambda: _original_hook(kind, error, where))
 
 
 def _on_uncaught_in_thread(event: threading.ExceptHookArgs) -> None:
-    if event.exc_value is None or not _is_printed(event.exc_value):
+    error = event.exc_value
+    if error is None or isinstance(error, SystemExit):
         _original_thread_hook(event)
-    if event.exc_value is not None and not isinstance(event.exc_value, SystemExit):
-        _end_job(event.exc_value)
+        return
+    story = f"Exception in thread {event.thread.name if event.thread is not None else '?'}:\n"
+    story += "".join(traceback.format_exception(event.exc_type, error, event.exc_traceback))
+    is_default = _original_thread_hook is threading.__excepthook__
+    _tell(error, story, None if is_default else lambda: _original_thread_hook(event))
 
 
-def _is_printed(error: BaseException) -> bool:
-    return bool(_handlers) and _handlers[-1].is_known(error)
-
-
-def _end_job(error: BaseException) -> None:
-    if _handlers:
-        _handlers[-1].report_program_error(error)
-    elif _is_watching and not isinstance(error, LaunchError):  # after which there is no MPI to end the job with
+def _tell(error: BaseException, story: str, hook: Callable[[], object] | None) -> None:
+    """Print the exception, by ourselves unless the program has a hook of its own for that, and end the job."""
+    handler = _handlers[-1] if _handlers else None
+    if hook is not None:
+        if handler is None or not handler.is_known(error):
+            hook()
+        story = ""
+    if handler is not None:
+        handler.report_program_error(error, story)
+        return
+    if story:
+        print_whole(story)
+    if _is_watching and not isinstance(error, LaunchError):  # after which there is no MPI to end the job with
         _abort_without_run(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 

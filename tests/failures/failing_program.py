@@ -99,6 +99,18 @@ def program_raises() -> None:
         queue.fence(field).result()
 
 
+def all_ranks_raise() -> None:
+    with celerity.Queue() as queue:
+        field = filled(queue)
+        queue.parallel_for(0, fill, field.write(access.one_to_one()))  # LINE all_ranks_raise
+
+
+def every_rank_raises_its_own() -> None:
+    with celerity.Queue():
+        time.sleep(1)  # a call of the runtime could raise what another rank has raised before
+        raise ZeroDivisionError(f"of rank {celerity.rank()}")
+
+
 def program_raises_early() -> None:
     if os.environ["PMI_RANK"] == "1":
         raise ZeroDivisionError("before the first queue")

@@ -95,6 +95,25 @@ def test_an_exception_of_the_program_on_one_rank_ends_all_of_them() -> None:
     assert outcome.errors.count("Traceback") == 1, outcome.errors
 
 
+def test_an_exception_that_all_ranks_raise_is_told_in_full_once() -> None:
+    outcome = run_program(4, "all_ranks_raise")
+    assert_all_ranks_ended(outcome, 4, 'UsageError: kernel "fill": the index space (0,) is empty.')
+    assert line_of("all_ranks_raise") in outcome.errors
+    told = [line for line in outcome.errors.splitlines() if "Traceback" in line]
+    assert told == ["rank 0: Traceback (most recent call last):"]
+
+
+def test_different_exceptions_of_all_ranks_are_all_told_and_not_mixed() -> None:
+    outcome = run_program(4, "every_rank_raises_its_own")
+    assert outcome.status not in {0, 124}
+    lines = outcome.errors.splitlines()
+    for rank in range(4):
+        begin = lines.index(f"rank {rank}: Traceback (most recent call last):")
+        end = lines.index(f"rank {rank}: ZeroDivisionError: of rank {rank}")
+        assert end - begin > 4
+        assert all(line.startswith(f"rank {rank}: ") for line in lines[begin:end]), outcome.errors
+
+
 def test_an_exception_before_the_first_queue_ends_the_ranks_that_wait_for_this_one() -> None:
     outcome = run_program(3, "program_raises_early")
     assert outcome.status not in {0, 124}
