@@ -14,7 +14,7 @@ from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
 from celerity_py.parts import Chunk, Part
 from celerity_py.reducers import Reducer, ReductionPort
-from celerity_py.scheduler.errors import InternalError, TaskFailed, UsageError
+from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
 from celerity_py.submissions import Submission
 from celerity_py.views import View
 
@@ -44,7 +44,7 @@ def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[A
     submission = submissions[submission_id]
     whole: Any = submission.box
     chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
-    submission.function(chunk, *_arguments(submission, iter(bindings), iter(reductions)))
+    _call(submission, chunk, _arguments(submission, iter(bindings), iter(reductions)))
 
 
 def run_host_task(
@@ -58,7 +58,32 @@ def run_host_task(
     submission = submissions[submission_id]
     whole: Any = submission.box
     part = Part(box_from_flat(flat, len(whole.min)), whole)
-    submission.function(part, *_arguments(submission, iter(bindings), iter(())))
+    _call(submission, part, _arguments(submission, iter(bindings), iter(())))
+
+
+def _call(submission: Submission, part: Part, arguments: list[Any]) -> None:
+    try:
+        submission.function(part, *arguments)
+        return
+    except ValueError as error:
+        told = _find_read_only(submission, error)
+        if told is None:
+            raise
+    raise told
+
+
+def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess | None:
+    """A better error for what NumPy says of writes in place, such as `view[box] += 1`, which no view gets to see."""
+    if isinstance(error, CelerityError) or "read-only" not in str(error):
+        return None
+    read = [arg.record.label for arg in submission.args if arg.__class__ is Port and arg.mode == READ]
+    if not read:
+        return None
+    return ReadOnlyAccess(
+        f"{submission.describe()} writes into an array that cannot be written ({error}). Its read accesses are "
+        f"{', '.join(read)}: declare the one that it writes as read_write, or as write if it overwrites all of the "
+        f"mapped region."
+    ).with_traceback(error.__traceback__)
 
 
 def _arguments(submission: Submission, bindings: Iterator[Binding], reductions: Iterator[Any]) -> list[Any]:

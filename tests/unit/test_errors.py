@@ -99,23 +99,56 @@ def test_an_index_outside_of_the_region_names_everything_and_keeps_its_class(tmp
 
 @pytest.mark.parametrize(
     ("write", "message"),
-    [("u[...] = 1", "writes through its read access"), ("u[...][0] = 1", "read-only"), ("u.array[0] = 1", "read-only")],
+    [
+        ("u[...] = 1", 'writes through its read access to B1 "u"'),
+        ("u[...][0] = 1", "(assignment destination is read-only)"),
+        ("u[chunk.box] += 1", "(output array is read-only)"),
+        ("u.array[0] = 1", "(assignment destination is read-only)"),
+        ("u[chunk.box].sort()", "read-only"),
+    ],
 )
-def test_writing_through_a_read_access_is_an_error(tmp_path: Path, write: str, message: str) -> None:
+def test_writing_through_a_read_access_is_an_error_that_names_the_access(
+    tmp_path: Path, write: str, message: str
+) -> None:
     result = run(
         tmp_path,
         f"""
-        def reach(chunk, u):
-            {write}
+        def reach(chunk, u, v):
+            {write}  # in the kernel
 
         u = celerity.Buffer.from_array(np.zeros(8), name="u")
+        v = celerity.Buffer.from_array(np.zeros(8), name="v")
         with celerity.Queue() as queue:
-            queue.parallel_for(8, reach, u.read(access.one_to_one()), name="reach")
+            queue.parallel_for(8, reach, u.read(access.one_to_one()), v.read_write(access.one_to_one()))  # the line
         """,
     )
     assert result.returncode == 1
-    assert message in result.stderr
-    assert "reach" in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("celerity_py.scheduler.errors.ReadOnlyAccess: rank 0: task 'reach' failed"), result.stderr
+    assert f'kernel "reach" (submitted at {line_of(tmp_path, "# the line")}) writes' in last
+    assert message in last
+    assert 'B1 "u"' in last
+    assert 'B2 "v"' not in last
+    assert "as read_write, or as write if" in last
+    assert f", line {line_of(tmp_path, '# in the kernel').rpartition(':')[2]}, in reach" in result.stderr
+
+
+def test_a_read_only_array_of_the_users_own_is_none_of_our_business(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        def reach(chunk, mine, u):
+            mine[0] = 1
+
+        mine = np.zeros(8)
+        mine.flags.writeable = False
+        u = celerity.Buffer.from_array(np.zeros(8), name="u")
+        with celerity.Queue() as queue:
+            queue.parallel_for((), reach, mine, u.read_write(access.all()))
+        """,
+    )
+    assert "ValueError: assignment destination is read-only" in result.stderr
+    assert "ReadOnlyAccess" not in result.stderr
 
 
 def test_an_exception_in_a_host_task_is_raised_by_wait(tmp_path: Path) -> None:
