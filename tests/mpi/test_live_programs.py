@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+"""Random programs through the real runtime of all ranks; all of them draw the same ones."""
+
+from __future__ import annotations
+
+import pytest
+
+import celerity_py as celerity
+from tests.property.live_programs import Options, run_programs
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_random_programs_give_the_results_of_a_sequential_run(devices: int) -> None:
+    celerity.configure(devices=f"cpu:{devices}")
+    try:
+        report = run_programs(5001 + 100 * devices, 17, Options(programs_per_runtime=6, time_limit_s=30))
+    finally:
+        celerity.configure(devices=None)
+    assert not report.failure, report.failure
