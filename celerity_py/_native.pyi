@@ -562,9 +562,26 @@ class Executor:
     may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
     """
 
-    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], compute_lanes: int = 4) -> None: ...
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], compute_lanes: int = 4, direct: bool = False) -> None: ...
 
-    PILOT_SIZE: int = 96
+    PILOT_SIZE: int = 240
+
+    def offer_direct(self, host_ranks: Sequence[int]) -> bytes:
+        """
+        Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
+
+        Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.
+        """
+
+    def open_direct(self, peer: int, offer: bytes) -> None:
+        """
+        Opens the offer of another rank of this host. Raises RuntimeError with the reason if it cannot.
+        """
+
+    def agree_direct(self, peers: Sequence[int]) -> None:
+        """
+        Names the ranks that transfers to and from are direct with; none is allowed.
+        """
 
     def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
         """

@@ -129,7 +129,7 @@ _TABLE: dict[str, _Variable] = {
     "HORIZON_STEP": _Variable("4", _integer(1, 65536)),
     "HORIZON_MAX_PARALLELISM": _Variable("64", _integer(1, 65536)),
     "RUN_AHEAD": _Variable("16", _integer(2, 65536)),
-    "TRANSPORT": _Variable("auto", _choice("auto", "host", "direct", "cuda_aware"), ("auto", "host")),
+    "TRANSPORT": _Variable("auto", _choice("auto", "host", "direct", "cuda_aware"), ("auto", "host", "direct")),
     "POLL": _Variable("adaptive", _choice("adaptive", "spin")),
     "CHECK": _Variable("0", _switch),
     "BOUNDS_CHECK": _Variable("0", _switch),

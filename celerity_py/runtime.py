@@ -99,7 +99,9 @@ class Runtime:
     def _start(self) -> None:
         settings = self.configuration
         communicator = self.communicator
+        direct_ranks = [False] * self.size
         if not self.is_dry:
+            from celerity_py.executor.direct_peers import agree_on_direct_peers
             from celerity_py.executor.live_executor import LiveExecutor
 
             self.executor = _native.Executor(
@@ -110,6 +112,13 @@ class Runtime:
                 check=settings.check,
                 sync=settings.sync,
                 cuda_ordinals=list(self.devices.ordinals),
+                direct=self._may_be_direct(),
+            )
+            direct_ranks = agree_on_direct_peers(
+                self.executor,
+                communicator,
+                wanted=self._may_be_direct(),
+                required=settings.transport == "direct" and not settings.sync,
             )
             self.live = LiveExecutor(
                 self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll
@@ -120,7 +129,7 @@ class Runtime:
             num_devices=self.num_devices,
             device_peers=self.devices.all_peers,
             user_device_peers=not self.devices.is_cuda,  # their memory is not pinned
-            direct_ranks=[False] * self.size,
+            direct_ranks=direct_ranks,
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,
@@ -131,6 +140,11 @@ class Runtime:
             self.live.start()
         self.scheduler.start()
         self.next_id = self._oldest_id = self.scheduler.next_submission()
+
+    def _may_be_direct(self) -> bool:
+        """Whether this rank offers its memory to the other ranks of its host."""
+        settings = self.configuration
+        return settings.transport == "direct" and not settings.sync and self.communicator.local_size > 1
 
     def end(self, frame: FrameType) -> None:
         """Wait for everything, then stop all threads. Collective.

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "executor/core/cuda_backend.hpp"
@@ -183,8 +185,9 @@ nb::dict statistics(executor_loop& self) {
 }
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
-    const bool check, const bool sync, const std::vector<int>& cuda_ordinals, const std::uint32_t compute_lanes) {
-	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync};
+    const bool check, const bool sync, const std::vector<int>& cuda_ordinals, const std::uint32_t compute_lanes,
+    const bool direct) {
+	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync, direct};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
 		return;
@@ -193,6 +196,24 @@ void construct(executor_loop* const self, const std::size_t num_ranks, const std
 	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
 		return std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes, has_free_cores(options)}, completions);
 	});
+}
+
+std::vector<rank_id> to_ranks(const std::vector<std::uint32_t>& numbers) {
+	std::vector<rank_id> ranks;
+	for(const auto number : numbers) ranks.push_back(rank_id(number));
+	return ranks;
+}
+
+nb::bytes offer_direct(executor_loop& self, const std::vector<std::uint32_t>& host_ranks) {
+	const auto offer = self.offer_direct(to_ranks(host_ranks));
+	return offer.has_value() ? nb::bytes(reinterpret_cast<const char*>(&*offer), sizeof *offer) : nb::bytes("", 0);
+}
+
+void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes& bytes) {
+	flag_segment::offer offer;
+	if(bytes.size() != sizeof offer) throw std::invalid_argument("not an offer of this version of celerity_py; do all ranks run the same one?");
+	std::memcpy(&offer, bytes.data(), sizeof offer);
+	self.open_direct(rank_id(peer), offer);
 }
 
 void register_launch(executor_loop& self, const std::uint64_t submission, const std::shared_ptr<cuda_function>& function, const nb::bytes& scalars,
@@ -256,7 +277,14 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "compute_lanes"_a = 4)
+	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "compute_lanes"_a = 4, "direct"_a = false)
+	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
+
+Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")
+	    .def("open_direct", &open_direct, "peer"_a, "offer"_a, "Opens the offer of another rank of this host. Raises RuntimeError with the reason if it cannot.")
+	    .def(
+	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { self.agree_direct(to_ranks(peers)); }, "peers"_a,
+	        "Names the ranks that transfers to and from are direct with; none is allowed.")
 	    .def("run", &run, "timeout_s"_a, nb::sig("def run(self, timeout_s: float) -> list[tuple[typing.Any, ...]]"),
 	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
 

@@ -42,6 +42,7 @@ class allocation_table {
 		return found->second.address;
 	}
 
+	bool contains(const allocation_id id) const { return m_entries.contains(id); }
 	const std::unordered_map<allocation_id, entry>& entries() const { return m_entries; }
 
 	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) {

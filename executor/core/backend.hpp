@@ -32,7 +32,8 @@ struct shared_flag {
 	std::uint32_t value = 0;
 };
 
-/// Wait until the owner of the source says that it is there, fetch it, and say so.
+/// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
+/// already, or its owner hears of it otherwise.
 struct pull_operation {
 	shared_flag ready;
 	copy_operation copy;
@@ -100,6 +101,10 @@ class backend {
 
 	// Transfers between the ranks of a host, for backends that can; the others are never asked.
 
+	/// Whether those below can be called.
+	virtual bool has_direct_transfers() const { return false; }
+	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise somebody has to look.
+	virtual bool signals_flags() const { return false; }
 	/// The class for what begins with a wait for another rank.
 	virtual std::uint32_t pull_class(memory_id /* to */) const { throw std::logic_error("this backend has no direct transfers"); }
 	/// The class for flags that follow what wrote a memory.
@@ -107,7 +112,8 @@ class backend {
 	virtual shared_location locate(memory_id /* memory */, const void* /* address */) const { throw std::logic_error("this backend has no direct transfers"); }
 	/// The address of a peer's slab here; the same slab is opened once. Throws std::runtime_error.
 	virtual void* open_peer_slab(const shared_location& /* location */) { throw std::logic_error("this backend has no direct transfers"); }
-	/// Makes shared host memory one whose flags lanes can write and wait for, until stop().
+	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
+	/// first instruction.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
 	virtual void enqueue_signal(lane_position /* position */, std::span<const lane_position> /* waits */, const shared_flag& /* flag */) {
 		throw std::logic_error("this backend has no direct transfers");

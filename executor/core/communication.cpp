@@ -33,29 +33,56 @@ void communication::barrier(const instruction_id instruction) {
 
 void communication::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_posts(m_posts);
-	for(const auto& post : m_posts) {
-		if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
-		void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
-		m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
-		m_events.emplace_back(
-		    receive_event{add_request(post.fragment), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+	for(const auto& posted : m_posts) {
+		if(m_direct != nullptr && m_direct->is_receiving(posted.instruction)) {
+			post_part(posted);
+		} else {
+			post(posted);
+		}
 	}
 	m_arbiter.take_completed(m_completed);
-	completed.insert(completed.end(), m_completed.begin(), m_completed.end());
+	for(const auto id : m_completed) {
+		if(m_direct != nullptr && m_direct->is_receiving(id)) {
+			m_direct->complete_parts(id);
+		} else {
+			completed.push_back(id);
+		}
+	}
+}
+
+void communication::post(const posted_receive& post) {
+	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
+	void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
+	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
+	m_events.emplace_back(
+	    receive_event{add_request(post.fragment), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+}
+
+void communication::post_part(const posted_receive& post) {
+	switch(m_direct->add_part(post)) {
+	case direct_transport::part_state::here: return m_arbiter.complete(post.fragment);
+	case direct_transport::part_state::expected: return;
+	case direct_transport::part_state::wanted: break;
+	}
+	const direct_transport::message_key key{post.source, post.message};
+	m_events.emplace_back(receive_event{add_request(key), post.source, post.message, m_direct->prepare_bounce(post)});
 }
 
 void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
 	const auto node = m_requests.extract(request);
 	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
-	if(const auto* const instruction = std::get_if<instruction_id>(&node.mapped())) {
+	const auto& subject = node.mapped();
+	if(const auto* const instruction = std::get_if<instruction_id>(&subject)) {
 		--m_num_sending;
 		completed.push_back(*instruction);
+	} else if(const auto* const fragment = std::get_if<fragment_id>(&subject)) {
+		m_arbiter.complete(*fragment);
 	} else {
-		m_arbiter.complete(std::get<fragment_id>(node.mapped()));
+		for(const auto part : m_direct->arrive(std::get<direct_transport::message_key>(subject))) m_arbiter.complete(part);
 	}
 }
 
-request_id communication::add_request(const std::variant<instruction_id, fragment_id> subject) {
+request_id communication::add_request(const request_subject& subject) {
 	const request_id request(++m_last_request);
 	m_requests.emplace(request, subject);
 	return request;

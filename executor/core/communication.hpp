@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allocation_table.hpp"
+#include "direct_transport.hpp"
 #include "executor_events.hpp"
 #include "executor_statistics.hpp"
 #include "receive_arbiter.hpp"
@@ -20,6 +21,9 @@ class communication {
   public:
 	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events)
 	    : m_allocations(allocations), m_statistics(statistics), m_events(events) {}
+
+	/// Knows the receives that take their parts from elsewhere. Before the first instruction.
+	void set_direct(direct_transport* const direct) { m_direct = direct; }
 
 	void send(instruction_id instruction, const send_instruction& send);
 	void barrier(instruction_id instruction);
@@ -39,14 +43,20 @@ class communication {
 	const allocation_table& m_allocations;
 	executor_statistics& m_statistics;
 	std::vector<executor_event>& m_events;
+	/// A send or barrier, one posted part, or a message of which several may be parts.
+	using request_subject = std::variant<instruction_id, fragment_id, direct_transport::message_key>;
+
+	direct_transport* m_direct = nullptr;
 	receive_arbiter m_arbiter;
-	std::unordered_map<request_id, std::variant<instruction_id, fragment_id>> m_requests;
+	std::unordered_map<request_id, request_subject> m_requests;
 	std::uint64_t m_last_request = 0;
 	std::size_t m_num_sending = 0;
 	std::vector<posted_receive> m_posts;
 	std::vector<instruction_id> m_completed;
 
-	request_id add_request(std::variant<instruction_id, fragment_id> subject);
+	void post(const posted_receive& post);
+	void post_part(const posted_receive& post);
+	request_id add_request(const request_subject& subject);
 };
 
 } // namespace celerity

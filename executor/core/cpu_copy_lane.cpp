@@ -4,18 +4,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "nd_copy.hpp"
-
 namespace celerity {
 
-cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions)
-    : m_progress(progress), m_own(own), m_completions(completions) {}
+cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags)
+    : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags) {}
 
-void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
+void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps) {
 	{
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
-		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), copy});
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps)});
 		if(!m_thread.joinable()) m_thread = std::thread([this] { run(); });
 	}
 	m_wake.notify_one();
@@ -55,8 +53,11 @@ bool cpu_copy_lane::execute(const entry& item) {
 	}
 	// A cancelled lane of another device may have left the waits reached, so each lane looks at its own.
 	if(m_progress[m_own].is_cancelled()) return false;
-	const auto& copy = item.copy;
-	nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
+	const auto is_cancelled = [this] { return m_progress[m_own].is_cancelled(); };
+	for(const auto& step : item.steps) {
+		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
+		carry_out(step, m_flags);
+	}
 	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on
 	m_completions.signal();
 	return true;

@@ -9,21 +9,35 @@
 
 #include "backend.hpp"
 #include "event_count.hpp"
+#include "flag_segment.hpp"
 #include "lane_progress.hpp"
+#include "nd_copy.hpp"
 #include "scheduler/core/small_vector.hpp"
 
 namespace celerity {
 
+/// Everything but the wait for the flag of another rank.
+inline void carry_out(const pull_operation& step, const flag_board* const flags) {
+	const auto& copy = step.copy;
+	if(copy.source != nullptr) nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
+	if(step.done.address != nullptr) flags->raise(step.done);
+}
+
 /// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
 class cpu_copy_lane {
   public:
-	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions);
+	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr);
 	~cpu_copy_lane() { stop(); }
 	cpu_copy_lane(const cpu_copy_lane&) = delete;
 	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
 
-	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, const copy_operation& copy);
-	/// Copies that have not begun never will. Any thread.
+	void enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
+		const pull_operation step{{}, copy, {}};
+		enqueue(sequence, waits, std::span(&step, 1));
+	}
+	/// Copies, with flags before and behind them; without source no copy.
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps);
+	/// Copies that have not begun never will. Any thread. Who waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
 
@@ -31,12 +45,13 @@ class cpu_copy_lane {
 	struct entry {
 		std::uint64_t sequence = 0;
 		small_vector<lane_position, 4> waits;
-		copy_operation copy;
+		small_vector<pull_operation, 1> steps;
 	};
 
 	std::vector<lane_progress>& m_progress;
 	lane_index m_own;
 	event_count& m_completions;
+	const flag_board* m_flags; ///< null if there are no flags
 	std::mutex m_mutex;
 	std::condition_variable m_wake;
 	std::vector<entry> m_queue;

@@ -57,6 +57,19 @@ engine_request executor_loop::make_request(const instruction& item) const {
 		               to_lane(m_backend->kernel_class(kernel.device));
 		               request.deferred = m_backend->defers_kernels() && m_launches.find(kernel.submission) == nullptr;
 	               },
+	               [&](const send_instruction& send) {
+		               if(m_direct == nullptr || !m_direct->is_direct(send)) return; // by the host
+		               to_lane(m_backend->signal_class(send.source.memory));
+		               request.acknowledged = request.held = true;
+	               },
+	               [&](const receive_instruction& receive) {
+		               if(m_direct == nullptr) return; // by the host
+		               to_lane(m_backend->pull_class(receive.destination.memory));
+		               request.remote_wait = request.held = true;
+	               },
+	               [&](const split_receive_instruction&) {
+		               if(m_direct != nullptr) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
+	               },
 	               [&](const horizon_instruction&) { request.target = issue_target::clock; },
 	               [&](const epoch_instruction& epoch) {
 		               // A barrier is an operation of the host; what follows it must not be issued before.
@@ -88,6 +101,7 @@ void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 	usage.current_bytes += alloc.size_bytes;
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
 	++m_statistics.allocations_by_buffer[{alloc.buffer, alloc.allocation.memory}];
+	if(m_direct != nullptr) m_direct->notify_allocated(alloc.allocation);
 	m_done.push_back(item.id);
 }
 
@@ -188,8 +202,22 @@ void executor_loop::execute(const issue& item, const initialize_instruction& ini
 
 // ---- communication ----------------------------------------------------------------------------------------------------------------
 
-void executor_loop::execute(const issue& item, const send_instruction& send) { m_communication.send(item.id, send); }
-void executor_loop::execute(const issue& item, const receive_instruction& receive) { m_communication.arbiter().receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const send_instruction& send) {
+	if(m_direct != nullptr && m_direct->is_direct(send)) {
+		m_direct->signal(item, send);
+	} else {
+		m_communication.send(item.id, send);
+	}
+}
+
+void executor_loop::execute(const issue& item, const receive_instruction& receive) {
+	if(m_direct != nullptr) {
+		m_direct->pull(item);
+	} else {
+		m_communication.arbiter().receive(item.id, receive);
+	}
+}
+
 void executor_loop::execute(const issue& item, const split_receive_instruction& receive) { m_communication.arbiter().split_receive(item.id, receive); }
 void executor_loop::execute(const issue& item, const await_receive_instruction& receive) { m_communication.arbiter().await_receive(item.id, receive); }
 void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) { m_communication.arbiter().gather_receive(item.id, receive); }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cpu_backend.hpp"
+#include "labels.hpp"
 #include "relax_cpu.hpp"
 
 namespace celerity {
@@ -47,11 +48,11 @@ void executor_loop::inbox::clear() {
 }
 
 executor_loop::executor_loop(const executor_options& options)
-    : executor_loop(options, [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions); }) {}
+    : executor_loop(options, [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct); }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_backend(require(make_backend(m_wake_up))),
-      m_engine(m_backend->lane_classes(), false), m_communication(m_allocations, m_statistics, m_events) {
+      m_engine(m_backend->lane_classes(), options.direct), m_communication(m_allocations, m_statistics, m_events) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
@@ -60,6 +61,22 @@ executor_loop::executor_loop(const executor_options& options, const backend_fact
 executor_loop::~executor_loop() {
 	stop();
 	for(const auto& [id, entry] : m_allocations.entries()) m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+}
+
+// ---- direct transfers: start ------------------------------------------------------------------------------------------------------
+
+std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector<rank_id>& host_ranks) {
+	if(!m_options.direct || m_options.sync || !m_backend->has_direct_transfers()) return std::nullopt;
+	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_events, m_options.rank, host_ranks);
+	return m_direct->offer();
+}
+
+void executor_loop::open_direct(const rank_id peer, const flag_segment::offer& offer) { m_direct->open(peer, offer); }
+
+void executor_loop::agree_direct(const std::vector<rank_id>& peers) {
+	if(peers.empty()) return m_direct.reset();
+	m_direct->agree(peers);
+	m_communication.set_direct(m_direct.get());
 }
 
 // ---- what other threads call ----------------------------------------------------------------------------------------------------
@@ -188,14 +205,21 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 	const auto now = static_cast<std::uint64_t>(now_ns());
 	const bool show_unissued = m_engine.num_in_flight() == 0; // something must be wrong then
 	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
-		if(live.target == issue_target::clock || (!live.is_issued && !show_unissued)) return;
+		if(live.target == issue_target::clock) return;
+		const auto transfer = m_direct != nullptr ? m_direct->find_status(live.id) : std::nullopt;
+		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
+		if(!live.is_issued && !show_unissued && !is_waiting) return;
 		bool is_running = false;
 		{
 			const std::lock_guard running_lock(m_running_mutex);
 			is_running = m_running.contains(live.id.value);
 		}
-		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued, is_running, m_communication.arbiter()));
+		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued || is_waiting, is_running, m_communication.arbiter()));
 		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
+		if(!is_waiting) return;
+		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
+		if(!transfer->text.empty()) entry.text = label(live.id) + " " + instruction_kind_names[live.payload->operation.index()] + ": " + transfer->text;
+		if(transfer->peer.has_value()) entry.peer = transfer->peer;
 	});
 	std::stable_sort(active.begin(), active.end(), [](const auto& a, const auto& b) { return a.age_s > b.age_s; });
 	return active;
@@ -228,6 +252,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			const std::lock_guard lock(m_state_mutex);
 			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
 			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			m_has_unsent_pilots = false;
 			work();
 			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
 			std::swap(events, m_events);
@@ -296,6 +321,7 @@ void executor_loop::work() {
 			bool has_progressed = take_inbox();
 			if(m_is_failed.load(std::memory_order_relaxed)) break;
 			has_progressed |= poll_lanes();
+			has_progressed |= poll_direct();
 			has_progressed |= issue_ready();
 			if(!has_progressed) break;
 		}
@@ -306,7 +332,7 @@ void executor_loop::work() {
 	} catch(const std::exception& error) {
 		enter_failure(error.what());
 	}
-	m_has_outstanding_communication.store(m_communication.is_outstanding(), std::memory_order_relaxed);
+	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
 }
 
 bool executor_loop::take_inbox() {
@@ -319,10 +345,13 @@ bool executor_loop::take_inbox() {
 	if(!m_is_failed.load(std::memory_order_relaxed)) {
 		for(const auto& batch : m_received.batches) {
 			++m_statistics.num_batches;
-			for(const auto& pilot : batch.pilots) m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box)});
-			for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
+			take_batch(batch);
 		}
 		for(const auto& [from, pilot] : m_received.pilots) {
+			if(pilot.kind == pilot_message::kind_type::direct) {
+				if(m_direct == nullptr) throw std::logic_error("a direct message for a rank without direct peers");
+				m_direct->add_pilot(from, pilot);
+			}
 			m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
 		}
 		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
@@ -334,6 +363,51 @@ bool executor_loop::take_inbox() {
 	}
 	m_received.clear();
 	return true;
+}
+
+void executor_loop::take_batch(const instruction_batch& batch) {
+	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
+	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	if(m_direct != nullptr) {
+		for(const auto* const instruction : batch.instructions) {
+			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct->is_direct(*send)) {
+				m_direct->plan_send(instruction->id, *send, stamp);
+			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
+				m_direct->plan_receive(instruction->id, *receive, stamp);
+				m_communication.arbiter().receive(instruction->id, *receive);
+			}
+		}
+	}
+	for(const auto& pilot : batch.pilots) {
+		if(m_direct != nullptr && m_direct->is_planned(pilot.send)) continue; // it sends its own
+		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box)});
+		m_has_unsent_pilots = true;
+	}
+}
+
+bool executor_loop::poll_direct() {
+	if(m_direct == nullptr || m_direct->num_unfetched() == 0) return false;
+	m_direct->poll(m_done);
+	if(m_done.empty()) return false;
+	complete_done();
+	return true;
+}
+
+void executor_loop::release_held() {
+	m_direct->take_released(m_released);
+	for(const auto& released : m_released) {
+		if(released.is_ready) m_engine.notify_remote_ready(released.id);
+		m_engine.release(released.id);
+	}
+	m_has_unsent_pilots |= m_direct->take_has_announced();
+	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
+	m_engine.allow_remote_waits(!m_has_unsent_pilots);
+}
+
+bool executor_loop::is_communication_outstanding() const {
+	// Those who fetch from this rank wake it where the backend sees to that.
+	const bool must_look = m_direct != nullptr && m_direct->num_unfetched() > 0 && !m_backend->signals_flags();
+	return m_communication.is_outstanding() || must_look;
 }
 
 bool executor_loop::poll_lanes() {
@@ -354,7 +428,9 @@ bool executor_loop::issue_ready() {
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	issue item;
 	int num_issued = 0;
-	while(num_issued < issues_per_round && !must_hold_back() && m_engine.next(item, stamp)) {
+	while(num_issued < issues_per_round && !must_hold_back()) {
+		if(m_direct != nullptr) release_held();
+		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
 		dispatch(item);
 		++num_issued;
@@ -393,6 +469,8 @@ void executor_loop::retire() {
 			m_events.emplace_back(retired_event{horizon->last_submission});
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
+		} else if(m_direct != nullptr && std::holds_alternative<receive_instruction>(operation)) {
+			m_direct->retire_receive(retired.id);
 		}
 	}
 }

@@ -24,6 +24,7 @@
 #include "busy_clock.hpp"
 #include "call_queue.hpp"
 #include "communication.hpp"
+#include "direct_transport.hpp"
 #include "event_count.hpp"
 #include "executor_events.hpp"
 #include "executor_statistics.hpp"
@@ -40,6 +41,7 @@ struct executor_options {
 	bool oversubscribed = false; ///< more busy threads than cores: never spin
 	bool check = false;          ///< fill fresh memory with 0xff bytes
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
+	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 };
 
 /// Whether all busy threads of this rank have a core of their own.
@@ -59,6 +61,13 @@ class executor_loop final : public instruction_sink {
 
 	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
 	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
+
+	/// Direct transfers, before the first batch: every rank of `host_ranks` gives its offer to the others, opens theirs, and names those with whom both sides
+	/// have succeeded. Nothing if this executor has no direct transfers.
+	std::optional<flag_segment::offer> offer_direct(const std::vector<rank_id>& host_ranks);
+	/// Throws std::runtime_error.
+	void open_direct(rank_id peer, const flag_segment::offer& offer);
+	void agree_direct(const std::vector<rank_id>& peers);
 
 	void submit(instruction_batch&& batch) override;
 	/// For the accounting of idle time: whether the scheduler has something to do.
@@ -150,6 +159,9 @@ class executor_loop final : public instruction_sink {
 	executor_statistics m_statistics;
 	std::vector<executor_event> m_events;
 	communication m_communication;
+	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
+	bool m_has_unsent_pilots = false;           // among m_events
+	std::vector<direct_transport::released_instruction> m_released;
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
@@ -160,7 +172,11 @@ class executor_loop final : public instruction_sink {
 
 	void work();
 	bool take_inbox();
+	void take_batch(const instruction_batch& batch);
 	bool poll_lanes();
+	bool poll_direct();
+	void release_held();
+	bool is_communication_outstanding() const;
 	bool issue_ready();
 	bool must_hold_back() const;
 	void complete_done();

@@ -2,6 +2,8 @@
 // What goes over the wire ahead of the data.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -16,8 +18,9 @@ namespace celerity {
 
 /// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
 struct pilot_message {
-	static constexpr std::uint32_t current_version = 0xce1e0001; ///< layout of this struct, in a form that no other message begins with
-	enum class kind_type : std::uint32_t { transfer = 1 };
+	static constexpr std::uint32_t current_version = 0xce1e0002; ///< layout of this struct, in a form that no other message begins with
+	/// transfer: the data comes as a message. direct: the receiver fetches it from the sender's memory.
+	enum class kind_type : std::uint32_t { transfer = 1, direct = 2 };
 
 	std::uint32_t version = current_version;
 	kind_type kind = kind_type::transfer;
@@ -29,8 +32,28 @@ struct pilot_message {
 	std::int64_t sent_min[3] = {0, 0, 0};
 	std::int64_t sent_max[3] = {0, 0, 0};
 
+	// Zero unless direct: where the data will be, in an array over `allocated` inside of one of the sender's slabs, and which flags tell of it.
+	std::int64_t allocated_min[3] = {0, 0, 0};
+	std::int64_t allocated_max[3] = {0, 0, 0};
+	std::uint64_t slab = 0;
+	std::uint64_t slab_size_bytes = 0;
+	std::uint64_t offset_bytes = 0;
+	std::array<std::byte, 64> handle{};
+	std::uint32_t slot = 0;
+	std::uint32_t flag_value = 0;
+
 	transfer_id transfer() const { return {task_id(consumer_task), buffer_id(buffer), reduction_id(reduction)}; }
 	box sent_box() const { return {point{{sent_min[0], sent_min[1], sent_min[2]}}, point{{sent_max[0], sent_max[1], sent_max[2]}}}; }
+
+	box allocated_box() const {
+		return {point{{allocated_min[0], allocated_min[1], allocated_min[2]}}, point{{allocated_max[0], allocated_max[1], allocated_max[2]}}};
+	}
+	void set_allocated_box(const box& allocated) {
+		for(std::size_t d = 0; d < 3; ++d) {
+			allocated_min[d] = allocated.min(d);
+			allocated_max[d] = allocated.max(d);
+		}
+	}
 
 	static pilot_message make(const transfer_id& transfer, const message_id message, const box& sent_box) {
 		pilot_message pilot;
@@ -49,7 +72,7 @@ struct pilot_message {
 	static pilot_message parse(const void* bytes, std::size_t size);
 };
 static_assert(std::is_trivially_copyable_v<pilot_message>);
-static_assert(sizeof(pilot_message) == 96, "padding would send uninitialised bytes");
+static_assert(sizeof(pilot_message) == 240, "padding would send uninitialised bytes");
 
 inline pilot_message pilot_message::parse(const void* const bytes, const std::size_t size) {
 	if(size != sizeof(pilot_message)) {
@@ -57,7 +80,8 @@ inline pilot_message pilot_message::parse(const void* const bytes, const std::si
 	}
 	pilot_message pilot;
 	std::memcpy(&pilot, bytes, sizeof pilot);
-	if(pilot.version != current_version || pilot.kind != kind_type::transfer) {
+	const bool is_known = pilot.kind == kind_type::transfer || pilot.kind == kind_type::direct;
+	if(pilot.version != current_version || !is_known) {
 		throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
 	}
 	return pilot;

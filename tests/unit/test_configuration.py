@@ -80,7 +80,6 @@ def test_a_malformed_value_is_an_error_that_says_what_is_expected(name: str, tex
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("TRANSPORT", "direct"),
         ("TRANSPORT", "cuda_aware"),
         ("TRACE", "1"),
         ("PRINT_GRAPHS", "graphs"),

@@ -680,10 +680,10 @@ def test_mistakes_of_the_caller_are_reported() -> None:
         executor.kernel_done(1)
     with pytest.raises(ValueError, match="no such host task"):
         executor.host_task_done(1)
-    with pytest.raises(ValueError, match="96 bytes, not 3"):
+    with pytest.raises(ValueError, match=f"{_native.Executor.PILOT_SIZE} bytes, not 3"):
         executor.notify_pilot(0, b"abc")
     with pytest.raises(ValueError, match="not a pilot of this version"):
-        executor.notify_pilot(0, bytes(96))
+        executor.notify_pilot(0, bytes(_native.Executor.PILOT_SIZE))
     with pytest.raises(ValueError, match="1 to 62 devices"):
         _native.Executor(num_devices=0)
     executor.notify_complete(99)

@@ -26,8 +26,8 @@ INSTALLED = {
         submissions views violations
     """,
     "celerity_py/executor": """
-        __init__ communicator delegate failure failure_handler interpreter launcher live_executor local_communicator
-        mpi_communicator pacing progress_watchdog strided_layout uncaught_exceptions
+        __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor
+        local_communicator mpi_communicator pacing progress_watchdog strided_layout uncaught_exceptions
     """,
     "celerity_py/scheduler": "__init__ errors",
 }

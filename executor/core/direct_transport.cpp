@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#include "direct_transport.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "labels.hpp"
+
+namespace celerity {
+
+namespace {
+
+constexpr std::size_t bounce_alignment_bytes = 64;
+
+extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
+
+std::size_t bytes_of(const box& b, const std::size_t element_size_bytes) { return static_cast<std::size_t>(b.area()) * element_size_bytes; }
+
+} // namespace
+
+direct_transport::direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events,
+    const rank_id own, std::vector<rank_id> host_ranks)
+    : m_backend(backend), m_allocations(allocations), m_statistics(statistics), m_events(events), m_own_flags(flag_segment::create(host_ranks.size())) {
+	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
+		const rank_id rank = host_ranks[position];
+		if(rank == own) m_own_position = position;
+		if(rank.value >= m_neighbours.size()) m_neighbours.resize(rank.value + 1);
+		m_neighbours[rank.value].position = position;
+	}
+}
+
+direct_transport::~direct_transport() {
+	for(const auto& [key, message] : m_incoming) {
+		if(message.is_direct || message.data == nullptr) continue;
+		m_backend.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, message.bounce_alignment_bytes);
+	}
+}
+
+void direct_transport::open(const rank_id peer, const flag_segment::offer& offer) { m_neighbours.at(peer.value).flags = flag_segment::open(offer); }
+
+void direct_transport::agree(const std::vector<rank_id>& peers) {
+	m_backend.adopt_flags(m_own_flags.address(), m_own_flags.size_bytes());
+	for(const rank_id rank : peers) {
+		auto& peer = m_neighbours.at(rank.value);
+		peer.is_peer = true;
+		peer.flag_values.resize(flag_segment::num_slots);
+		for(std::uint32_t slot = flag_segment::num_slots; slot-- > 0;) peer.free_slots.push_back(slot);
+		m_backend.adopt_flags(peer.flags.address(), peer.flags.size_bytes());
+	}
+}
+
+// ---- sending --------------------------------------------------------------------------------------------------------------------
+
+void direct_transport::plan_send(const instruction_id id, const send_instruction& send, const std::uint64_t stamp) {
+	outgoing planned;
+	planned.id = id;
+	planned.to = send.destination_rank;
+	planned.message = send.message;
+	planned.transfer = send.transfer;
+	planned.source = send.source;
+	planned.allocated_box = send.allocated_box;
+	planned.sent_box = send.sent_box;
+	planned.stamp = stamp;
+	auto& out = m_outgoing.emplace(id, planned).first->second;
+	if(m_allocations.contains(send.source)) {
+		announce(out);
+	} else {
+		m_waiting_for_source[send.source].push_back(id);
+	}
+}
+
+void direct_transport::notify_allocated(const allocation_id allocation) {
+	const auto waiting = m_waiting_for_source.extract(allocation);
+	if(waiting.empty()) return;
+	for(const auto id : waiting.mapped()) announce(m_outgoing.at(id));
+}
+
+void direct_transport::announce(outgoing& out) {
+	auto& peer = m_neighbours[out.to.value];
+	if(peer.free_slots.empty()) {
+		peer.waiting_for_slot.push_back(out.id);
+		return;
+	}
+	out.slot = peer.free_slots.back();
+	peer.free_slots.pop_back();
+	const std::uint32_t value = ++peer.flag_values[out.slot]; // wraps around in the end, and the comparison allows for it
+	out.ready = {peer.flags.ready_flag(m_own_position, out.slot), value};
+	out.done = {m_own_flags.done_flag(peer.position, out.slot), value};
+	out.is_announced = true;
+
+	auto pilot = pilot_message::make(out.transfer, out.message, out.sent_box);
+	const auto location = m_backend.locate(out.source.memory, m_allocations.address(out.source));
+	pilot.kind = pilot_message::kind_type::direct;
+	pilot.set_allocated_box(out.allocated_box);
+	pilot.slab = location.slab;
+	pilot.slab_size_bytes = location.slab_size_bytes;
+	pilot.offset_bytes = location.offset_bytes;
+	pilot.handle = location.handle;
+	pilot.slot = out.slot;
+	pilot.flag_value = value;
+	m_events.emplace_back(pilot_event{out.to, pilot});
+	m_has_announced = true;
+	m_released.push_back({out.id, false});
+}
+
+void direct_transport::signal(const issue& item, const send_instruction& send) {
+	auto& out = m_outgoing.at(item.id);
+	out.is_issued = true;
+	m_unfetched.push_back(&out);
+	m_statistics.sent_bytes_direct += bytes_of(send.sent_box, send.element_size_bytes);
+	m_backend.enqueue_signal({item.lane, item.sequence}, item.waits, out.ready);
+}
+
+void direct_transport::poll(std::vector<instruction_id>& fetched) {
+	std::size_t num_kept = 0;
+	for(auto* const out : m_unfetched) {
+		if(!is_reached(out->done)) {
+			m_unfetched[num_kept++] = out;
+			continue;
+		}
+		fetched.push_back(out->id);
+		auto& peer = m_neighbours[out->to.value];
+		peer.free_slots.push_back(out->slot);
+		m_outgoing.erase(out->id);
+		if(peer.waiting_for_slot.empty()) continue;
+		auto& next = m_outgoing.at(peer.waiting_for_slot.front());
+		peer.waiting_for_slot.pop_front();
+		announce(next);
+	}
+	m_unfetched.resize(num_kept);
+}
+
+// ---- receiving ------------------------------------------------------------------------------------------------------------------
+
+void direct_transport::plan_receive(const instruction_id id, const receive_instruction& receive, const std::uint64_t stamp) {
+	auto& state = m_receives[id];
+	state.receive = &receive;
+	state.layout.allocated_box = receive.allocated_box;
+	state.stamp = stamp;
+}
+
+void direct_transport::add_pilot(const rank_id source, const pilot_message& pilot) {
+	if(source.value >= m_neighbours.size() || !m_neighbours[source.value].is_peer || pilot.slot >= flag_segment::num_slots) {
+		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + ", which is no direct peer");
+	}
+	const auto& peer = m_neighbours[source.value];
+	auto& message = m_incoming[{source, message_id(pilot.message)}];
+	const auto* const slab = m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
+	message.is_direct = true;
+	message.message_box = pilot.sent_box();
+	message.unfetched = pilot.sent_box().area();
+	message.data = static_cast<const std::byte*>(slab) + pilot.offset_bytes;
+	message.layout.allocated_box = pilot.allocated_box();
+	message.ready = {m_own_flags.ready_flag(peer.position, pilot.slot), pilot.flag_value};
+	message.done = {peer.flags.done_flag(m_own_position, pilot.slot), pilot.flag_value};
+}
+
+direct_transport::part_state direct_transport::add_part(const posted_receive& post) {
+	const message_key key{post.source, post.message};
+	const auto [found, is_new] = m_incoming.try_emplace(key);
+	auto& message = found->second;
+	if(is_new) {
+		message.message_box = post.message_box;
+		message.unfetched = post.message_box.area();
+		message.layout.allocated_box = post.message_box;
+	}
+	message.is_cut |= post.part != post.message_box;
+	m_receives.at(post.instruction).parts.push_back({key, &message, post.part});
+	m_statistics.received_bytes += bytes_of(post.part, post.element_size_bytes);
+	if(message.is_direct || message.has_arrived) return part_state::here;
+	message.waiting.push_back(post.fragment);
+	return is_new ? part_state::wanted : part_state::expected;
+}
+
+payload_location direct_transport::prepare_bounce(const posted_receive& post) {
+	auto& message = m_incoming.at({post.source, post.message});
+	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
+	message.bounce_alignment_bytes = bounce_alignment_bytes;
+	void* const address = m_backend.allocate(host_memory, message.bounce_bytes, message.bounce_alignment_bytes);
+	message.data = address;
+	const auto shape = to_extents(post.message_box.extents());
+	return {address, shape, {}, shape, post.element_size_bytes};
+}
+
+std::vector<fragment_id> direct_transport::arrive(const message_key& key) {
+	auto& message = m_incoming.at(key);
+	message.has_arrived = true;
+	return std::exchange(message.waiting, {});
+}
+
+void direct_transport::complete_parts(const instruction_id id) {
+	auto& state = m_receives.at(id);
+	state.is_announced = true;
+	m_released.push_back({id, std::all_of(state.parts.begin(), state.parts.end(), is_ready)});
+}
+
+void direct_transport::pull(const issue& item) {
+	auto& state = m_receives.at(item.id);
+	const auto& receive = *state.receive;
+	void* const destination = m_allocations.address(receive.destination);
+	state.is_issued = true;
+	state.pulls.reserve(state.parts.size());
+	for(const auto& [key, message, where] : state.parts) {
+		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
+		    bytes_of(where, receive.element_size_bytes)};
+		state.pulls.push_back({message->ready, copy, message->is_cut ? shared_flag{} : message->done});
+	}
+	m_backend.enqueue_pulls({item.lane, item.sequence}, item.waits, state.pulls);
+}
+
+void direct_transport::retire_receive(const instruction_id id) {
+	const auto retired = m_receives.extract(id);
+	for(const auto& fetched : retired.mapped().parts) finish_part(fetched);
+}
+
+void direct_transport::finish_part(const part& fetched) {
+	auto& message = *fetched.message;
+	message.unfetched -= fetched.where.area();
+	if(message.unfetched > 0) return;
+	if(!message.is_direct) {
+		m_backend.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, message.bounce_alignment_bytes);
+	} else if(message.is_cut) {
+		m_neighbours[fetched.key.source.value].flags.raise_done(message.done);
+	}
+	m_incoming.erase(fetched.key);
+}
+
+// ---- both -----------------------------------------------------------------------------------------------------------------------
+
+void direct_transport::take_released(std::vector<released_instruction>& out) {
+	out.clear();
+	std::swap(out, m_released);
+}
+
+std::optional<direct_transport::status> direct_transport::find_status(const instruction_id id) const {
+	if(const auto found = m_outgoing.find(id); found != m_outgoing.end()) {
+		const auto& out = found->second;
+		status result{{}, out.to, out.stamp, out.is_issued};
+		const std::string message = numbered("message ", out.message.value);
+		if(!out.is_announced) {
+			result.is_waiting = m_allocations.contains(out.source);
+			result.text = message + (result.is_waiting ? " waits until the peer has fetched others" : " waits for its allocation");
+		} else if(!out.is_issued) {
+			result.text = message + " is announced, its data is not ready";
+		} else {
+			result.text = message + (is_reached(out.ready) ? " is ready and has not been fetched" : " is announced, its data is being made");
+		}
+		return result;
+	}
+	const auto found = m_receives.find(id);
+	if(found == m_receives.end()) return std::nullopt;
+	const auto& state = found->second;
+	status result{{}, std::nullopt, state.stamp, true};
+	if(!state.is_announced) return result;
+	const auto unready = std::find_if_not(state.parts.begin(), state.parts.end(), is_ready);
+	if(unready != state.parts.end()) {
+		result.text = numbered("message ", unready->key.message.value) + " is announced, its data is not ready";
+		result.peer = unready->key.source;
+	} else {
+		result.text = "all of it is ready";
+		result.is_waiting = state.is_issued;
+	}
+	return result;
+}
+
+} // namespace celerity

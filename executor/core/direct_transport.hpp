@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// Transfers between the ranks of a host, without the host in between: the sender's lane writes a flag when the data is there, the receiver's lane waits for
+// it, fetches the data from the sender's memory and writes another flag. This is the book-keeping on both sides; belongs to the executor thread.
+//
+// A send announces where its data will be and which flags tell of it, in its pilot, as soon as the allocation exists. A receive is held by the engine until
+// every part of it is announced, and what comes as a message has arrived next to it; then it is one operation of a lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocation_table.hpp"
+#include "backend.hpp"
+#include "executor_events.hpp"
+#include "executor_statistics.hpp"
+#include "flag_segment.hpp"
+#include "out_of_order_engine.hpp"
+#include "receive_arbiter.hpp"
+
+namespace celerity {
+
+class direct_transport {
+  public:
+	struct message_key {
+		rank_id source;
+		message_id message;
+		friend bool operator==(const message_key&, const message_key&) = default;
+	};
+	/// What the owner of a posted part has to do.
+	enum class part_state : std::uint8_t {
+		here,     ///< nothing: it has arrived, or the lane will fetch it
+		wanted,   ///< receive the whole message, then call arrive()
+		expected, ///< nothing: somebody else has asked for the message
+	};
+
+	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
+	direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events, rank_id own,
+	    std::vector<rank_id> host_ranks);
+	direct_transport(const direct_transport&) = delete;
+	direct_transport& operator=(const direct_transport&) = delete;
+	~direct_transport();
+
+	// At start, in this order: every rank gives its offer to all others, opens theirs, and is told with whom both sides have succeeded.
+
+	flag_segment::offer offer() const { return m_own_flags.make_offer(); }
+	/// Throws std::runtime_error.
+	void open(rank_id peer, const flag_segment::offer& offer);
+	void agree(const std::vector<rank_id>& peers);
+
+	// Sending
+
+	bool is_direct(const send_instruction& send) const {
+		return is_device_memory(send.source.memory) && send.destination_rank.value < m_neighbours.size() && m_neighbours[send.destination_rank.value].is_peer;
+	}
+	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The engine holds it until then.
+	void plan_send(instruction_id id, const send_instruction& send, std::uint64_t stamp);
+	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }
+	void notify_allocated(allocation_id allocation);
+	void signal(const issue& item, const send_instruction& send);
+	/// Appends the sends that were fetched since the last call.
+	void poll(std::vector<instruction_id>& fetched);
+	/// Sends that were issued and not fetched.
+	std::size_t num_unfetched() const { return m_unfetched.size(); }
+
+	// Receiving
+
+	void plan_receive(instruction_id id, const receive_instruction& receive, std::uint64_t stamp);
+	void add_pilot(rank_id source, const pilot_message& pilot);
+	/// Whether the instruction is a receive of this transport that is not complete.
+	bool is_receiving(const instruction_id id) const { return m_receives.contains(id); }
+	part_state add_part(const posted_receive& post);
+	/// Where the message of a wanted part is to be put.
+	payload_location prepare_bounce(const posted_receive& post);
+	/// The parts that this completes.
+	std::vector<fragment_id> arrive(const message_key& message);
+	/// All parts of a receive are announced, and here if they come as messages.
+	void complete_parts(instruction_id id);
+	void pull(const issue& item);
+	void retire_receive(instruction_id id);
+
+	// For both
+
+	struct released_instruction {
+		instruction_id id;
+		bool is_ready = false; ///< a receive that will find all data in place
+	};
+	/// What the engine need not hold any more; swaps buffers with the caller.
+	void take_released(std::vector<released_instruction>& out);
+	/// True once after pilots were emitted.
+	bool take_has_announced() { return std::exchange(m_has_announced, false); }
+
+	struct status {
+		std::string text;
+		std::optional<rank_id> peer;
+		std::uint64_t stamp = 0;
+		bool is_waiting = false; ///< for other ranks, though it may not have been issued
+	};
+	/// Of a send or receive of this transport, for the report on missing progress.
+	std::optional<status> find_status(instruction_id id) const;
+
+  private:
+	struct outgoing {
+		instruction_id id;
+		rank_id to;
+		message_id message;
+		transfer_id transfer;
+		allocation_id source;
+		box allocated_box;
+		box sent_box;
+		std::uint32_t slot = 0;
+		shared_flag ready;
+		shared_flag done;
+		bool is_announced = false;
+		bool is_issued = false;
+		std::uint64_t stamp = 0;
+	};
+	/// A rank of this host.
+	struct neighbour {
+		bool is_peer = false;
+		std::size_t position = 0; ///< among the ranks of the host
+		flag_segment flags;
+		std::vector<std::uint32_t> free_slots;
+		std::vector<std::uint32_t> flag_values; ///< by slot: of its latest message
+		std::deque<instruction_id> waiting_for_slot;
+	};
+	/// A message under way to this rank, of either kind.
+	struct incoming {
+		box message_box;
+		coordinate unfetched = 0;
+		const void* data = nullptr; ///< in the peer's memory, or that of the bounce buffer
+		copy_layout layout;
+		bool is_direct = false;
+		bool is_cut = false; ///< among several receives, so that no single lane can tell that it has been fetched
+		shared_flag ready;
+		shared_flag done;
+		bool has_arrived = false; ///< if it is not direct
+		std::size_t bounce_bytes = 0;
+		std::size_t bounce_alignment_bytes = 0;
+		std::vector<fragment_id> waiting;
+	};
+	struct part {
+		message_key key;
+		incoming* message = nullptr;
+		box where;
+	};
+	struct receive_state {
+		const receive_instruction* receive = nullptr;
+		copy_layout layout;
+		std::vector<part> parts;
+		std::vector<pull_operation> pulls;
+		bool is_announced = false;
+		bool is_issued = false;
+		std::uint64_t stamp = 0;
+	};
+	struct key_hash {
+		std::size_t operator()(const message_key& key) const { return (std::size_t{key.source.value} << 48) ^ key.message.value; }
+	};
+
+	backend& m_backend;
+	const allocation_table& m_allocations;
+	executor_statistics& m_statistics;
+	std::vector<executor_event>& m_events;
+	std::size_t m_own_position = 0;
+	flag_segment m_own_flags;
+	std::vector<neighbour> m_neighbours; ///< by rank; those of other hosts are empty
+
+	std::unordered_map<instruction_id, outgoing> m_outgoing;
+	std::unordered_map<allocation_id, std::vector<instruction_id>> m_waiting_for_source;
+	std::vector<outgoing*> m_unfetched;
+	std::unordered_map<message_key, incoming, key_hash> m_incoming;
+	std::unordered_map<instruction_id, receive_state> m_receives;
+	std::vector<released_instruction> m_released;
+	bool m_has_announced = false;
+
+	void announce(outgoing& out);
+	static bool is_ready(const part& p) { return !p.message->is_direct || is_reached(p.message->ready); }
+	void finish_part(const part& fetched);
+};
+
+} // namespace celerity

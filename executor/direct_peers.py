@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Finds the ranks of this host whose memory this rank can reach, and that can reach its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from celerity_py.scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from celerity_py.executor.communicator import Communicator
+
+
+def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bool, required: bool) -> list[bool]:
+    """Connect the executors of one host for direct transfers. Collective.
+
+    Args:
+        native: The `_native.Executor` of this rank, before its first batch.
+        communicator: Of the run.
+        wanted: Whether this rank takes part.
+        required: Whether it is an error if this rank finds no peer although there are other ranks.
+
+    Returns:
+        For every rank, whether transfers to and from it are direct; the same on both sides.
+
+    Raises:
+        ConfigurationError: On all ranks, if one that requires a peer has none.
+    """
+    offer = native.offer_direct(list(communicator.local_ranks)) if wanted else b""
+    offers = communicator.exchange(offer)
+    opened: list[int] = []
+    reason = "it takes no part in direct transfers" if not offer else "no other rank of its host takes part"
+    for rank in communicator.local_ranks:
+        if rank == communicator.rank or not offer or not offers[rank]:
+            continue
+        try:
+            native.open_direct(rank, offers[rank])
+        except RuntimeError as error:
+            reason = f"the memory of rank {rank} cannot be mapped ({error})"
+        else:
+            opened.append(rank)
+    if communicator.local_size == 1:
+        reason = "it is alone on its host"
+    report = json.dumps({"opened": opened, "reason": reason, "required": required})
+    reports = [json.loads(text) for text in communicator.exchange(report.encode())]
+    peers = [rank for rank in opened if communicator.rank in reports[rank]["opened"]]
+    if offer:
+        native.agree_direct(peers)
+    if communicator.size > 1:
+        _check_required(reports)
+    return [rank in peers for rank in range(communicator.size)]
+
+
+def _check_required(reports: list[dict[str, Any]]) -> None:
+    for rank, report in enumerate(reports):
+        if report["required"] and not any(rank in reports[other]["opened"] for other in report["opened"]):
+            raise ConfigurationError(
+                f"CELERITY_TRANSPORT=direct, but rank {rank} reaches no other rank directly: {report['reason']}. "
+                f"Leave CELERITY_TRANSPORT unset to use what there is, or start several ranks per host."
+            )
+
+
+__all__ = ["agree_on_direct_peers"]
