@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures that several files use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import celerity_py as celerity
+from tests.executor_harness import Harness
+
+
+@pytest.fixture(params=[1, 3])
+def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
+    """On one device, and on three with separate memories."""
+    celerity.configure(devices=f"cpu:{request.param}", horizon_step=2)
+    with celerity.Queue() as queue:
+        yield queue
+    celerity.configure(devices=None, horizon_step=None)
+
+
+@pytest.fixture
+def harness() -> Iterator[Callable[..., Harness]]:
+    made: list[Harness] = []
+
+    def make(**options: Any) -> Harness:
+        made.append(Harness(**options))
+        return made[-1]
+
+    yield make
+    for item in made:
+        item.close()

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes that a submit finds: nothing is enqueued then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+from celerity_py.errors import (
+    ArgumentTypeError,
+    DimensionMismatch,
+    InconsistentMapper,
+    MapperError,
+    NestedUse,
+    NotAvailableYet,
+    OutOfBoundsAccess,
+    OverlappingAccess,
+    UsageError,
+)
+from tests.kernels import scale
+
+
+@pytest.mark.parametrize(
+    ("space", "error", "message"),
+    [
+        (0, UsageError, r"index space \(0,\) is empty"),
+        ((4, 0), UsageError, r"index space \(4, 0\) is empty"),
+        (Box((3,), (3,)), UsageError, "is empty"),
+        ((1, 1, 1, 1), DimensionMismatch, "at most 3 dimensions"),
+        ("ab", ArgumentTypeError, "not 'ab'"),
+        (2.5, ArgumentTypeError, r"not 2\.5"),
+    ],
+)
+def test_an_impossible_index_space_is_an_error(
+    queue: celerity.Queue, space: Any, error: type[Exception], message: str
+) -> None:
+    for _ in range(2):
+        with pytest.raises(error, match=f'kernel "named".*{message}') as caught:
+            queue.parallel_for(space, lambda chunk: None, name="named")
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None or caught.value.__suppress_context__, "of no interest to the user"
+
+
+@pytest.mark.parametrize("kernel", [scale, print, celerity.CudaKernel("", "scale")])
+def test_an_index_space_in_the_place_of_the_kernel_is_recognised(queue: celerity.Queue, kernel: Any) -> None:
+    message = r"index space first .* write parallel_for\(shape, (scale|print), \.\.\.\), not .*, \(8, 8\)"
+    swapped: Any = (8, 8)
+    for args in [(), (3,)]:
+        with pytest.raises(ArgumentTypeError, match=message) as caught:
+            queue.parallel_for(kernel, swapped, *args)
+        assert caught.value.__context__ is None
+
+
+def test_arguments_that_no_kernel_can_use_are_errors(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer(4, name="u")
+    for foreign, message in [
+        (buffer, r'bare buffer B\d+ "u".*u\.read\(mapper\)'),
+        (queue, "a task cannot use"),
+        (access.all(), "a task cannot use"),
+        (celerity.hints.split_2d(), "a task cannot use"),
+    ]:
+        for _ in range(2):
+            with pytest.raises(ArgumentTypeError, match=message) as caught:
+                queue.parallel_for(4, lambda chunk, x: None, foreign)
+            assert isinstance(caught.value, TypeError)
+
+
+def test_a_kernel_must_take_its_arguments(queue: celerity.Queue) -> None:
+    with pytest.raises(ArgumentTypeError, match=r'kernel "scale" is called with a chunk and 1 argument.*factor'):
+        queue.parallel_for(4, scale, celerity.Buffer(4).write(access.one_to_one()))
+    with pytest.raises(ArgumentTypeError, match="not 5"):
+        queue.parallel_for(4, 5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match='host task "<lambda>" is called with a part and 1'):
+        queue.host_task(lambda part: None, 3)
+
+    async def coroutine(chunk: celerity.Chunk) -> None: ...
+
+    with pytest.raises(ArgumentTypeError, match="would never run"):
+        queue.parallel_for(4, coroutine)
+
+
+def test_a_cuda_kernel_is_refused_with_the_form_that_works(queue: celerity.Queue) -> None:
+    source = celerity.CudaKernel("__global__ void f() {}", "f")
+    for kernel in (source, celerity.kernel(cuda=source, name="f")):
+        with pytest.raises(UsageError, match=r"kernel\(cpu=f, cuda=f\)"):
+            queue.parallel_for(4, kernel)
+
+
+def test_overlapping_writes_name_task_buffer_chunks_and_box() -> None:
+    celerity.configure(devices="cpu:2")
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer.from_array(np.zeros(8), name="u")
+        with pytest.raises(OverlappingAccess) as caught:
+            queue.parallel_for(8, lambda chunk, out: None, buffer.write(access.all()), name="clash")
+        for part in ('kernel "clash"', '"u"', "all()", "[0:4]", "[4:8]", "Nothing was submitted"):
+            assert part in str(caught.value)
+        reading = buffer.read(access.neighborhood(1))
+        with pytest.raises(OverlappingAccess, match=r"neighborhood\(1\)"):
+            queue.parallel_for(8, lambda chunk, a, b: None, buffer.read_write(access.one_to_one()), reading)
+        with pytest.raises(OverlappingAccess, match="the mapper"):
+            queue.parallel_for(8, lambda chunk, out: None, buffer.write(lambda chunk: Box((0,), (1,))))
+        np.testing.assert_array_equal(queue.fence(buffer).result(10), np.zeros(8))
+    celerity.configure(devices=None)
+
+
+def test_a_mapper_whose_whole_differs_from_its_parts_is_an_error() -> None:
+    celerity.configure(devices="cpu:2")
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(8, name="u")
+
+        def more_for_the_whole(chunk: Any) -> Box:
+            return Box((0,), (8,)) if chunk.box == chunk.global_box else Box(chunk.box.min, (chunk.box.min[0] + 1,))
+
+        with pytest.raises(InconsistentMapper, match=r'kernel "partial".*"u".*more_for_the_whole'):
+            queue.parallel_for(8, lambda chunk, out: None, buffer.write(more_for_the_whole), name="partial")
+    celerity.configure(devices=None)
+
+
+def test_a_mapper_of_the_wrong_dimensions_is_an_error(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer((4, 4), name="u")
+    with pytest.raises(DimensionMismatch, match=r'kernel "k".*one_to_one\(\).*2 dimensions'):
+        queue.parallel_for(4, lambda chunk, x: None, buffer.write(access.one_to_one()), name="k")
+    with pytest.raises(DimensionMismatch, match=r'kernel "k" .*, read access to B\d+ "u".*\[0:1\]'):
+        queue.parallel_for(4, lambda chunk, x: None, buffer.read(lambda chunk: Box((0,), (1,))), name="k")
+
+
+def test_an_exception_in_a_mapper_leaves_nothing_behind(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.zeros(4))
+
+    def mapper(chunk: Any) -> Any:
+        raise ZeroDivisionError
+
+    before = queue.statistics().num_submissions
+    with pytest.raises(MapperError) as caught:
+        queue.parallel_for(4, lambda chunk, x: None, buffer.read(mapper))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert queue.statistics().num_submissions == before
+    queue.parallel_for(4, scale, buffer.read_write(access.one_to_one()), 2.0)
+    assert (queue.fence(buffer).result(10) == 0).all()
+
+
+def test_a_mapper_cannot_submit(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer(4)
+
+    def mapper(chunk: Any) -> Any:
+        queue.wait()
+
+    with pytest.raises(MapperError) as caught:
+        queue.parallel_for(4, lambda chunk, x: None, buffer.read(mapper))
+    assert isinstance(caught.value.__cause__, NestedUse)
+    queue.wait()
+
+
+def test_a_fence_checks_buffer_box_and_place(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer((4, 4), name="u")
+    with pytest.raises(ArgumentTypeError, match="takes a Buffer, not 3"):
+        queue.fence(3)  # type: ignore[arg-type]
+    with pytest.raises(OutOfBoundsAccess, match=r'"u" asks for \[0:5, 0:4\], outside of the buffer \[0:4, 0:4\]'):
+        queue.fence(buffer, Box((0, 0), (5, 4)))
+    with pytest.raises(DimensionMismatch, match=r"asks for \[0:4\]"):
+        queue.fence(buffer, Box((0,), (4,)))
+    with pytest.raises(UsageError, match="'all' or 'master', not 'some'"):
+        queue.fence(buffer, on="some")
+
+
+def test_a_constraint_needs_one_positive_int_per_dimension(queue: celerity.Queue) -> None:
+    for constrain, message in [((2,), "one int per dimension"), ((2, 0), "positive ints"), ("ab", "one int per dim")]:
+        with pytest.raises(UsageError, match=message):
+            queue.parallel_for((4, 4), lambda chunk: None, constrain=constrain)  # type: ignore[arg-type]
+
+
+def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity.Queue) -> None:
+    with pytest.raises(ArgumentTypeError, match="only kernels can reduce"):
+        queue.host_task(lambda part, x: None, celerity.reduction(celerity.Buffer(()), "sum"))
+    with pytest.raises(UsageError, match="'once', 'master', or an index space"):
+        queue.host_task(lambda part: None, on="everywhere")
+    with pytest.raises(ArgumentTypeError, match="takes a Python function"):
+        queue.host_task(celerity.CudaKernel("", "f"))  # type: ignore[arg-type]
+
+
+def test_collective_host_tasks_and_host_objects_are_not_available_yet(queue: celerity.Queue) -> None:
+    with pytest.raises(NotAvailableYet, match="not available yet"):
+        queue.collective(print)
+    with pytest.raises(NotAvailableYet, match=r"HostObject\(list\) is not available yet"):
+        celerity.HostObject([])

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""Fences and waits: when results are there, and how a program asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+from tests.kernels import iota, scale
+
+
+def test_a_fence_gives_a_fresh_writable_array_of_the_box(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer((6, 5), np.int64)
+    queue.parallel_for((6, 5), iota, buffer.write(access.one_to_one()))
+    first = queue.fence(buffer, Box((1, 2), (4, 5)))
+    assert isinstance(first, concurrent.futures.Future)
+    second = queue.fence(buffer, (slice(1, 4), slice(2, None)))
+    expected = np.arange(30).reshape(6, 5)[1:4, 2:5]
+    first.result(10)[...] = -1
+    np.testing.assert_array_equal(second.result(10), expected)
+    assert second.result().flags.writeable
+    assert queue.fence(buffer, Box((2, 2), (2, 2))).result(10).shape == (0, 0)
+
+
+def test_a_fence_sees_what_was_submitted_before_it_and_nothing_after(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.ones(8))
+    futures = []
+    for _ in range(5):
+        futures.append(queue.fence(buffer, on="master"))
+        queue.parallel_for(8, scale, buffer.read_write(access.one_to_one()), 2.0)
+    assert [future.result(10)[0] for future in futures] == [1, 2, 4, 8, 16]
+
+
+def test_a_fence_can_be_awaited(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer(10, np.int64)
+
+    async def program() -> Any:
+        queue.parallel_for(10, iota, buffer.write(access.one_to_one()))
+        first, second = await asyncio.gather(*(queue.fence(buffer, Box((i,), (i + 2,))) for i in (0, 5)))
+        return [*first, *second, *(await queue.fence(buffer, slice(9, 10)))]
+
+    assert asyncio.run(program()) == [0, 1, 5, 6, 9]
+
+
+def test_a_pending_fence_times_out_and_cannot_be_cancelled(queue: celerity.Queue) -> None:
+    let_go = threading.Event()
+    buffer = celerity.Buffer.from_array(np.zeros(4))
+    queue.parallel_for((), lambda chunk, out: let_go.wait(10), buffer.read_write(access.all()))
+    future = queue.fence(buffer)
+    with pytest.raises(TimeoutError):
+        future.result(0.05)
+    with pytest.raises(TimeoutError):
+        future.exception(0)
+    assert not future.cancel()
+    let_go.set()
+    assert future.exception(10) is None
+    assert future.result().shape == (4,)
+
+
+def test_wait_returns_when_everything_is_done(queue: celerity.Queue) -> None:
+    done: list[int] = []
+
+    def slow(chunk: celerity.Chunk, number: int) -> None:
+        time.sleep(0.05)
+        done.append(number)
+
+    queue.parallel_for((), slow, 1)
+    queue.wait()
+    assert done == [1]
+    queue.parallel_for((), slow, 2)
+    queue.barrier()
+    assert done == [1, 2]
+
+
+def test_flush_starts_what_lookahead_holds_back() -> None:
+    celerity.configure(lookahead="infinite")
+    with celerity.Queue() as queue:
+        started = threading.Event()
+        buffer = celerity.Buffer(4)
+        queue.parallel_for(4, lambda chunk, out: started.set(), buffer.write(access.one_to_one()))
+        assert not started.wait(0.05)
+        queue.flush()
+        assert started.wait(10)
+    celerity.configure(lookahead=None)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""Numbers: what is counted, written and blocked, and dry runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from tests.kernels import scale
+
+
+def test_statistics_count_submissions_and_tell_submit_time_from_blocked_time(queue: celerity.Queue) -> None:
+    for _ in range(10):
+        queue.parallel_for(4, lambda chunk: None)
+    queue.wait()
+    statistics = queue.statistics()
+    assert statistics.num_submissions == 11
+    assert 0 < statistics.submit_seconds < 1
+    assert statistics.blocked_seconds >= 0
+    assert statistics.executor["instructions"]["device_kernel"] == 10 * statistics.num_devices
+
+
+def test_a_slow_device_blocks_the_submitting_program() -> None:
+    celerity.configure(run_ahead=2, horizon_step=1, lookahead="none")
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer.from_array(np.zeros(2))
+        for _ in range(30):
+            queue.parallel_for((), lambda chunk, x: time.sleep(0.01), buffer.read_write(access.all()))
+            time.sleep(0.002)  # lets the scheduler plan it
+        assert queue.statistics().blocked_seconds > 0.02
+    celerity.configure(run_ahead=None, horizon_step=None, lookahead=None)
+
+
+def test_statistics_are_written_as_json_at_the_end(tmp_path: Path) -> None:
+    celerity.configure(stats=tmp_path / "run" / "stats")
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer.from_array(np.zeros(2))
+        queue.parallel_for(2, scale, buffer.read_write(access.one_to_one()), 2.0)
+    celerity.configure(stats=None)
+    written = json.loads((tmp_path / "run" / "stats.json").read_text())
+    assert written["rank"] == 0
+    assert written["num_submissions"] == 2
+    assert written["executor"]["instructions"]["device_kernel"] == 1
+
+
+def test_a_dry_run_plans_for_many_ranks_and_executes_nothing() -> None:
+    celerity.configure(dry_run_ranks=8, devices="cpu:2")
+    with celerity.Queue() as queue:
+        assert celerity.size() == 8
+        buffer = celerity.Buffer((64, 4))
+        executed: list[Any] = []
+        for _ in range(20):
+            queue.parallel_for((64, 4), lambda chunk, x: executed.append(chunk), buffer.write(access.one_to_one()))
+            queue.parallel_for((64, 4), lambda chunk, x: None, buffer.read(access.neighborhood(1, 0)))
+        with pytest.warns(celerity.CelerityWarning, match="dry run"):
+            assert not queue.fence(buffer).result(10).any()
+        queue.wait()
+        statistics = queue.statistics()
+        assert not executed
+        assert statistics.scheduler["tasks"] > 40
+        assert statistics.scheduler["instructions"] > 100
+    celerity.configure(dry_run_ranks=None, devices=None)
+
+
+def test_a_wait_in_a_dry_run_returns_when_the_statistics_count_everything_before_it() -> None:
+    celerity.configure(dry_run_ranks=2, devices="cpu:1", horizon_step=100)
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer((64,))
+        tasks = []
+        for _ in range(50):
+            for _ in range(8):
+                queue.parallel_for((64,), lambda chunk, x: None, buffer.write(access.one_to_one()))
+            queue.wait()
+            tasks.append(queue.statistics().scheduler["tasks"])
+    assert {later - earlier for earlier, later in itertools.pairwise(tasks)} == {9}
+    celerity.configure(dry_run_ranks=None, devices=None, horizon_step=None)
