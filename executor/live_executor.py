@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _MOST_HOST_TASK_THREADS: Final = 64
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
+#: How native code, which knows no names, calls buffers.
+_BUFFER: Final = re.compile(r"\bB(\d+)\b")
 _SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
 
 
@@ -135,7 +138,8 @@ class LiveExecutor:
     def _fail_natively(self, kind: str, text: str, submission: int, in_flight: list[int]) -> None:
         if kind != "device" or not in_flight:
             error = {"memory": OutOfMemory, "device": DeviceError}.get(kind, ResourceError)
-            self.fail(error(text), submission or None)
+            named = _BUFFER.sub(lambda match: self._delegate.describe_buffer(int(match[1])), text)
+            self.fail(error(named), submission or None)
             return
         # Errors of a device come when they please, and take everything on it along.
         tasks = [self._delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight]

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# `full` is what `make test` runs. No deadline: a slow machine is no bug.
-hypothesis.settings.register_profile("quick", max_examples=100, deadline=None)
-hypothesis.settings.register_profile("full", max_examples=2000, deadline=None)
-hypothesis.settings.load_profile("quick")
+if importlib.util.find_spec("hypothesis") is not None:  # the tests on GPUs do without
+    import hypothesis
+
+    # `full` is what `make test` runs. No deadline: a slow machine is no bug.
+    hypothesis.settings.register_profile("quick", max_examples=100, deadline=None)
+    hypothesis.settings.register_profile("full", max_examples=2000, deadline=None)
+    hypothesis.settings.load_profile("quick")
 
 
 def _num_ranks() -> int:

@@ -176,6 +176,16 @@ def mapper_names_too_little() -> None:
         queue.fence(result).result()
 
 
+def memory_is_short() -> None:
+    with celerity.Queue() as queue:
+        held = filled(queue, "held")
+        huge = celerity.Buffer((1 << 50,), np.uint8, name="huge")
+        queue.wait()
+        queue.parallel_for(SHAPE[0], total, huge.write(access.even_split()))
+        queue.wait()
+        del held
+
+
 if __name__ == "__main__":
     program: Callable[[], None] = globals()[sys.argv[1]]
     program()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -178,3 +179,14 @@ def test_processes_that_a_launcher_started_but_mpi_does_not_connect_are_an_error
     assert "LaunchError" in outcome.errors
     assert "srun started 2 processes" in outcome.errors
     assert "--mpi=pmi2" in outcome.errors
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_the_remedy(num_ranks: int | None) -> None:
+    outcome = run_program(num_ranks, "memory_is_short")
+    assert outcome.status not in {0, 124}
+    assert "OutOfMemory" in outcome.errors
+    assert re.search(r'there is no room for [0-9.]+ TiB for B2 "huge" in the memory of D0', outcome.errors)
+    assert re.search(r'This rank holds [0-9.]+ KiB there: [0-9.]+ KiB for B1 "held"', outcome.errors)
+    assert "Use more ranks or devices" in outcome.errors
+    assert outcome.duration_s < 12

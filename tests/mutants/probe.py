@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from tests.property.check_programs import check_program
 from tests.property.distribution import Distribution
-from tests.property.program_generator import programs
+from tests.property.program_strategy import programs
 from tests.property.programs import Program
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 
 from tests.property.distribution import Distribution
-from tests.property.program_generator import programs
+from tests.property.program_strategy import programs
 from tests.property.programs import Program
 from tests.property.simulator import World
 from tests.verifier import verify

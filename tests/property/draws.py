@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Where a program generator takes its decisions from: hypothesis, which can shrink them, or a plain seed."""
+"""Where a program generator takes its decisions from: a plain seed, or hypothesis, which can shrink them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
 from typing import Protocol, TypeVar
-
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
 
 T = TypeVar("T")
 
@@ -17,14 +14,6 @@ class Draws(Protocol):
     """Small numbers and early choices are the simple ones, to which failures shrink."""
 
     def integer(self, low: int, high: int) -> int: ...
-
-
-class HypothesisDraws:
-    def __init__(self, draw: DrawFn) -> None:
-        self._draw = draw
-
-    def integer(self, low: int, high: int) -> int:
-        return low if low == high else self._draw(st.integers(low, high))
 
 
 class SeededDraws:

@@ -6,13 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-
 from tests import mappers
 from tests.elements import UserBox, full_box
 from tests.property.access_choice import LiveBuffer, further_writers, is_legal, random_box, readers_of, writers_of
-from tests.property.draws import Draws, HypothesisDraws, SeededDraws, chance, choice, weighted
+from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -270,12 +267,3 @@ class ProgramGenerator:
 
 def seeded_program(seed: int) -> Program:
     return ProgramGenerator(SeededDraws(seed)).generate()
-
-
-@st.composite
-def _programs(draw: DrawFn) -> Program:
-    return ProgramGenerator(HypothesisDraws(draw)).generate()
-
-
-def programs() -> SearchStrategy[Program]:
-    return _programs()
