@@ -44,7 +44,7 @@ def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[A
     submission = submissions[submission_id]
     whole: Any = submission.box
     chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
-    _call(submission, chunk, _arguments(submission, iter(bindings), iter(reductions)))
+    _call(submission, chunk, _HOST.arguments(submission, iter(bindings), iter(reductions)))
 
 
 def run_host_task(
@@ -58,7 +58,7 @@ def run_host_task(
     submission = submissions[submission_id]
     whole: Any = submission.box
     part = Part(box_from_flat(flat, len(whole.min)), whole)
-    _call(submission, part, _arguments(submission, iter(bindings), iter(())))
+    _call(submission, part, _HOST.arguments(submission, iter(bindings), iter(())))
 
 
 def _call(submission: Submission, part: Part, arguments: list[Any]) -> None:
@@ -86,51 +86,70 @@ def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess
     ).with_traceback(error.__traceback__)
 
 
-def _arguments(submission: Submission, bindings: Iterator[Binding], reductions: Iterator[Any]) -> list[Any]:
-    arguments = []
-    for arg in submission.args:
-        kind = arg.__class__
-        if kind is Port:
-            arguments.append(_view(arg, next(bindings), submission))
-        elif kind is ReductionPort:
-            arguments.append(_reducer(arg, next(reductions), submission))
-        else:
-            arguments.append(arg)
-    return arguments
+class Binder:
+    """Makes the arguments of user functions from what the native executor hands over; here, of NumPy arrays."""
+
+    view_type: type[View] = View
+    reducer_type: type[Reducer] = Reducer
+
+    def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A writable array over foreign memory."""
+        return array_at(address, shape, dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array without elements."""
+        return np.empty(shape, dtype)
+
+    def read_only(self, array: Any) -> Any:
+        """The same array for read accesses."""
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def arguments(self, submission: Submission, bindings: Iterator[Binding], partials: Iterator[Any]) -> list[Any]:
+        """Views and reducers in the places of the ports; plain values stay as they are."""
+        arguments: list[Any] = []
+        for arg in submission.args:
+            kind = arg.__class__
+            if kind is Port:
+                arguments.append(self._view(arg, next(bindings), submission))
+            elif kind is ReductionPort:
+                array = self.array_at(next(partials)[0], (), arg.record.dtype)
+                arguments.append(self.reducer_type(array, arg, submission))
+            else:
+                arguments.append(arg)
+        return arguments
+
+    def _view(self, port: Port, binding: Binding, submission: Submission) -> View:
+        record = port.record
+        writable = port.mode != READ
+        ndim = len(record.shape)
+        if binding is None:
+            nothing = Box((0,) * ndim, (0,) * ndim)
+            array = self.empty((0,) * ndim, record.dtype)
+            return self.view_type(array, nothing, nothing, None, writable, record, submission)
+        _, allocation, address, allocated_flat, bounding_flat, accessed = binding
+        arrays = record.arrays.get(allocation)
+        if arrays is None:
+            arrays = self._map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
+        declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
+        base = arrays[0] if writable else arrays[1]
+        box = box_from_flat(bounding_flat, ndim)
+        return self.view_type(base, arrays[2], box, declared, writable, record, submission)
+
+    def _map_allocation(self, record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
+        """Arrays over a whole allocation, kept with the buffer: allocations live long, and their ids are unique."""
+        array = self.array_at(address, allocated.shape, record.dtype)
+        arrays = (array, self.read_only(array), allocated)
+        known = record.arrays
+        while len(known) >= _MAX_ARRAYS:
+            # Another launcher thread may be doing the same.
+            known.pop(next(iter(list(known)), None), None)
+        known[allocation] = arrays
+        return arrays
 
 
-def _view(port: Port, binding: Binding, submission: Submission) -> Any:
-    record = port.record
-    writable = port.mode != READ
-    ndim = len(record.shape)
-    if binding is None:
-        nothing = Box((0,) * ndim, (0,) * ndim)
-        return View(np.empty((0,) * ndim, record.dtype), nothing, nothing, None, writable, record, submission)
-    _, allocation, address, allocated_flat, bounding_flat, accessed = binding
-    arrays = record.arrays.get(allocation)
-    if arrays is None:
-        arrays = _map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
-    declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
-    base = arrays[0] if writable else arrays[1]
-    return View(base, arrays[2], box_from_flat(bounding_flat, ndim), declared, writable, record, submission)
-
-
-def _map_allocation(record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
-    """Arrays over a whole allocation, kept with the buffer: allocations live for many kernels, and ids are unique."""
-    array = array_at(address, allocated.shape, record.dtype)
-    read_only = array.view()
-    read_only.flags.writeable = False
-    arrays = (array, read_only, allocated)
-    known = record.arrays
-    while len(known) >= _MAX_ARRAYS:
-        # Another launcher thread may be doing the same.
-        known.pop(next(iter(list(known)), None), None)
-    known[allocation] = arrays
-    return arrays
-
-
-def _reducer(port: ReductionPort, binding: tuple[int, str, str], submission: Submission) -> Reducer:
-    return Reducer(array_at(binding[0], (), port.record.dtype), port, submission)
+_HOST = Binder()
 
 
 def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:

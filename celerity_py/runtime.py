@@ -405,7 +405,7 @@ class Runtime:
         """Run a device kernel on a launcher thread."""
         self.inside.add(threading.get_ident())
         if self.devices.is_cuda:
-            from celerity_py import cuda_execution  # type: ignore[attr-defined]
+            from celerity_py import cuda_execution
 
             cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call)
         else:

@@ -21,8 +21,8 @@ EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access arguments buffer configuration custom_mappers devices errors execution futures hints
-        host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime statistics
+        __init__ access arguments buffer configuration cuda_execution custom_mappers devices errors execution futures
+        hints host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime statistics
         submissions views violations
     """,
     "celerity_py/executor": """

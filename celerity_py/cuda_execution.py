@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""Calls of Python kernels on GPUs: CuPy views over device memory, the lane's stream, partial results on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from celerity_py._native import box_from_flat
+from celerity_py.execution import Binder
+from celerity_py.parts import Chunk
+from celerity_py.reducers import Reducer, ReductionPort
+from celerity_py.submissions import Submission
+from celerity_py.views import View
+
+_MAX_STREAMS = 256  # lanes are few, but each runtime makes its own
+
+#: (ordinal, handle) -> CuPy's wrapper
+_streams: dict[tuple[int, int], Any] = {}
+
+
+class CudaView(View):
+    """A view whose arrays are CuPy's.
+
+    CuPy knows no read-only arrays: `view[box] = x` is refused on a read access, but `view[box][...] = x` is not.
+    """
+
+    __slots__ = ()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        """What other libraries need to use `view.array`."""
+        return self.array.__cuda_array_interface__  # type: ignore[attr-defined] # CuPy's
+
+
+class CudaReducer(Reducer):
+    """A partial result in device memory; contributions are combined in the order of the stream."""
+
+    __slots__ = ()
+
+    def __init__(self, array: Any, port: ReductionPort, owner: Any) -> None:
+        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
+        import cupy
+
+        super().__init__(array, port, owner)
+        self._operation = getattr(cupy, self._operation.__name__)
+
+
+class _ForeignStream:
+    """Passes a stream to CuPy by the protocol for streams that others own."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def stream_of(ordinal: int, handle: int) -> Any:
+    """CuPy's wrapper of a stream, which stays ours."""
+    known = _streams.get((ordinal, handle))
+    if known is not None:
+        return known
+    import cupy
+
+    from_external = getattr(cupy.cuda.Stream, "from_external", None)
+    if from_external is None:
+        stream = cupy.cuda.ExternalStream(handle, ordinal)
+    else:  # CuPy 14 warns of what came before it
+        stream = from_external(_ForeignStream(handle))
+    if len(_streams) >= _MAX_STREAMS:
+        _streams.clear()
+    _streams[ordinal, handle] = stream
+    return stream
+
+
+class CudaBinder(Binder):
+    """Makes arguments of CuPy arrays over the memory of one GPU."""
+
+    view_type = CudaView
+    reducer_type = CudaReducer
+
+    def __init__(self, ordinal: int) -> None:
+        self._ordinal = ordinal
+
+    def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A CuPy array over foreign device memory."""
+        import cupy
+
+        memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
+        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A CuPy array without elements."""
+        import cupy
+
+        return cupy.empty(shape, dtype)
+
+    def read_only(self, array: Any) -> Any:
+        """The array itself: CuPy has no read-only arrays."""
+        return array
+
+
+#: By ordinal.
+_binders: dict[int, CudaBinder] = {}
+
+
+def run_kernel(submissions: Mapping[int, Submission], ordinal: int, device: int, call: tuple[Any, ...]) -> None:
+    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
+
+    What it puts on the stream may still run when this returns.
+
+    Args:
+        submissions: What is known of each.
+        ordinal: Of the GPU, as CUDA counts them.
+        device: The same one, as this rank counts its own.
+        call: What the native executor hands over.
+
+    Raises:
+        BaseException: Whatever the kernel raises.
+    """
+    import cupy
+
+    _, submission_id, flat, bindings, reductions, handle = call
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    binder = _binders.get(ordinal) or _binders.setdefault(ordinal, CudaBinder(ordinal))
+    stream = stream_of(ordinal, handle)
+    with cupy.cuda.Device(ordinal), stream:
+        chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
+        submission.function(chunk, *binder.arguments(submission, iter(bindings), iter(reductions)))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""Python kernels on GPUs, with a CuPy made of NumPy arrays: what is current during the call, and what kernels get."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import cuda_execution
+from celerity_py._native import Box
+from celerity_py.cuda_execution import CudaReducer, CudaView, run_kernel, stream_of
+from celerity_py.errors import ReadOnlyAccess
+from celerity_py.mapping import READ, READ_WRITE, Port
+from celerity_py.reducers import ReductionPort
+from celerity_py.submissions import Submission
+
+
+class FakeStream:
+    def __init__(self, handle: int, log: list[str]) -> None:
+        self.handle = handle
+        self.log = log
+
+    def __enter__(self) -> None:
+        self.log.append(f"stream {self.handle:#x}")
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append("end of stream")
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    log: list[str] = []
+
+    @contextlib.contextmanager
+    def device(ordinal: int) -> Iterator[None]:
+        log.append(f"device {ordinal}")
+        try:
+            yield
+        finally:
+            log.append("end of device")
+
+    def ndarray(shape: tuple[int, ...], dtype: Any, pointer: tuple[int, int]) -> np.ndarray[Any, Any]:
+        memory: Any = (ctypes.c_byte * pointer[1]).from_address(pointer[0])
+        return np.ndarray(shape, dtype, memory)
+
+    cuda = SimpleNamespace(
+        Device=device,
+        Stream=SimpleNamespace(from_external=lambda stream: FakeStream(stream.__cuda_stream__()[1], log)),
+        UnownedMemory=lambda address, size, owner, ordinal: (address, size),
+        MemoryPointer=lambda memory, offset: memory,
+    )
+    cupy = SimpleNamespace(cuda=cuda, ndarray=ndarray, empty=np.empty, add=np.add, maximum=np.maximum)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda_execution, "_streams", {})
+    return log
+
+
+class FakeRecord:
+    def __init__(self, shape: tuple[int, ...], dtype: Any = np.float32) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.box = Box((0,) * len(shape), shape)
+        self.label = 'B3 "u"'
+        self.runtime = None
+        self.arrays: dict[Any, Any] = {}
+
+
+def call_of(function: Any, args: list[Any], bindings: list[Any], partials: list[Any]) -> Any:
+    submission = Submission("kernel", "step", function, args, [], Box((0,), (8,)), sys._getframe())
+    return {7: submission}, (1, 7, Box((2,), (6,)).flat(), bindings, partials, 0xABC)
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    return int(array.ctypes.data)
+
+
+def test_device_and_stream_are_current_during_the_call_and_no_longer(log: list[str]) -> None:
+    def step(chunk: Any) -> None:
+        log.append(f"{chunk.box} on {chunk.device}, {chunk.xp is sys.modules['cupy']}, {chunk.stream.handle:#x}")
+
+    run_kernel(*insert(call_of(step, [], [], []), 5, 1))
+    assert log == ["device 5", "stream 0xabc", "Box((2,), (6,)) on 1, True, 0xabc", "end of stream", "end of device"]
+
+
+def insert(made: Any, ordinal: int, device: int) -> tuple[Any, int, int, Any]:
+    return made[0], ordinal, device, made[1]
+
+
+def test_views_alias_the_allocation_in_global_coordinates(log: list[str]) -> None:
+    memory = np.arange(8, dtype=np.float32)
+    record = FakeRecord((16,))
+    binding = (3, (2, 9), address_of(memory), Box((4,), (12,)).flat(), Box((5,), (9,)).flat(), [Box((5,), (9,)).flat()])
+
+    def step(chunk: Any, u: Any, factor: int) -> None:
+        assert type(u) is CudaView
+        u[5:7] = u[5:7] * factor
+
+    made = call_of(step, [Port(record, READ_WRITE, None), 10], [binding], [])
+    run_kernel(*insert(made, 0, 0))
+    assert memory.tolist() == [0, 10, 20, 3, 4, 5, 6, 7]
+    assert list(record.arrays) == [(2, 9)]
+
+
+def test_writing_through_a_read_access_is_refused(log: list[str]) -> None:
+    memory = np.zeros(4, np.float32)
+    box = Box((0,), (4,)).flat()
+
+    def step(chunk: Any, u: Any) -> None:
+        u[0:2] = 1
+
+    made = call_of(step, [Port(FakeRecord((4,)), READ, None)], [(3, (2, 9), address_of(memory), box, box, [box])], [])
+    with pytest.raises(ReadOnlyAccess, match=r'writes through its read access to B3 "u", at \[0:2\]'):
+        run_kernel(*insert(made, 0, 0))
+    assert log[-2:] == ["end of stream", "end of device"]
+
+
+def test_a_chunk_that_accesses_nothing_gets_an_empty_view(log: list[str]) -> None:
+    seen: list[Any] = []
+    made = call_of(lambda chunk, u: seen.append(u[...].shape), [Port(FakeRecord((4, 4)), READ, None)], [None], [])
+    run_kernel(*insert(made, 0, 0))
+    assert seen == [(0, 0)]
+
+
+@pytest.mark.parametrize(("op", "expected"), [("sum", 12), ("max", 7)])
+def test_partial_results_start_with_the_identity(op: str, expected: int, log: list[str]) -> None:
+    partial = np.array(99, np.int32)
+
+    def step(chunk: Any, out: Any) -> None:
+        assert type(out) is CudaReducer
+        out.combine(5)
+        out.combine(np.array([7], np.int32))
+
+    port = ReductionPort(FakeRecord((1,), np.int32), op)
+    run_kernel(*insert(call_of(step, [port], [], [(address_of(partial), op, "int32")]), 0, 0))
+    assert partial == expected
+
+
+def test_a_stream_is_wrapped_once(log: list[str]) -> None:
+    assert stream_of(0, 1) is stream_of(0, 1)
+    assert stream_of(0, 1) is not stream_of(1, 1)
