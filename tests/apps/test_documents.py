@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README, TUTORIAL = "README.md", "docs/tutorial.md"
+README, TUTORIAL, HOW_TO = "README.md", "docs/tutorial.md", "docs/how_to.md"
 
 
 def _blocks(document: str) -> list[str]:
@@ -24,17 +24,40 @@ def _blocks(document: str) -> list[str]:
     ("document", "blocks"), [(README, [0]), (TUTORIAL, [0]), (TUTORIAL, [0, 1, 3])], ids=["readme", "first", "loop"]
 )
 def test_a_printed_program_runs(document: str, blocks: list[int], tmp_path: Path) -> None:
-    program = tmp_path / "wave.py"
-    program.write_text(
-        "\n".join(_blocks(document)[index] for index in blocks) + "\nprint('sum', float(result.sum()))\n"
-    )
+    source = "\n".join(_blocks(document)[index] for index in blocks) + "\nprint('sum', float(result.sum()))\n"
+    assert "sum " in _run("wave.py", source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "printed"),
+    [
+        (0, "[0. 1. 2. 3. 4. 5. 6. 7.] [100. 121. 144.]"),
+        (1, "[[  5.   5.   5.   5.   5.   5.]\n [ 17.  18.  19."),
+        (2, "3000.0"),
+        (3, "the largest element is 4.0"),
+        (4, "[[4. 5. 6. 7.]]\n66.0"),
+        (5, "rank 0: task 'smooth' failed: OutOfBoundsAccess: "),
+    ],
+    ids=["contents", "mappers", "reductions", "host tasks", "fences", "failures"],
+)
+def test_a_how_to_does_what_it_says(block: int, printed: str, tmp_path: Path) -> None:
+    assert printed in _run("how_to.py", _blocks(HOW_TO)[block], tmp_path)
+
+
+def test_every_how_to_is_run() -> None:
+    assert len(_blocks(HOW_TO)) == 6
+
+
+def _run(name: str, source: str, folder: Path) -> str:
+    program = folder / name
+    program.write_text(source)
     environment = os.environ | {"CELERITY_DEVICES": "cpu:2", "CELERITY_BACKEND": "cpu", "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, name], env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     assert run.returncode == 0, run.stderr
-    assert "sum " in run.stdout
     assert not run.stderr
+    return run.stdout
 
 
 def test_every_local_link_of_the_documents_leads_somewhere() -> None:
