@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.custom_mappers import evaluate, resolve_custom, wants_shape
@@ -156,6 +157,21 @@ def test_a_callable_is_asked_once_per_chunk_and_sees_the_whole() -> None:
 
     assert regions_of(mapper) == [Region([chunk]) for chunk in CHUNKS]
     assert asked == [(chunk, WHOLE, (8, 8)) for chunk in CHUNKS]
+
+
+def test_what_a_callable_is_asked_has_a_name_to_annotate_it_with() -> None:
+    asked: list[celerity.MapperChunk] = []
+
+    def mapper(chunk: celerity.MapperChunk) -> Box:
+        asked.append(chunk)
+        return chunk.box
+
+    regions_of(mapper)
+    assert {type(chunk) for chunk in asked} == {celerity.MapperChunk}
+    assert [chunk.global_shape for chunk in asked] == [(8, 8)] * len(CHUNKS)
+    assert issubclass(celerity.MapperChunk, celerity.Part)
+    assert issubclass(celerity.Chunk, celerity.Part)
+    assert str(asked[1]) == "<chunk Box((0, 0), (4, 8)) of Box((0, 0), (8, 8))>"
 
 
 def test_a_callable_with_two_parameters_gets_the_buffer_shape() -> None:
@@ -328,6 +344,7 @@ def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper() -> None:
 
 def test_the_module_offers_mappers_and_nothing_else() -> None:
     assert dir(access) == sorted(factory.__name__ for factory in access.FACTORIES)
+    assert dir(celerity.hints) == ["Hint", "oversubscribe", "split_1d", "split_2d"]
 
 
 def test_pure_needs_a_callable_and_a_hashable_key() -> None:
