@@ -62,7 +62,7 @@ demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked a
 LLVM_SUFFIX =
 PROGRAMS = 2000
 
-test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks
+test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks, and both transports
 
 test-python: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/failures tests/apps) \
@@ -70,11 +70,12 @@ test-python: $(VENV)/.installed
 
 # Every rank must run the tests in the same order: one seed for all.
 test-mpi: $(VENV)/.installed
-	for ranks in 1 2 4; do \
+	for run in '1 auto' '2 auto' '4 auto' '2 direct' '4 direct'; do \
 		[ -d tests/mpi ] || break; \
-		echo "---- $$ranks rank(s)"; \
-		timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider -o faulthandler_timeout=60 \
-			--randomly-seed=$(TEST_SEED) tests/mpi; \
+		read -r ranks transport <<< "$$run"; \
+		echo "---- $$ranks rank(s), transport $$transport"; \
+		CELERITY_TRANSPORT=$$transport timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
+			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
 
 lint: $(VENV)/.dev ## Style of the Python code, and the layering

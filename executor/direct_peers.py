@@ -30,19 +30,21 @@ def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bo
     offer = native.offer_direct(list(communicator.local_ranks)) if wanted else b""
     offers = communicator.exchange(offer)
     opened: list[int] = []
-    reason = "it takes no part in direct transfers" if not offer else "no other rank of its host takes part"
+    failures: list[str] = []
     for rank in communicator.local_ranks:
         if rank == communicator.rank or not offer or not offers[rank]:
             continue
         try:
             native.open_direct(rank, offers[rank])
         except RuntimeError as error:
-            reason = f"the memory of rank {rank} cannot be mapped ({error})"
+            failures.append(f"rank {communicator.rank} cannot map the memory of rank {rank} ({error})")
         else:
             opened.append(rank)
     if communicator.local_size == 1:
-        reason = "it is alone on its host"
-    report = json.dumps({"opened": opened, "reason": reason, "required": required})
+        failures.append("it is alone on its host")
+    elif not offer:
+        failures.append("its devices cannot transfer directly")
+    report = json.dumps({"opened": opened, "failures": failures, "required": required})
     reports = [json.loads(text) for text in communicator.exchange(report.encode())]
     peers = [rank for rank in opened if communicator.rank in reports[rank]["opened"]]
     if offer:
@@ -55,8 +57,10 @@ def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bo
 def _check_required(reports: list[dict[str, Any]]) -> None:
     for rank, report in enumerate(reports):
         if report["required"] and not any(rank in reports[other]["opened"] for other in report["opened"]):
+            others = [text for other in reports for text in other["failures"] if text.endswith(")")]
+            reason = "; ".join(report["failures"] or others) or "no other rank of its host takes part"
             raise ConfigurationError(
-                f"CELERITY_TRANSPORT=direct, but rank {rank} reaches no other rank directly: {report['reason']}. "
+                f"CELERITY_TRANSPORT=direct, but rank {rank} reaches no other rank directly: {reason}. "
                 f"Leave CELERITY_TRANSPORT unset to use what there is, or start several ranks per host."
             )
 

@@ -199,6 +199,24 @@ MUTATIONS = (
         more=(("} else if(n.remote_wait) {", "} else if(false) {"),),
     ),
     Mutation(
+        "what another rank still fetches may be overwritten",
+        ENGINE,
+        " || predecessor.acknowledged) return false;",
+        ") return false;",
+    ),
+    Mutation(
+        "a flag that is written counts as its answer",
+        ENGINE,
+        "if(m_nodes[slot].acknowledged && (slot != target || is_passed)) {",
+        "if(m_nodes[slot].acknowledged && slot != target) {",
+    ),
+    Mutation(
+        "receives are issued before all of their parts are announced",
+        ENGINE,
+        "if(n.held) return; // until release()",
+        "if(false) return;",
+    ),
+    Mutation(
         "part of a receive counts as all of it",
         ARBITER,
         "if(request->missing == 0) {",

@@ -3,6 +3,9 @@
 
 Whatever the real world may decide is decided by one random number generator: which rank goes on, which lane finishes
 next, when a message arrives, when the scheduler hears of a horizon. A run in which nothing can go on is a deadlock.
+
+With `device_waits`, transfers between direct peers do as the direct transport does: sends and receives are operations
+of lanes that write and wait for flags, and the sender's host hears later that its data was fetched.
 """
 
 from __future__ import annotations
@@ -46,6 +49,14 @@ class Message:
     eager: Words | None = None
 
 
+@dataclass
+class Pull:
+    """A receive on a lane: held until all of its parts are known, and messages among them are here."""
+
+    parts: list[Record] = field(default_factory=list)
+    is_released: bool = False
+
+
 class LaneTable:
     """Which lane class an instruction goes to, and how many lanes there are."""
 
@@ -56,10 +67,12 @@ class LaneTable:
             self._add("compute", device, settings.compute_lanes, 0)
             for kind in ("host_to_device", "device_to_host", "peer"):
                 self._add(kind, device, 1 if settings.compute_lanes == 1 else 2, 0)
+            for role in ("pull", "signal"):
+                self._add("peer", device, 1 if settings.compute_lanes == 1 else 2, 0, role)
         self._add("host_copy", -1, 1, host_domain)
 
-    def _add(self, kind: str, device: int, size: int, domain: int) -> None:
-        self._numbers[(kind, device)] = len(self.classes)
+    def _add(self, kind: str, device: int, size: int, domain: int, role: str = "") -> None:
+        self._numbers[(role or kind, device)] = len(self.classes)
         self.classes.append((kind, max(device, 0), size, domain))
 
     def number(self, kind: str, device: int) -> int:
@@ -97,10 +110,13 @@ class RankSimulation:
         self.records: dict[int, Record] = {}
         self.place: dict[int, tuple[int, int]] = {}
         self.host_ops: list[int] = []
-        self.waiting_on_device: set[int] = set()
+        self.is_direct = world.program.settings.device_waits and any(world.program.settings.direct_ranks(rank))
+        self.pulls: dict[int, Pull] = {}
         """Receives that wait on a lane for what other ranks write; the arbiter knows of them from submission on."""
-        self.announced: set[int] = set()
-        """Those of them of which the engine knows that they need not wait."""
+        self.unannounced: list[Record] = []
+        """Pilots of direct sends whose source does not exist yet."""
+        self.bounced: dict[tuple[int, int], Words] = {}
+        """What came as a message for receives on lanes."""
         self.deferred: set[int] = set()
         """Kernels that a launcher thread enqueues, and has not yet."""
         self.unnotified: list[int] = []
@@ -130,11 +146,15 @@ class RankSimulation:
         for raw in range(self.user_allocations_seen + 1, len(self.context.trace.user_allocations) + 1):
             self.machine.add_user_allocation(raw)
         self.user_allocations_seen = len(self.context.trace.user_allocations)
-        for pilot in pilots:
-            self.world.pilots.append((self.rank, pilot))
         for record in instructions:
             self._submit(record)
+        for pilot in pilots:
+            if self.is_send_direct(pilot["send"]):
+                self.unannounced.append(pilot)
+            else:
+                self.world.pilots.append((self.rank, pilot))
         if instructions:
+            self._announce()
             self._completed(self.engine.take_completed())
             self._issue()
 
@@ -142,14 +162,17 @@ class RankSimulation:
         kind = record["kind"]
         self.records[record["id"]] = record
         self.machine.paths[kind] += 1
-        target, lane_class, deferred, remote_wait = "host", 0, False, False
+        target, lane_class, deferred, remote_wait, acknowledged = "host", 0, False, False, False
         if kind == "device_kernel":
             target, lane_class = "lane", self.table.number("compute", record["device"])
             deferred = self.world.random.random() < 0.5
         elif kind == "copy":
             target, lane_class = "lane", self.table.class_of_copy(record["source"][0], record["destination"][0])
-        elif kind == "receive" and self.world.program.settings.device_waits and record["destination"][0] >= 2:
-            target, lane_class, remote_wait = "lane", self.table.number("peer", record["destination"][0] - 2), True
+        elif kind == "receive" and self.is_direct:
+            device = max(record["destination"][0] - 2, 0)
+            target, lane_class, remote_wait = "lane", self.table.number("pull", device), True
+        elif self._is_direct_send(record):
+            target, lane_class, acknowledged = "lane", self.table.number("signal", record["source"][0] - 2), True
         elif kind == "horizon" or (kind == "epoch" and record["action"] != "barrier"):
             target = "clock"
         if kind == "send" and record["source"][0] >= 2:
@@ -160,12 +183,29 @@ class RankSimulation:
             *(record["id"], record["priority"], tuple(record["key"]), list(record["dependencies"]), target, lane_class),
             deferred=deferred,
             remote_wait=remote_wait,
+            acknowledged=acknowledged,
+            held=remote_wait or acknowledged,
         )
         if deferred:
             self.deferred.add(record["id"])
         if remote_wait:
-            self.waiting_on_device.add(record["id"])
+            self.pulls[record["id"]] = Pull()
             self._start_receive(record)
+
+    def is_send_direct(self, id_: int) -> bool:
+        return id_ in self.records and self._is_direct_send(self.records[id_])
+
+    def _is_direct_send(self, record: Record) -> bool:
+        return self.is_direct and record["kind"] == "send" and record["source"][0] >= 2
+
+    def _announce(self) -> None:
+        """Pilots of direct sends name an allocation, so they leave when it exists; until then the send is held."""
+        for pilot in list(self.unannounced):
+            source = self.records[pilot["send"]]["source"]
+            if (source[0], source[1]) in self.machine.allocations:
+                self.unannounced.remove(pilot)
+                self.world.pilots.append((self.rank, pilot))
+                self.engine.release(pilot["send"])
 
     # engine
 
@@ -217,13 +257,24 @@ class RankSimulation:
         result: list[Action] = [
             partial(self._run_lane, lane)
             for lane in self.lanes
-            if lane.queue and lane.queue[0][0] not in self.waiting_on_device and self._is_runnable(lane)
+            if lane.queue and self._is_runnable(lane) and self._is_ready(lane.queue[0][0])
         ]
         result += [partial(self._run_host, id_) for id_ in self.host_ops]
         result += [partial(self._notify_issued, id_) for id_ in self.unnotified if self._is_next_to_enqueue(id_)]
-        result += [partial(self._fetch, post) for post in self.posts if self._may_fetch(post)]
-        result += [partial(self._announce, id_) for id_ in self.waiting_on_device if self._may_announce(id_)]
+        result += [partial(self._fetch, post) for post in self.posts if self.world.may_fetch(self.rank, post)]
         return result
+
+    def _is_ready(self, id_: int) -> bool:
+        """The next part of a receive on a lane is there."""
+        pull = self.pulls.get(id_)
+        if pull is None:
+            return True
+        if not pull.is_released:
+            raise SimulationError(f"rank {self.rank}: I{id_} was issued before its parts are known")
+        return not pull.parts or self._is_here(pull.parts[0])
+
+    def _is_here(self, part: Record) -> bool:
+        return (part["source"], part["message"]) in self.bounced or self.world.may_fetch(self.rank, part)
 
     def _is_runnable(self, lane: Lane) -> bool:
         id_, _, waits = lane.queue[0]
@@ -235,8 +286,17 @@ class RankSimulation:
 
     def _run_lane(self, lane: Lane) -> None:
         record = self.records[lane.queue[0][0]]
-        if record["kind"] == "copy":
+        if record["id"] in self.pulls:
+            parts = self.pulls[record["id"]].parts
+            if parts:
+                self._store(parts.pop(0))
+            if parts:
+                return
+            del self.pulls[record["id"]]
+        elif record["kind"] == "copy":
             self.machine.copy(record)
+        elif record["kind"] == "send":
+            self.world.start_send(self.rank, record)
         else:
             self.machine.run_task(record)
         self._leave_lane(lane)
@@ -245,7 +305,8 @@ class RankSimulation:
         id_, sequence, _ = lane.queue.popleft()
         self.fifos[lane.device].remove(id_)
         lane.reached = sequence
-        self.complete(id_)
+        self._completed(self.engine.complete_lane(self.place[id_][0], sequence))
+        self._issue()
 
     def _run_host(self, id_: int) -> None:
         self.host_ops.remove(id_)
@@ -259,6 +320,8 @@ class RankSimulation:
             self.world.enter_barrier(self.rank, record)
         else:
             getattr(self.machine, "run_task" if kind == "host_task" else kind)(record)
+            if kind == "alloc":
+                self._announce()
             self.complete(id_)
 
     # transfers
@@ -289,46 +352,50 @@ class RankSimulation:
         self.poll_arbiter()
 
     def poll_arbiter(self) -> None:
-        self.posts += self.arbiter.take_posts()
+        for post in self.arbiter.take_posts():
+            pull = self.pulls.get(post["instruction"])
+            if pull is None:
+                self.posts.append(post)
+                continue
+            pull.parts.append(post)
+            if self.world.is_direct_message(self.rank, post) or (post["source"], post["message"]) in self.bounced:
+                self.arbiter.complete(post["fragment"])
+            else:
+                self.posts.append(post)
         for id_ in self.arbiter.take_completed():
-            if id_ in self.waiting_on_device:
-                self.waiting_on_device.remove(id_)
-                self._leave_lane(self.lanes[self.place[id_][0]])
+            if id_ in self.pulls:
+                self._release(id_)
             else:
                 self.complete(id_)
 
-    def _may_announce(self, id_: int) -> bool:
-        """Everything that a receive without a lane waits for is there."""
-        if id_ in self.announced or id_ in self.place:
-            return False
-        posts = [post for post in self.posts if post["instruction"] == id_]
-        if not all(self.world.may_fetch(self.rank, post) for post in posts):
-            return False
-        return sum(flat_size(tuple(post["box"])) for post in posts) == sum(map(flat_size, self.records[id_]["boxes"]))
-
-    def _announce(self, id_: int) -> None:
-        self.announced.add(id_)
-        self.engine.notify_remote_ready(id_)
+    def _release(self, id_: int) -> None:
+        pull = self.pulls[id_]
+        pull.is_released = True
+        if all(map(self._is_here, pull.parts)) and self.world.random.random() < 0.5:
+            self.engine.notify_remote_ready(id_)
+        self.engine.release(id_)
         self._issue()
 
-    def _may_fetch(self, post: Record) -> bool:
-        """The message was sent; where the receive waits on a lane, it must also have come to its front."""
-        id_ = post["instruction"]
-        if not self.world.may_fetch(self.rank, post):
-            return False
-        if id_ not in self.waiting_on_device:
-            return True
-        lane = self.lanes[self.place[id_][0]] if id_ in self.place else None
-        return lane is not None and lane.queue[0][0] == id_ and self._is_runnable(lane)
-
     def _fetch(self, post: Record) -> None:
+        """A message arrives: in place, or aside for the receives on lanes that take parts of it."""
         self.posts.remove(post)
-        words = self.world.fetch(self.rank, post)
+        if post["instruction"] not in self.pulls:
+            self._store(post)
+        elif (key := (post["source"], post["message"])) not in self.bounced:
+            self.bounced[key] = self.world.fetch(self.rank, post | {"box": post["message_box"]})
+        self.arbiter.complete(post["fragment"])
+        self.poll_arbiter()
+
+    def _store(self, post: Record) -> None:
+        words = self.bounced.get((post["source"], post["message"]))
+        if words is None:
+            words = self.world.fetch(self.rank, post)
+        else:
+            cells, _ = cells_of(tuple(post["message_box"]), (tuple(post["box"]),), post["element_size"] // CELL_BYTES)
+            words = words[cells]
         destination = self.machine.cells(post["destination"])
         cells, _ = cells_of(tuple(post["allocated_box"]), (tuple(post["box"]),), post["element_size"] // CELL_BYTES)
         destination[cells + post["offset_bytes"] // CELL_BYTES] = words
-        self.arbiter.complete(post["fragment"])
-        self.poll_arbiter()
 
     # the end
 
@@ -336,7 +403,7 @@ class RankSimulation:
         left = []
         if self.engine.num_live:
             left.append(f"{self.engine.num_live} live instructions: {self.engine.unissued()} {self.engine.in_flight()}")
-        if self.arbiter.num_open or self.arbiter.num_unclaimed_pilots or self.posts:
+        if self.arbiter.num_open or self.arbiter.num_unclaimed_pilots or self.posts or self.pulls or self.unannounced:
             left.append(f"{self.arbiter.num_open} open receives, {self.arbiter.num_unclaimed_pilots} unclaimed pilots")
         kept = [name for name in self.machine.allocations if name[0] != 0]
         if kept:
@@ -353,6 +420,8 @@ class World:
         self.random = Random(program.settings.seed if seed is None else seed)
         self.pilots: list[tuple[int, Record]] = []
         self.messages: dict[tuple[int, int, int], Message] = {}
+        self.direct_messages: set[tuple[int, int, int]] = set()
+        """Those that were announced as such."""
         self.sent: list[tuple[int, int]] = []
         """Sends whose data has left, (rank, instruction): they may complete."""
         self.barrier: dict[int, int] = {}
@@ -406,6 +475,9 @@ class World:
 
     def _deliver(self, entry: tuple[int, Record]) -> None:
         self.pilots.remove(entry)
+        source, pilot = entry
+        if self.ranks[source].is_send_direct(pilot["send"]):
+            self.direct_messages.add((source, pilot["to"], pilot["message"]))
         self.ranks[entry[1]["to"]].deliver_pilot(*entry)
 
     def _finish_send(self, sender: tuple[int, int]) -> None:
@@ -425,7 +497,13 @@ class World:
         return self.ranks[rank].machine.read_box(*place, box, record["element_size_bytes"])
 
     def may_fetch(self, rank: int, post: Record) -> bool:
-        return (post["source"], rank, post["message"]) in self.messages
+        return (post["source"], rank, post["message"]) in self.messages or (
+            (post["source"], post["message"]) in self.ranks[rank].bounced
+        )
+
+    def is_direct_message(self, rank: int, post: Record) -> bool:
+        """Whether the lane of the receive fetches it from the sender's memory; its pilot says so."""
+        return (post["source"], rank, post["message"]) in self.direct_messages
 
     def fetch(self, rank: int, post: Record) -> Words:
         key = (post["source"], rank, post["message"])

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: MIT
+"""Direct transfers between the executors of two ranks, both in this process: the test carries what goes through MPI."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from celerity_py import _native
+
+Record = dict[str, Any]
+USER, HOST, DEVICE0, DEVICE1 = range(4)
+TRANSFER = (4, 1, 0)
+PATIENCE_S = 10
+
+
+def row(begin: int, end: int) -> tuple[int, ...]:
+    return (begin, 0, 0, end, 1, 1)
+
+
+class Script:
+    """Makes instruction records for a buffer of float64 elements; each depends on the one before it unless told."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.pilots: list[Record] = []
+
+    def add(
+        self, kind: str, phase: str = "work", key_task: int = 1, after: list[int] | None = None, **fields: Any
+    ) -> int:
+        number = len(self.records) + 1
+        previous = [number - 1] if number > 1 else []
+        self.records.append(
+            {
+                "id": number,
+                "key": (key_task, phase),
+                "priority": 0,
+                "dependencies": previous if after is None else after,
+                "kind": kind,
+                **fields,
+            }
+        )
+        return number
+
+    def alloc(self, memory: int, raw: int, where: tuple[int, ...]) -> int:
+        size = 8 * (where[3] - where[0])
+        return self.add(
+            "alloc", allocation=(memory, raw), size_bytes=size, alignment_bytes=8, buffer=1, allocated_box=where
+        )
+
+    def free(self, memory: int, raw: int, count: int, **where: Any) -> int:
+        return self.add("free", allocation=(memory, raw), size_bytes=8 * count, **where)
+
+    def copy(self, source: tuple[int, int], destination: tuple[int, int], where: tuple[int, ...], **more: Any) -> int:
+        layout = {"is_linear": False, "allocated_box": where, "offset_bytes": 0}
+        return self.add(
+            "copy",
+            source=source,
+            source_layout=layout,
+            destination=destination,
+            destination_layout=layout,
+            boxes=[where],
+            element_size_bytes=8,
+            reason="coherence",
+            buffer=1,
+            **more,
+        )
+
+    def host_task(self, submission: int) -> int:
+        return self.add("host_task", submission=submission, chunk=row(0, 1), accesses=[])
+
+    def send(
+        self, message: int, source: tuple[int, int], allocated: tuple[int, ...], sent: tuple[int, ...], **more: Any
+    ) -> int:
+        number = self.add(
+            "send",
+            "send",
+            destination_rank=1,
+            message=message,
+            transfer=TRANSFER,
+            source=source,
+            allocated_box=allocated,
+            sent_box=sent,
+            element_size_bytes=8,
+            **more,
+        )
+        self.pilots.append({"to": 1, "message": message, "transfer": TRANSFER, "sent_box": sent, "send": number})
+        return number
+
+    def receive(self, destination: tuple[int, int], allocated: tuple[int, ...], **more: Any) -> int:
+        more.setdefault("boxes", [allocated])
+        return self.add(
+            "receive",
+            "receive",
+            transfer=TRANSFER,
+            destination=destination,
+            allocated_box=allocated,
+            element_size_bytes=8,
+            **more,
+        )
+
+    def epoch(self, submission: int, after: list[int] | None = None) -> int:
+        return self.add("epoch", task=1, after=after, submission=submission, last_submission=submission, action="none")
+
+
+class Pair:
+    """Rank 0 and rank 1 of one host."""
+
+    def __init__(self) -> None:
+        self.ranks = [_native.Executor(num_ranks=2, rank=rank, num_devices=2, direct=True) for rank in range(2)]
+        offers = [executor.offer_direct([0, 1]) for executor in self.ranks]
+        for rank, executor in enumerate(self.ranks):
+            executor.open_direct(1 - rank, offers[1 - rank])
+            executor.agree_direct([1 - rank])
+        self.events: list[list[tuple[Any, ...]]] = [[], []]
+        self.withheld: list[tuple[Any, ...]] | None = None
+        """Pilots that do not travel, if it is not None."""
+        self.arrays: list[npt.NDArray[np.float64]] = []
+
+    def submit(self, rank: int, script: Script) -> None:
+        self.ranks[rank].submit(_native.InstructionRecords(script.records, script.pilots))
+
+    def register(self, rank: int, array: npt.NDArray[np.float64]) -> tuple[int, int]:
+        self.arrays.append(array)
+        return (USER, self.ranks[rank].register_user_memory(array.ctypes.data, array.nbytes))
+
+    def step(self) -> None:
+        for rank, executor in enumerate(self.ranks):
+            for event in executor.run(0.001):
+                self.events[rank].append(event)
+                assert event[0] != "failed", event
+                if event[0] == "pilot":
+                    if self.withheld is None:
+                        self.ranks[event[1]].notify_pilot(rank, event[2])
+                    else:
+                        self.withheld.append(event)
+
+    def finish_host_task(self, rank: int) -> None:
+        call = self.ranks[rank].next_host_task()
+        assert call is not None
+        self.ranks[rank].host_task_done(call[1])
+
+    def run_until(self, rank: int, kind: str, value: int | None = None) -> tuple[Any, ...]:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for event in self.events[rank]:
+                if event[0] == kind and (value is None or event[1] == value):
+                    return event
+            self.step()
+        raise AssertionError(f"no {kind} {value}: {[e.active_instructions()[:5] for e in self.ranks]}")
+
+    def settle(self) -> None:
+        for _ in range(30):
+            self.step()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    for executor in pair.ranks:
+        executor.stop()
+
+
+def gated_send(pair: Pair, values: npt.NDArray[np.float64]) -> Script:
+    """The data is copied to the device once host task 1 is done, and sent as message 7."""
+    where = row(0, values.size)
+    s = Script()
+    s.alloc(DEVICE0, 1, where)
+    s.host_task(1)
+    s.copy(pair.register(0, values), (DEVICE0, 1), where)
+    s.send(7, (DEVICE0, 1), where, where)
+    return s
+
+
+def test_data_travels_from_device_to_device_and_the_sender_hears_of_it(pair: Pair) -> None:
+    values, result = np.arange(10.0), np.zeros(10)
+    s = gated_send(pair, values)
+    s.free(DEVICE0, 1, 10)
+    s.epoch(1)
+    pair.submit(0, s)
+    pair.step()
+    pair.finish_host_task(0)
+    pair.settle()
+    assert ("completed", 1) not in pair.events[0]  # nobody has fetched it
+    r = Script()
+    r.alloc(DEVICE1, 1, row(0, 10))
+    r.receive((DEVICE1, 1), row(0, 10))
+    r.copy((DEVICE1, 1), pair.register(1, result), row(0, 10))
+    r.epoch(1)
+    pair.submit(1, r)
+    pair.run_until(1, "completed", 1)
+    pair.run_until(0, "completed", 1)
+    assert result.tolist() == values.tolist()
+    assert pair.ranks[0].statistics()["sent_bytes"] == {"host": 0, "direct": 80}
+    assert pair.ranks[1].statistics()["received_bytes"] == 80
+    kinds = {event[0] for rank in pair.events for event in rank}
+    assert kinds == {"pilot", "completed", "retired"}
+
+
+def test_a_pilot_leaves_when_the_source_exists(pair: Pair) -> None:
+    s = Script()
+    s.host_task(1)
+    s.alloc(DEVICE0, 1, row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4), row(1, 3))
+    pair.submit(0, s)
+    pair.settle()
+    assert pair.events[0] == []
+    pair.finish_host_task(0)
+    assert pair.run_until(0, "pilot")[1] == 1
+
+
+def test_the_report_tells_what_is_not_announced_and_what_is_not_ready(pair: Pair) -> None:
+    pair.withheld = []
+    r = Script()
+    r.alloc(DEVICE0, 1, row(0, 10))
+    r.receive((DEVICE0, 1), row(0, 10))
+    r.epoch(1)
+    pair.submit(1, r)
+    pair.submit(0, gated_send(pair, np.arange(10.0)))
+    pair.settle()
+    assert pair.ranks[1].outstanding_communication
+    ((_, text, _, buffer, box, peer, transfer),) = pair.ranks[1].active_instructions()
+    assert "10 of them not even been announced" in text
+    assert (buffer, box, peer, transfer) == (1, row(0, 10), -1, TRANSFER)
+
+    pair.ranks[1].notify_pilot(0, pair.withheld[0][2])
+    pair.settle()
+    ((_, text, _, buffer, box, peer, transfer),) = pair.ranks[1].active_instructions()
+    assert text == "I2 receive: message 7 is announced, its data is not ready"
+    assert (buffer, box, peer, transfer) == (1, row(0, 10), 0, TRANSFER)
+
+    pair.finish_host_task(0)
+    pair.run_until(1, "completed", 1)
+
+
+def test_the_report_tells_what_nobody_has_fetched(pair: Pair) -> None:
+    pair.submit(0, gated_send(pair, np.arange(10.0)))
+    pair.step()
+    pair.finish_host_task(0)
+    pair.settle()
+    ((_, text, _, _, box, peer, transfer),) = pair.ranks[0].active_instructions()
+    assert text == "I4 send: message 7 is ready and has not been fetched"
+    assert (box, peer, transfer) == (row(0, 10), 1, TRANSFER)
+
+
+def test_a_message_cut_up_among_receives_is_answered_after_the_last(pair: Pair) -> None:
+    values, left, right = np.arange(10.0), np.zeros(6), np.zeros(4)
+    s = gated_send(pair, values)
+    s.epoch(1)
+    pair.submit(0, s)
+    pair.step()
+    pair.finish_host_task(0)
+    first = Script()
+    first.alloc(DEVICE0, 1, row(0, 6))
+    first.receive((DEVICE0, 1), row(0, 6))
+    first.copy((DEVICE0, 1), pair.register(1, left), row(0, 6))
+    first.host_task(9)
+    first.alloc(DEVICE1, 1, row(6, 10))
+    first.receive((DEVICE1, 1), row(6, 10))
+    first.copy((DEVICE1, 1), pair.register(1, right), row(6, 10))
+    first.epoch(1)
+    pair.submit(1, first)
+    pair.settle()
+    assert left.tolist() == values[:6].tolist()
+    assert ("completed", 1) not in pair.events[0]
+    pair.finish_host_task(1)
+    pair.run_until(1, "completed", 1)
+    pair.run_until(0, "completed", 1)
+    assert right.tolist() == values[6:].tolist()
+
+
+def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pair) -> None:
+    values, result = np.arange(10.0), np.zeros(10)
+    s = Script()
+    source = pair.register(0, values)
+    s.alloc(DEVICE0, 1, row(0, 10))
+    s.alloc(HOST, 1, row(0, 10))
+    s.copy(source, (DEVICE0, 1), row(0, 10))
+    copied = s.copy(source, (HOST, 1), row(0, 10))
+    first = s.send(7, (DEVICE0, 1), row(0, 10), row(0, 3), after=[copied])
+    second = s.send(8, (HOST, 1), row(0, 10), row(3, 8), after=[copied])  # straddles the two receives
+    third = s.send(9, (DEVICE0, 1), row(0, 10), row(8, 10), after=[copied])
+    s.epoch(1, after=[first, second, third])
+    pair.submit(0, s)
+    r = Script()
+    r.alloc(DEVICE0, 1, row(0, 5))
+    r.receive((DEVICE0, 1), row(0, 5))
+    r.alloc(DEVICE1, 1, row(5, 10))
+    r.receive((DEVICE1, 1), row(5, 10))
+    left, right = result[:5], result[5:]
+    r.copy((DEVICE0, 1), pair.register(1, left), row(0, 5))
+    r.copy((DEVICE1, 1), pair.register(1, right), row(5, 10))
+    r.epoch(1)
+    pair.submit(1, r)
+    _, sending, _, message, source_address, *_ = pair.run_until(0, "send")
+    _, receiving, _, expected, address, shape, offset, extent, _ = pair.run_until(1, "receive")
+    assert (message, expected, shape, offset, extent) == (8, 8, (5, 1, 1), (0, 0, 0), (5, 1, 1))
+    pair.settle()
+    assert not result.any()
+    ctypes.memmove(address, source_address + 3 * 8, 5 * 8)
+    pair.ranks[0].notify_complete(sending)
+    pair.ranks[1].notify_complete(receiving)
+    pair.run_until(1, "completed", 1)
+    pair.run_until(0, "completed", 1)
+    assert result.tolist() == values.tolist()
+    assert pair.ranks[0].statistics()["sent_bytes"] == {"host": 40, "direct": 40}
+    assert len([e for e in pair.events[1] if e[0] == "receive"]) == 1
+
+
+def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
+    count = 40_000  # more than there are flags
+    values, result = np.arange(1.0), np.zeros(1)
+    s, r = Script(), Script()
+    s.alloc(DEVICE0, 1, row(0, 1))
+    written = s.copy(pair.register(0, values), (DEVICE0, 1), row(0, 1))
+    r.alloc(DEVICE0, 1, row(0, 1))
+    for task in range(2, 2 + count):
+        transfer = (task, 1, 0)
+        number = s.send(task, (DEVICE0, 1), row(0, 1), row(0, 1), key_task=task, after=[written])
+        s.records[number - 1]["transfer"] = transfer
+        s.pilots[-1]["transfer"] = transfer
+        number = r.receive((DEVICE0, 1), row(0, 1), key_task=task)
+        r.records[number - 1]["transfer"] = transfer
+    s.epoch(1, after=list(range(3, 3 + count)))
+    r.copy((DEVICE0, 1), pair.register(1, result), row(0, 1), key_task=2 + count)
+    r.epoch(1)
+    pair.submit(0, s)
+    pair.submit(1, r)
+    pair.run_until(1, "completed", 1)
+    pair.run_until(0, "completed", 1)
+    assert pair.ranks[0].statistics()["instructions"]["send"] == count
+
+
+def test_nobody_waits_any_more_for_a_flag_after_a_failure_or_a_stop(pair: Pair) -> None:
+    pair.submit(0, gated_send(pair, np.arange(10.0)))
+    r = Script()
+    r.alloc(DEVICE0, 1, row(0, 10))
+    r.receive((DEVICE0, 1), row(0, 10))
+    pair.submit(1, r)
+    pair.settle()
+    stopper = threading.Thread(target=lambda: (pair.ranks[1].fail(), pair.ranks[1].stop()), daemon=True)
+    stopper.start()
+    stopper.join(PATIENCE_S)
+    assert not stopper.is_alive()
+
+
+def test_an_offer_of_somebody_else_is_refused() -> None:
+    executor = _native.Executor(num_ranks=2, rank=0, direct=True)
+    offer = executor.offer_direct([0, 1])
+    forged = bytes([offer[0] ^ 1]) + offer[1:]
+    with pytest.raises(RuntimeError, match="belongs to another program"):
+        executor.open_direct(1, forged)
+    gone = offer.replace(b"/fd/", b"/xx/")
+    with pytest.raises(RuntimeError, match="No such file"):
+        executor.open_direct(1, gone)
+    with pytest.raises(ValueError, match="do all ranks run the same one"):
+        executor.open_direct(1, b"offer")
+    executor.agree_direct([])
+
+
+def test_who_cannot_or_need_not_be_direct_offers_nothing() -> None:
+    assert _native.Executor(num_ranks=2).offer_direct([0, 1]) == b""
+    assert _native.Executor(num_ranks=2, direct=True, sync=True).offer_direct([0, 1]) == b""
