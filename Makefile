@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-python test-mpi lint types native stubs sanitize coverage mutants bench clean
+.PHONY: help demo test test-python test-mpi gpu lint types native stubs sanitize coverage mutants bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,8 @@ demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked a
 # e.g. -14, where the tools are installed under versioned names only
 LLVM_SUFFIX =
 PROGRAMS = 2000
+# of `make gpu`, e.g. -k latch
+PYTEST_OPTIONS =
 
 test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks, and both transports
 
@@ -77,6 +79,15 @@ test-mpi: $(VENV)/.installed
 		CELERITY_TRANSPORT=$$transport timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
+
+# On a host with GPUs, with what is installed there: PYTHON needs cupy, numpy, mpi4py, pytest, and the extension in celerity_py/.
+gpu: ## GPU tests with PYTHON's own environment, after `make native`; fails where there is no GPU
+	@PYTHONPATH=. $(PYTHON) -c 'from cluster_jobs.benchmarks import cuda_driver; assert cuda_driver.count_devices()' 2> /dev/null \
+		|| { echo "There is no GPU here, and 'make gpu' needs one."; exit 1; }
+	@$(PYTHON) -c 'import cupy, mpi4py, pytest' || { echo "'make gpu' needs cupy, mpi4py and pytest for $(PYTHON)."; exit 1; }
+	@PYTHONPATH=. $(PYTHON) -c 'import celerity_py' || { echo "There is no extension for $(PYTHON): 'make native' builds it."; exit 1; }
+	NCCL_NVLS_ENABLE=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PYTHONPATH=. \
+		$(PYTHON) -m pytest -p no:cacheprovider -o faulthandler_timeout=1600 tests/gpu $(PYTEST_OPTIONS)
 
 lint: $(VENV)/.dev ## Style of the Python code, and the layering
 	$(BIN)/ruff check .

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""GPU tests run on every host that has a GPU: there, a skip is a failure, so that nothing goes unnoticed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import celerity_py as celerity
+from celerity_py import _native
+
+# Read when the first context is made, which may be CuPy's and not the runtime's.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+_HERE = Path(__file__).parent
+_counts = {"run": 0, "skipped": 0, "deselected": 0}
+
+
+def _count_gpus() -> tuple[int, str]:
+    try:
+        return len(_native.cuda_device_ids()), "the CUDA driver shows no GPU"
+    except RuntimeError as error:
+        return 0, str(error)
+
+
+NUM_GPUS, WHY_NONE = _count_gpus()
+_SOME_COUNTS = sorted({count for count in (1, 2, 4, NUM_GPUS) if 1 <= count <= max(1, NUM_GPUS)})
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    impossible = []
+    for item in items:
+        if _HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.gpu)
+        several = item.get_closest_marker("several_gpus")
+        if NUM_GPUS == 0:
+            item.add_marker(pytest.mark.skip(reason=f"no GPU is visible: {WHY_NONE}"))
+        elif several is not None and NUM_GPUS < 2:
+            impossible.append(item)
+    if impossible:
+        items[:] = [item for item in items if item not in impossible]
+        config.hook.pytest_deselected(items=impossible)
+        _counts["deselected"] += len(impossible)
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if NUM_GPUS > 0 and report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"Skipped although this host has {NUM_GPUS} GPU(s), which counts as a failure: {report.longrepr}"
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        _counts["run"] += 1
+    _counts["skipped"] += report.outcome == "skipped" and not hasattr(report, "wasxfail")
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if any(_counts.values()):
+        left_out = f", {_counts['deselected']} left out that need several GPUs" if _counts["deselected"] else ""
+        terminalreporter.write_line(
+            f"GPU tests: {_counts['run']} run, {_counts['skipped']} skipped, on {NUM_GPUS} GPU(s){left_out}"
+        )
+
+
+class Launch:
+    """Starts runtimes on GPUs with other settings than the fixture `queue`; all of them end with the test."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._set: set[str] = set()
+
+    def __call__(self, num_gpus: int = 1, **settings: Any) -> celerity.Queue:
+        settings = {"backend": "cuda", "devices": num_gpus, **settings}
+        celerity.configure(**settings)
+        self._set |= settings.keys()
+        return self._stack.enter_context(celerity.Queue())
+
+    def forget(self) -> None:
+        celerity.configure(**dict.fromkeys(self._set))
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[..., celerity.Queue]]:
+    start: Launch | None = None
+    try:
+        with ExitStack() as stack:
+            start = Launch(stack)
+            yield start
+    finally:
+        if start is not None:
+            start.forget()
+
+
+@pytest.fixture(params=_SOME_COUNTS, ids=lambda count: f"{count}gpu")
+def num_gpus(request: pytest.FixtureRequest) -> int:
+    """From one to all of them."""
+    return int(request.param)
+
+
+@pytest.fixture
+def queue(num_gpus: int, launch: Launch) -> celerity.Queue:
+    """A fresh runtime on one or more GPUs."""
+    return launch(num_gpus)

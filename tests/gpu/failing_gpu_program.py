@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Programs with one mistake each, for `test_failures.py`: `python failing_gpu_program.py <name>`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import Box, access
+
+GIB = 1 << 30
+ROWS = 16
+
+
+@celerity.kernel
+def fill(chunk: Any, out: Any, value: int) -> None:
+    out[chunk.box] = value
+
+
+def memory_is_short() -> None:
+    with celerity.Queue() as queue:
+        held = celerity.Buffer((GIB,), np.uint8, name="held")
+        queue.parallel_for(held.shape, fill, held.write(access.one_to_one()), 1)
+        queue.wait()
+        huge = celerity.Buffer((1 << 42,), np.uint8, name="huge")
+        queue.parallel_for(huge.shape, fill, huge.write(access.one_to_one()), 1)
+        queue.wait()
+        del held
+
+
+def buffer_grows() -> None:
+    """A buffer of 60 % of the device's memory, of which every step writes and reads a larger part."""
+    import cupy
+
+    _, total = cupy.cuda.runtime.memGetInfo()
+    columns = int(0.6 * total) // ROWS
+    with celerity.Queue() as queue:
+        history = celerity.Buffer((ROWS, columns), np.uint8, name="history")
+        sums = celerity.Buffer.from_array(np.zeros((ROWS, 8), np.int64), name="sums")
+
+        @celerity.kernel
+        def add_row(chunk: Any, out: Any, totals: Any, past: Any, row: int) -> None:
+            out[row, :] = row + 1
+            totals[row, :] = past[0:row, 1000:1008].astype(np.int64).sum(axis=0) + row + 1
+
+        for row in range(ROWS):
+            new, past = Box((row, 0), (row + 1, columns)), Box((0, 0), (row, columns))
+            queue.parallel_for(
+                1,
+                add_row,
+                history.write(access.fixed(new)),
+                sums.read_write(access.all()),
+                history.read(access.fixed(past)),
+                row,
+            )
+        expected = [sum(range(1, row + 2)) for row in range(ROWS)]
+        assert queue.fence(sums).result()[:, 0].tolist() == expected
+        parts = [queue.fence(history, Box((row, columns - 4), (row + 1, columns))) for row in range(ROWS)]
+        assert [part.result()[0, 3] for part in parts] == [row + 1 for row in range(ROWS)]
+        statistics = queue.statistics().executor
+        print(f"resizes: {statistics['copies']['resize']}, peak: {statistics['memories'][2]['peak_bytes']}")
+
+
+def illegal_address() -> None:
+    import cupy
+
+    write_nowhere = cupy.RawKernel('extern "C" __global__ void nowhere(int* p) { p[threadIdx.x] = 1; }', "nowhere")
+
+    @celerity.kernel
+    def stray(chunk: Any, out: Any) -> None:
+        write_nowhere((1,), (32,), (np.uint64(16),))
+        out[chunk.box] = 1
+
+    with celerity.Queue() as queue:
+        field = celerity.Buffer((1000,), np.float32, name="field")
+        other = celerity.Buffer((1000,), np.float32, name="other")
+        queue.parallel_for(other.shape, fill, other.write(access.one_to_one()), 0, name="before")
+        queue.parallel_for(
+            field.shape, stray, field.write(access.one_to_one()), name="stray step"
+        )  # LINE illegal_address
+        queue.parallel_for(other.shape, fill, other.write(access.one_to_one()), 0, name="after")
+        queue.wait()
+
+
+def kernel_raises() -> None:
+    @celerity.kernel
+    def faulty(chunk: Any, out: Any) -> None:
+        if celerity.rank() == celerity.size() - 1:
+            raise ValueError("a bad cell")
+        out[chunk.box] = 2
+
+    with celerity.Queue() as queue:
+        field = celerity.Buffer((1000,), np.float32, name="field")
+        queue.parallel_for(field.shape, fill, field.write(access.one_to_one()), 1)
+        queue.parallel_for(field.shape, faulty, field.write(access.one_to_one()), name="step 2")  # LINE kernel_raises
+        queue.fence(field).result()
+
+
+def index_is_outside() -> None:
+    @celerity.kernel
+    def reach_too_far(chunk: Any, out: Any, values: Any) -> None:
+        out[chunk.box] = values[0:1000]
+
+    with celerity.Queue() as queue:
+        field = celerity.Buffer.from_array(np.zeros(1000, np.float32), name="field")
+        result = celerity.Buffer((500,), np.float32, name="result")
+        queue.parallel_for(  # LINE index_is_outside
+            500, reach_too_far, result.write(access.one_to_one()), field.read(access.one_to_one())
+        )
+        queue.wait()
+
+
+def a_read_only_view_is_written() -> None:
+    @celerity.kernel
+    def overwrite(chunk: Any, values: Any) -> None:
+        values[chunk.box] = 1
+
+    with celerity.Queue() as queue:
+        field = celerity.Buffer.from_array(np.zeros(1000, np.float32), name="field")
+        queue.parallel_for(1000, overwrite, field.read(access.one_to_one()))  # LINE a_read_only_view_is_written
+        queue.wait()
+
+
+def kernel_never_ends() -> None:
+    """Ends by itself after 30 s: meanwhile the runtime has to say what it waits for."""
+    import cupy
+
+    spin = cupy.RawKernel(
+        'extern "C" __global__ void spin(long long n) { long long t = clock64(); while(clock64() - t < n) {} }', "spin"
+    )
+
+    @celerity.kernel
+    def hang(chunk: Any, out: Any) -> None:
+        spin((1,), (1,), (np.int64(60_000_000_000),))
+
+    with celerity.Queue() as queue:
+        field = celerity.Buffer((1000,), np.float32, name="field")
+        queue.parallel_for(field.shape, hang, field.read_write(access.one_to_one()), name="long step")
+        queue.wait()
+
+
+def exits_with_work_under_way() -> None:
+    queue = celerity.Queue()
+    field = celerity.Buffer((1 << 20,), np.float32, name="field")
+    for _ in range(50):
+        queue.parallel_for(field.shape, fill, field.write(access.one_to_one()), 1)
+    time.sleep(0.01)
+
+
+def nothing_fails() -> None:
+    with celerity.Queue() as queue:
+        field = celerity.Buffer((1000,), np.float32, name="field")
+        queue.parallel_for(field.shape, fill, field.write(access.one_to_one()), 3)
+        assert queue.fence(field).result().sum() == 3000
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Programs for `test_ranks.py`, on any number of ranks: `python rank_programs.py <name>`. They end with status 0."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+SHAPE = (256, 200)
+STEPS = 60
+
+
+def reference(steps: int) -> Any:
+    u = np.arange(SHAPE[0] * SHAPE[1], dtype=np.uint32).reshape(SHAPE)
+    for _ in range(steps):
+        padded = np.pad(u, 1)
+        u = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + u
+    return u
+
+
+def sum_neighbours(chunk: Any, out: Any, values: Any) -> None:
+    padded = chunk.xp.pad(values.array, 1)  # wider by one than what it is needed for, on the inner sides
+    rows, columns = (
+        slice(low - first + 1, high - first + 1)
+        for low, high, first in zip(chunk.box.min, chunk.box.max, values.box.min, strict=True)
+    )
+
+    def shifted(down: int, right: int) -> Any:
+        return padded[rows.start + down : rows.stop + down, columns.start + right : columns.stop + right]
+
+    out[chunk.box] = shifted(-1, 0) + shifted(1, 0) + shifted(0, -1) + shifted(0, 1) + shifted(0, 0)
+
+
+def run_stencil(inside: Callable[[Any, int], None]) -> None:
+    """Steps of a stencil, whose halos travel between the ranks; `inside` is called in each kernel."""
+    halo = access.neighborhood(1, 1, shape="axes")
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.arange(SHAPE[0] * SHAPE[1], dtype=np.uint32).reshape(SHAPE), name="u")
+        u_next = celerity.Buffer(SHAPE, np.uint32, name="u_next")
+        for step in range(STEPS):
+
+            def kernel(chunk: Any, out: Any, values: Any, step: int) -> None:
+                inside(chunk, 2 * step)
+                sum_neighbours(chunk, out, values)
+                inside(chunk, 2 * step + 1)
+
+            queue.parallel_for(
+                SHAPE, kernel, u_next.write(access.one_to_one()), u.read(halo), step, name=f"step {step}"
+            )
+            u, u_next = u_next, u
+        np.testing.assert_array_equal(queue.fence(u).result(), reference(STEPS))
+        sent = queue.statistics().executor["sent_bytes"]
+        print(f"rank {celerity.rank()} sent {sent}")
+
+
+def asynchronous() -> None:
+    run_stencil(lambda chunk, number: None)
+
+
+def synchronising_stream() -> None:
+    run_stencil(lambda chunk, number: chunk.stream.synchronize())
+
+
+def synchronising_device() -> None:
+    import cupy
+
+    run_stencil(lambda chunk, number: cupy.cuda.Device().synchronize())
+
+
+def compiling() -> None:
+    """Every kernel loads new modules, while other ranks wait for what it sends and send what it waits for."""
+    import cupy
+
+    def compile_new(chunk: Any, number: int) -> None:
+        unique = number * 1000 + celerity.rank() * 100 + chunk.device
+        values = cupy.zeros(32, np.int32)
+        source = f'extern "C" __global__ void k{unique}(int* v) {{ v[threadIdx.x] += {unique}; }}'
+        cupy.RawKernel(source, f"k{unique}")((1,), (32,), (values,))
+        if number % 8 == 0:
+            cupy.ElementwiseKernel("int32 x", "int32 y", f"y = x + {unique}", f"e{unique}")(values)
+
+    run_stencil(compile_new)
+
+
+def freeing() -> None:
+    """Every kernel gives device memory back to the driver."""
+    import cupy
+
+    def free(chunk: Any, number: int) -> None:
+        cupy.zeros(1 << 20, np.uint8)
+        cupy.get_default_memory_pool().free_all_blocks()
+
+    run_stencil(free)
+
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(100, exit=True)
+    globals()[sys.argv[1]]()
+    faulthandler.cancel_dump_traceback_later()
