@@ -117,13 +117,12 @@ class MpiCommunicator:
         self._operations: list[MPI.Request] = []
         self._requests: list[int] = []
         self._memory: list[object] = []  # keeps alive what MPI still reads
-        self._num_pilots_under_way = 0
         self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
         self._is_closed = False
 
     @property
     def outstanding(self) -> int:
-        return len(self._operations) - self._num_pilots_under_way
+        return len(self._operations)
 
     def exchange(self, data: bytes) -> list[bytes]:
         return self._comm.allgather(data)
@@ -183,7 +182,6 @@ class MpiCommunicator:
             raise ValueError(f"a pilot may have {PILOT_LIMIT_BYTES} bytes, this one has {len(content)}")
         frame = bytes((kind,)) + content
         operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, _PILOT_TAG)
-        self._num_pilots_under_way += 1
         self._track(operation, _NO_REQUEST, frame)
 
     def _take_frame(self, arrivals: Arrivals) -> None:
@@ -209,9 +207,7 @@ class MpiCommunicator:
             last = column.pop()
             if index < len(column):
                 column[index] = last
-        if request == _NO_REQUEST:
-            self._num_pilots_under_way -= 1
-        else:
+        if request != _NO_REQUEST:
             arrivals.completed.append(request)
 
     def _tag(self, message_id: int) -> int:
