@@ -77,7 +77,7 @@ class Communicator(Protocol):
 
     @property
     def outstanding(self) -> int:
-        """Operations that have not completed, pilots among them: even those may progress only while `poll` is called."""
+        """Operations that have not completed, even pilots: they progress only while `poll` is called."""
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Give `data` to everyone and return what each rank gave, by rank. Collective, blocks."""
