@@ -11,11 +11,13 @@ from tests.property.live_programs import Options, run_programs
 pytestmark = pytest.mark.mpi
 
 
+@pytest.mark.parametrize("transport", ["host", "direct"])
 @pytest.mark.parametrize("devices", [1, 2, 3])
-def test_random_programs_give_the_results_of_a_sequential_run(devices: int) -> None:
-    celerity.configure(devices=f"cpu:{devices}")
+def test_random_programs_give_the_results_of_a_sequential_run(devices: int, transport: str) -> None:
+    celerity.configure(devices=f"cpu:{devices}", transport=transport)
+    seed = 5001 + 100 * devices + 1000 * (transport == "direct")
     try:
-        report = run_programs(5001 + 100 * devices, 17, Options(programs_per_runtime=6, time_limit_s=30))
+        report = run_programs(seed, 12, Options(programs_per_runtime=6, time_limit_s=30))
     finally:
-        celerity.configure(devices=None)
+        celerity.configure(devices=None, transport=None)
     assert not report.failure, report.failure

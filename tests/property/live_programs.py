@@ -146,7 +146,7 @@ class OracleTask:
         meaning = run.meaning.tasks[number]
         self.before = {n: to_values(state.decl, state.words) for n, state in meaning.before.items()}
         self.after = {n: to_values(state.decl, state.words) for n, state in meaning.after.items()}
-        self.contributions = [items.astype(np.uint32) for items in meaning.contributions]
+        self.contributions: list[Values] = [items.astype(np.uint32) for items in meaning.contributions]
         self._delays = run.delays
         self._errors = run.errors
 
@@ -281,14 +281,13 @@ class ProgramRun:
         oracle = OracleTask(self, number, task)
         arguments = self._accesses(task)
         kernel: Any = _with_name(oracle)
+        arguments += [
+            celerity.reduction(self._buffers[r.buffer], r.op, include_current=r.include_current)
+            for r in task.reductions
+        ]
         if self._choices.random() * 100 < self._native_percent and self.native.can_run(task, self._shapes):
-            kernel, constants = self.native.prepare(number, task, oracle.before, oracle.after, oracle.is_late)
-            arguments += constants
-        else:
-            arguments += [
-                celerity.reduction(self._buffers[r.buffer], r.op, include_current=r.include_current)
-                for r in task.reductions
-            ]
+            kernel, scalars = self.native.prepare(number, task, oracle, oracle.is_late)
+            arguments += scalars
         self.queue.parallel_for(
             native_box(task.box), kernel, *arguments, name=f"S{number}", hints=given, constrain=task.granularity
         )
@@ -435,7 +434,7 @@ class Session:
         mismatches = self._run_program(program, queue, native)
         self.report.programs += 1
         self.report.tasks += program.task_count
-        self.report.native_kernels = native.num_prepared
+        self.report.native_kernels += native.take_count()
         if self._is_wrong_anywhere(mismatches):
             program, latest = self._shrink(program, queue, native)
             shown = "\n".join((latest or mismatches)[:20])
@@ -516,8 +515,8 @@ def main() -> int:
         return 1
     if celerity.is_master():
         print(
-            f"{report.programs} programs, {report.tasks} tasks, as in the sequential run; "
-            f"{time.monotonic() - start_s:.1f} s on {celerity.size()} rank(s)"
+            f"{report.programs} programs, {report.tasks} tasks, {report.native_kernels} native kernels: all as in the "
+            f"sequential run; {time.monotonic() - start_s:.1f} s on {celerity.size()} rank(s)"
         )
     return 0
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 import celerity_py as celerity
 from tests.elements import UserBox, flat_boxes, flat_indices, full_box, to_flat
-from tests.property.programs import Access, Kernel, Mode
+from tests.property.programs import Access, Kernel, Mode, Operator
 
 Values = npt.NDArray[Any]
 
-_MOST_ACCESSES = 2
+_MOST_ARGUMENTS = 2
 """More would mean too many different sources to compile."""
 _DELAY_CYCLES = 200_000
 _BLOCKS: dict[int, tuple[int, ...]] = {0: (1,), 1: (32,), 2: (4, 8), 3: (2, 4, 4)}
@@ -28,11 +28,19 @@ _AXES = "xyz"
 _C_TYPES = {np.dtype(np.uint32): "unsigned int", np.dtype(np.uint64): "unsigned long long"}
 
 
+class Contents(Protocol):
+    """Of the buffers of a task, before and after it; and what its items contribute to its reductions."""
+
+    before: dict[int, Values]
+    after: dict[int, Values]
+    contributions: list[Values]
+
+
 class NativeKernels:
     """Makes CUDA kernels of tasks, and keeps what they found wrong."""
 
     def __init__(self, *, is_cuda: bool) -> None:
-        self.num_prepared = 0
+        self._num_prepared = 0
         self._is_cuda = is_cuda
         self._kernels: dict[str, celerity.CudaKernel] = {}
         self._tables: list[Values] = []
@@ -40,7 +48,7 @@ class NativeKernels:
 
     def can_run(self, task: Kernel, shapes: Mapping[int, tuple[int, ...]]) -> bool:
         """Whether items can do all of the task on their own, without overwriting what others read or write."""
-        if not self._is_cuda or task.reductions or not 1 <= len(task.accesses) <= _MOST_ACCESSES:
+        if not self._is_cuda or len(task.accesses) + len(task.reductions) > _MOST_ARGUMENTS:
             return False
         for access in task.accesses:
             _, elements = item_tables(access, task.box, shapes[access.buffer])
@@ -49,24 +57,30 @@ class NativeKernels:
         return True
 
     def prepare(
-        self, number: int, task: Kernel, before: Mapping[int, Values], after: Mapping[int, Values], is_late: bool
+        self, number: int, task: Kernel, contents: Contents, is_late: bool
     ) -> tuple[celerity.CudaKernel, list[Any]]:
-        """The kernel, and what it takes behind its accesses."""
-        self.num_prepared += 1
+        """The kernel, and what it takes behind its accesses and reductions."""
+        self._num_prepared += 1
         errors = self._pinned(np.zeros(1, np.uint32))
         self._errors.append((f"S{number}: a native kernel finds wrong elements", errors))
         scalars: list[Any] = [_address(errors), _DELAY_CYCLES if is_late else 0]
         types = []
         for access in task.accesses:
-            expected, left = before[access.buffer], after[access.buffer]
+            expected, left = contents.before[access.buffer], contents.after[access.buffer]
             types.append((access.mode, expected.dtype, expected.ndim))
             starts, elements = item_tables(access, task.box, expected.shape)
             shape = np.array([*expected.shape, 1, 1, 1][:3], np.int64)
             scalars += [_address(self._pinned(table)) for table in (shape, starts, elements, expected, left)]
-        source = source_of(len(task.box), types)
+        scalars += [_address(self._pinned(items)) for items in contents.contributions]
+        source = source_of(len(task.box), types, [reduction.op for reduction in task.reductions])
         if source not in self._kernels:
             self._kernels[source] = celerity.CudaKernel(source, "run_item", block=_BLOCKS[len(task.box)])
         return self._kernels[source], scalars
+
+    def take_count(self) -> int:
+        """How many were prepared since the last call."""
+        count, self._num_prepared = self._num_prepared, 0
+        return count
 
     def take_errors(self) -> list[str]:
         """What was found wrong so far; everything is complete."""
@@ -78,8 +92,8 @@ class NativeKernels:
     def _pinned(self, values: Values) -> Values:
         import cupyx
 
-        table = cupyx.empty_pinned(values.shape, values.dtype)
-        table[...] = values
+        table = cupyx.empty_pinned((max(1, values.size),), values.dtype)
+        table[: values.size] = values.reshape(-1)
         self._tables.append(table)
         return table  # type: ignore[no-any-return]
 
@@ -95,8 +109,8 @@ def item_tables(access: Access, whole: UserBox, shape: tuple[int, ...]) -> tuple
     return starts, np.concatenate([*parts, np.empty(0, np.intp)]).astype(np.int64)
 
 
-def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]]) -> str:
-    """The kernel `run_item` for accesses of these modes, element types and dimensions."""
+def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]], operators: list[Operator]) -> str:
+    """The kernel `run_item` for accesses of these modes, element types and dimensions, and for these reductions."""
     parameters = [f"celerity::chunk<{dims}> chunk"]
     tables = []
     checks = []
@@ -117,6 +131,9 @@ def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]]) -> str:
             checks.append(loop % f"if({place} != ((const {element}*)before{n})[e]) ++wrong;")
         if mode != "read":
             writes.append(loop % f"{place} = ((const {element}*)after{n})[e] + wrong;")
+    parameters += [f"celerity::reducer<unsigned int, celerity::{op}> r{n}" for n, op in enumerate(operators)]
+    tables += [f"unsigned long long items{n}" for n in range(len(operators))]
+    combinations = [f"    r{n}.combine(((const unsigned int*)items{n})[item] + wrong);" for n in range(len(operators))]
     parameters += ["unsigned long long errors", "long long delay", *tables]
     item = ["    long long item = 0;"]
     for d in range(dims):
@@ -136,6 +153,7 @@ def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]]) -> str:
         *checks,
         "    if(wrong != 0) *(volatile unsigned int*)errors = wrong;",
         *writes,
+        *combinations,
         "}",
     ]
     return "\n".join(lines) + "\n"
