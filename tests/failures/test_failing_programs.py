@@ -50,9 +50,11 @@ def test_every_rank_warns_of_a_fence_of_data_that_nobody_wrote() -> None:
         assert line_of("nothing_is_written") in line
 
 
-@pytest.mark.parametrize("name", ["kernel_raises", "exception_is_swallowed"])
-def test_a_kernel_that_raises_on_one_of_four_ranks_ends_all_of_them(name: str) -> None:
-    outcome = run_program(4, name)
+@pytest.mark.parametrize(
+    ("name", "transport"), [("kernel_raises", "host"), ("kernel_raises", "direct"), ("exception_is_swallowed", "host")]
+)
+def test_a_kernel_that_raises_on_one_of_four_ranks_ends_all_of_them(name: str, transport: str) -> None:
+    outcome = run_program(4, name, CELERITY_TRANSPORT=transport)
     assert_all_ranks_ended(outcome, 4, "rank 1: task 'step 2' failed")
     assert "ValueError: a bad cell" in outcome.errors
     assert line_of("kernel_raises") in outcome.errors
@@ -138,10 +140,19 @@ def test_an_interrupt_on_one_rank_ends_all_of_them() -> None:
     assert_all_ranks_ended(run_program(2, "rank_is_interrupted"), 2, "KeyboardInterrupt")
 
 
-def test_a_killed_rank_ends_all_of_them_through_the_launcher() -> None:
-    outcome = run_program(4, "rank_is_killed")
+@pytest.mark.parametrize("transport", ["host", "direct"])
+def test_a_killed_rank_ends_all_of_them_through_the_launcher(transport: str) -> None:
+    outcome = run_program(4, "rank_is_killed", CELERITY_TRANSPORT=transport)
     assert outcome.status not in {0, 124}
     assert outcome.duration_s < 10
+
+
+def test_a_killed_rank_is_named_by_those_who_wait_for_its_memory() -> None:
+    command = f"{sys.executable} {PROGRAM} rank_is_killed"
+    variables = {"CELERITY_DEVICES": "cpu:2", "CELERITY_TRANSPORT": "direct"}
+    outcome = run(3, "sh", "-c", f"{command} || sleep 60", variables=variables)  # the launcher does not see it
+    assert outcome.status not in {0, 124}
+    assert "the process of rank 1 is gone" in outcome.errors, outcome.errors
 
 
 @pytest.mark.parametrize("num_ranks", [None, 2])
@@ -181,9 +192,11 @@ def test_processes_that_a_launcher_started_but_mpi_does_not_connect_are_an_error
     assert "--mpi=pmi2" in outcome.errors
 
 
-@pytest.mark.parametrize("num_ranks", [None, 2])
-def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_the_remedy(num_ranks: int | None) -> None:
-    outcome = run_program(num_ranks, "memory_is_short")
+@pytest.mark.parametrize(("num_ranks", "transport"), [(None, "host"), (2, "host"), (2, "direct")])
+def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_the_remedy(
+    num_ranks: int | None, transport: str
+) -> None:
+    outcome = run_program(num_ranks, "memory_is_short", CELERITY_TRANSPORT=transport)
     assert outcome.status not in {0, 124}
     assert "OutOfMemory" in outcome.errors
     assert re.search(r'there is no room for [0-9.]+ TiB for B2 "huge" in the memory of D0', outcome.errors)

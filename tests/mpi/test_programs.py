@@ -104,6 +104,30 @@ def test_a_wave_resizes_nothing_after_its_second_step_and_allocates_nothing_afte
     np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
 
 
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_a_wave_with_direct_transfers_sends_nothing_through_the_host(devices: int) -> None:
+    celerity.configure(devices=f"cpu:{devices}", transport="direct")
+    try:
+        with celerity.Queue() as queue:
+            initial = random_array(61, 47)
+            u = celerity.Buffer.from_array(initial, name="u")
+            u_next = celerity.Buffer.from_array(initial, name="u_next")
+            sent = []
+            for step in range(25):
+                halo = access.neighborhood(1, 1, shape="axes")
+                queue.parallel_for(u.shape, wave_step, u_next.read_write(access.one_to_one()), u.read(halo), 0.25)
+                u, u_next = u_next, u
+                if step in (1, 24):
+                    queue.wait()
+                    sent.append(queue.statistics().executor["sent_bytes"])
+            assert sent[1]["host"] == sent[0]["host"]
+            assert queue.statistics().size == 1 or sent[1]["direct"] > sent[0]["direct"]
+            np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
+            del u, u_next
+    finally:
+        celerity.configure(devices=None, transport=None)
+
+
 @celerity.kernel
 def multiply(chunk: Any, c: Any, a: Any, b: Any) -> None:
     rows, columns = chunk.box.slices
