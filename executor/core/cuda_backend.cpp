@@ -47,6 +47,9 @@ class kept_context {
 	cuda::context m_context = nullptr;
 };
 
+/// Of a slab, within this process.
+std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
+
 cuda::device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 } // namespace
@@ -111,7 +114,9 @@ cuda_backend::~cuda_backend() {
 	for(void* const address : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
 	for(auto& device : m_devices) {
 		m_driver.context_set_current(device.context);
-		for(const auto& slab : device.arena->slabs()) m_driver.memory_free(to_device_pointer(slab.address));
+		for(const auto& slab : device.arena->slabs()) {
+			if(slab.size_bytes > 0) m_driver.memory_free(to_device_pointer(slab.address));
+		}
 		m_driver.stream_destroy(device.utility);
 	}
 	for(const auto& slab : m_pinned->slabs()) m_driver.host_free(slab.address);
@@ -255,7 +260,25 @@ void cuda_backend::stop() {
 // ---- memory -----------------------------------------------------------------------------------------------------------------------
 
 void* cuda_backend::allocate(const memory_id memory, const std::size_t size_bytes, const std::size_t /* alignment_bytes */) {
-	return is_device_memory(memory) ? m_devices.at(device_of(memory).value).arena->allocate(size_bytes) : m_pinned->allocate(size_bytes);
+	if(!is_device_memory(memory)) return m_pinned->allocate(size_bytes);
+	auto& arena = *m_devices.at(device_of(memory).value).arena;
+	try {
+		return arena.allocate(size_bytes);
+	} catch(const std::bad_alloc&) {
+		trim(memory);
+		return arena.allocate(size_bytes);
+	}
+}
+
+// Slabs that nothing lies in may add up to what is missing. Those that another rank has mapped must stay. Freeing waits for everything that is on the
+// device, which does end: what waits for other ranks was only issued once all that they could need of this one had been.
+void cuda_backend::trim(const memory_id memory) {
+	make_current(m_devices.at(device_of(memory).value).context);
+	m_devices.at(device_of(memory).value).arena->release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
+		if(m_handles.contains(slab_number(memory, number))) return false;
+		m_driver.check(m_driver.memory_free(to_device_pointer(slab.address)), "cuMemFree");
+		return true;
+	});
 }
 
 void cuda_backend::deallocate(
@@ -425,7 +448,7 @@ shared_location cuda_backend::locate(const memory_id memory, const void* const a
 	const auto where = arena.locate(address);
 	const auto& slab = arena.slabs()[where.slab];
 	shared_location location;
-	location.slab = (static_cast<std::uint64_t>(memory.value) << 32) | where.slab;
+	location.slab = slab_number(memory, where.slab);
 	location.slab_size_bytes = slab.size_bytes;
 	location.offset_bytes = where.offset_bytes;
 	auto [known, is_new] = m_handles.try_emplace(location.slab);

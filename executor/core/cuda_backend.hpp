@@ -108,6 +108,7 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	void trim(memory_id memory);
 	void make_current(cuda::context context);
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
 	void hand_over(cuda_operation&& operation);

@@ -74,6 +74,21 @@ class slab_arena {
 		m_free.emplace(freed->second.size_bytes, freed->first);
 	}
 
+	/// Calls release(index, slab) for every slab that nothing lies in, and forgets those for which it returns true: they have been given back.
+	template <typename F>
+	void release_unused(F&& release) {
+		for(std::size_t number = 0; number < m_slabs.size(); ++number) {
+			const slab candidate = m_slabs[number];
+			const auto start = m_blocks.find(reinterpret_cast<std::uintptr_t>(candidate.address));
+			if(candidate.size_bytes == 0 || !start->second.is_free || start->second.size_bytes != candidate.size_bytes) continue;
+			if(!release(number, candidate)) continue;
+			m_free.erase({candidate.size_bytes, start->first});
+			m_blocks.erase(start);
+			m_slabs[number] = {}; // the others keep their numbers
+			m_total_bytes -= candidate.size_bytes;
+		}
+	}
+
 	/// Of any address inside of an allocation.
 	location locate(const void* const address) const {
 		const auto value = reinterpret_cast<std::uintptr_t>(address);

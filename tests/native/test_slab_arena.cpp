@@ -112,10 +112,33 @@ void check_limits() {
 	check(arena.locate(small).slab == 0, "an allocation lies in another slab than its address");
 }
 
+void check_release() {
+	address_space addresses(4 * slab_bytes);
+	slab_arena arena([&](const std::size_t size_bytes) { return addresses.make(size_bytes); }, alignment, slab_bytes);
+	void* const first = arena.allocate(slab_bytes);
+	void* const second = arena.allocate(slab_bytes);
+	void* const third = arena.allocate(slab_bytes);
+	arena.deallocate(first);
+	arena.deallocate(third);
+	std::vector<std::size_t> offered;
+	arena.release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
+		check(slab.size_bytes == slab_bytes, "a slab changes its size");
+		offered.push_back(number);
+		return number == 0;
+	});
+	check(offered == std::vector<std::size_t>{0, 2}, "not exactly the unused slabs are offered");
+	check(arena.total_bytes() == 2 * slab_bytes && arena.slabs()[0].size_bytes == 0, "a slab that was given back still counts");
+	check(arena.locate(second).slab == 1, "slabs change their numbers");
+	check(arena.allocate(slab_bytes) == third, "a slab that was kept cannot be used");
+	arena.allocate(slab_bytes);
+	check(arena.slabs().size() == 4, "a slab that was given back is used");
+}
+
 } // namespace
 
 int main() {
 	for(std::uint32_t seed = 1; seed <= 50; ++seed) check_random_programs(seed);
 	check_limits();
+	check_release();
 	std::printf("arena: 50 random programs\n");
 }
