@@ -121,7 +121,7 @@ class Runtime:
                 required=settings.transport == "direct" and not settings.sync,
             )
             self.live = LiveExecutor(
-                self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll
+                self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll, direct=any(direct_ranks)
             )
         self.scheduler = _native.Scheduler(
             num_ranks=self.size,
@@ -144,7 +144,8 @@ class Runtime:
     def _may_be_direct(self) -> bool:
         """Whether this rank offers its memory to the other ranks of its host."""
         settings = self.configuration
-        return settings.transport == "direct" and not settings.sync and self.communicator.local_size > 1
+        is_wanted = settings.transport == "direct" or (settings.transport == "auto" and self.devices.is_cuda)
+        return is_wanted and not settings.sync and self.communicator.local_size > 1
 
     def end(self, frame: FrameType) -> None:
         """Wait for everything, then stop all threads. Collective.

@@ -57,6 +57,7 @@ class LiveExecutor:
         delegate: The runtime.
         num_devices: Of this rank.
         poll: "adaptive" sleeps between looks at the network, the longer nothing has moved; "spin" does not.
+        direct: Some transfers need no network, so it is looked at less often.
         times: When to give up; for tests.
     """
 
@@ -68,6 +69,7 @@ class LiveExecutor:
         *,
         num_devices: int,
         poll: str = "adaptive",
+        direct: bool = False,
         times: FailureTimes | None = None,
     ) -> None:
         self._native = native
@@ -76,7 +78,7 @@ class LiveExecutor:
         self._times = times or FailureTimes()
         self._failures = FailureHandler(communicator, self._times, self._enter_failed_state)
         cores_per_rank = len(os.sched_getaffinity(0)) / communicator.local_size
-        self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank)
+        self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
         self._departed: dict[int, int] = {}  # the same of other ranks

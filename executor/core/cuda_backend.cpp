@@ -111,7 +111,7 @@ cuda_backend::~cuda_backend() {
 	cuda_backend::stop();
 	m_lanes.clear();
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
-	for(void* const address : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
+	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
 	for(auto& device : m_devices) {
 		m_driver.context_set_current(device.context);
 		for(const auto& slab : device.arena->slabs()) {
@@ -459,13 +459,14 @@ shared_location cuda_backend::locate(const memory_id memory, const void* const a
 }
 
 void* cuda_backend::open_peer_slab(const shared_location& location) {
+	if(const auto known = m_opened.find(location.handle); known != m_opened.end()) return known->second;
 	make_current(m_devices.front().context);
 	cuda::ipc_handle handle{};
 	std::memcpy(&handle, location.handle.data(), sizeof handle);
 	cuda::device_pointer address = 0;
 	m_driver.check(m_driver.ipc_open_handle(&address, handle, cuda::ipc_lazy_enable_peer_access), "cuIpcOpenMemHandle");
 	auto* const opened = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-	m_opened.push_back(opened);
+	m_opened.emplace(location.handle, opened);
 	return opened;
 }
 
@@ -475,6 +476,9 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 	if(code == cuda::error_host_memory_already_registered) return;
 	m_driver.check(code, "cuMemHostRegister");
 	m_adopted.emplace_back(address, size_bytes);
+	cuda::device_pointer mapped = 0;
+	m_driver.check(m_driver.host_get_device_pointer(&mapped, address, 0), "cuMemHostGetDevicePointer");
+	if(mapped != to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
 }
 
 void cuda_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -64,6 +65,7 @@ class cuda_backend final : public backend {
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;
 
+	bool has_direct_transfers() const override { return true; }
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
@@ -99,7 +101,7 @@ class cuda_backend final : public backend {
 	std::vector<packed_parameters> m_parameters; // by device
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
-	std::vector<void*> m_opened; // slabs of peers
+	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
 	std::atomic<std::uint64_t> m_num_waits{0};
 	std::atomic<bool> m_is_cancelled{false};

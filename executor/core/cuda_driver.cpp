@@ -50,6 +50,7 @@ driver load() {
 	resolve(library, d.host_free, "cuMemFreeHost");
 	resolve(library, d.host_register, "cuMemHostRegister_v2");
 	resolve(library, d.host_unregister, "cuMemHostUnregister");
+	resolve(library, d.host_get_device_pointer, "cuMemHostGetDevicePointer_v2");
 	resolve(library, d.copy_async, "cuMemcpyAsync");
 	resolve(library, d.copy_2d_async, "cuMemcpy2DAsync_v2");
 	resolve(library, d.copy_3d_async, "cuMemcpy3DAsync_v2");

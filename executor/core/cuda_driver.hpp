@@ -121,6 +121,7 @@ struct driver {
 	result (*host_free)(void* address);
 	result (*host_register)(void* address, std::size_t size, unsigned flags);
 	result (*host_unregister)(void* address);
+	result (*host_get_device_pointer)(device_pointer* out, void* address, unsigned flags);
 	result (*copy_async)(device_pointer destination, device_pointer source, std::size_t size, stream s);
 	result (*copy_2d_async)(const copy_2d* copy, stream s);
 	result (*copy_3d_async)(const copy_3d* copy, stream s);

@@ -18,9 +18,9 @@ std::size_t bytes_of(const box& b, const std::size_t element_size_bytes) { retur
 
 } // namespace
 
-direct_transport::direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events,
+direct_transport::direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics,
     const rank_id own, std::vector<rank_id> host_ranks)
-    : m_backend(backend), m_allocations(allocations), m_statistics(statistics), m_events(events), m_own_flags(flag_segment::create(host_ranks.size())) {
+    : m_backend(backend), m_allocations(allocations), m_statistics(statistics), m_own_flags(flag_segment::create(host_ranks.size())) {
 	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
 		const rank_id rank = host_ranks[position];
 		if(rank == own) m_own_position = position;
@@ -98,9 +98,33 @@ void direct_transport::announce(outgoing& out) {
 	pilot.handle = location.handle;
 	pilot.slot = out.slot;
 	pilot.flag_value = value;
-	m_events.emplace_back(pilot_event{out.to, pilot});
-	m_has_announced = true;
+	if(!peer.unsent_pilots.empty() || !peer.flags.pilots(m_own_position).push(pilot)) {
+		peer.unsent_pilots.push_back(pilot);
+		++m_num_unsent_pilots;
+	}
+	peer.flags.ring_owner();
 	m_released.push_back({out.id, false});
+}
+
+void direct_transport::send_pilots() {
+	if(m_num_unsent_pilots == 0) return;
+	for(auto& peer : m_neighbours) {
+		while(!peer.unsent_pilots.empty() && peer.flags.pilots(m_own_position).push(peer.unsent_pilots.front())) {
+			peer.unsent_pilots.pop_front();
+			--m_num_unsent_pilots;
+			peer.flags.ring_owner();
+		}
+	}
+}
+
+bool direct_transport::has_news() const {
+	for(const auto* const out : m_unfetched) {
+		if(is_reached(out->done)) return true;
+	}
+	for(const auto& peer : m_neighbours) {
+		if(peer.is_peer && !m_own_flags.pilots(peer.position).is_empty()) return true;
+	}
+	return false;
 }
 
 void direct_transport::signal(const issue& item, const send_instruction& send) {

@@ -40,7 +40,7 @@ class direct_transport {
 	};
 
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
-	direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events, rank_id own,
+	direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, rank_id own,
 	    std::vector<rank_id> host_ranks);
 	direct_transport(const direct_transport&) = delete;
 	direct_transport& operator=(const direct_transport&) = delete;
@@ -71,7 +71,20 @@ class direct_transport {
 	// Receiving
 
 	void plan_receive(instruction_id id, const receive_instruction& receive, std::uint64_t stamp);
-	void add_pilot(rank_id source, const pilot_message& pilot);
+	/// Calls f(source rank, pilot) for the pilots that have come.
+	template <typename F>
+	void take_pilots(F&& f) {
+		pilot_message pilot;
+		for(std::size_t rank = 0; rank < m_neighbours.size(); ++rank) {
+			if(!m_neighbours[rank].is_peer) continue;
+			const rank_id source(static_cast<std::uint32_t>(rank));
+			auto& ring = m_own_flags.pilots(m_neighbours[rank].position);
+			while(ring.pop(pilot)) {
+				add_pilot(source, pilot);
+				f(source, static_cast<const pilot_message&>(pilot));
+			}
+		}
+	}
 	/// Whether the instruction is a receive of this transport that is not complete.
 	bool is_receiving(const instruction_id id) const { return m_receives.contains(id); }
 	part_state add_part(const posted_receive& post);
@@ -92,8 +105,11 @@ class direct_transport {
 	};
 	/// What the engine need not hold any more; swaps buffers with the caller.
 	void take_released(std::vector<released_instruction>& out);
-	/// True once after pilots were emitted.
-	bool take_has_announced() { return std::exchange(m_has_announced, false); }
+	/// Tries again to send the pilots that found no room.
+	void send_pilots();
+	bool has_unsent_pilots() const { return m_num_unsent_pilots > 0; }
+	/// Whether poll() or take_pilots() would find something.
+	bool has_news() const;
 
 	struct status {
 		std::string text;
@@ -128,6 +144,7 @@ class direct_transport {
 		std::vector<std::uint32_t> free_slots;
 		std::vector<std::uint32_t> flag_values; ///< by slot: of its latest message
 		std::deque<instruction_id> waiting_for_slot;
+		std::deque<pilot_message> unsent_pilots; ///< the ring was full
 	};
 	/// A message under way to this rank, of either kind.
 	struct incoming {
@@ -165,7 +182,6 @@ class direct_transport {
 	backend& m_backend;
 	const allocation_table& m_allocations;
 	executor_statistics& m_statistics;
-	std::vector<executor_event>& m_events;
 	std::size_t m_own_position = 0;
 	flag_segment m_own_flags;
 	std::vector<neighbour> m_neighbours; ///< by rank; those of other hosts are empty
@@ -176,8 +192,9 @@ class direct_transport {
 	std::unordered_map<message_key, incoming, key_hash> m_incoming;
 	std::unordered_map<instruction_id, receive_state> m_receives;
 	std::vector<released_instruction> m_released;
-	bool m_has_announced = false;
+	std::size_t m_num_unsent_pilots = 0;
 
+	void add_pilot(rank_id source, const pilot_message& pilot);
 	void announce(outgoing& out);
 	static bool is_ready(const part& p) { return !p.message->is_direct || is_reached(p.message->ready); }
 	void finish_part(const part& fetched);

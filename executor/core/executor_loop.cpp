@@ -67,7 +67,7 @@ executor_loop::~executor_loop() {
 
 std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector<rank_id>& host_ranks) {
 	if(!m_options.direct || m_options.sync || !m_backend->has_direct_transfers()) return std::nullopt;
-	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_events, m_options.rank, host_ranks);
+	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_options.rank, host_ranks);
 	return m_direct->offer();
 }
 
@@ -270,7 +270,8 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 }
 
 void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
-	if(m_backend->must_poll() && is_lane_in_flight()) return poll_until_progress(seen, deadline);
+	const bool awaits_peers = m_direct != nullptr && !m_backend->signals_flags() && (m_direct->num_unfetched() > 0 || m_communication.is_outstanding());
+	if((m_backend->must_poll() && is_lane_in_flight()) || awaits_peers) return poll_until_progress(seen, deadline);
 	if(m_may_spin && m_engine.num_in_flight() > 0) {
 		const auto spin_until = std::min(deadline, event_count::clock::now() + spin_time);
 		while(event_count::clock::now() < spin_until) {
@@ -300,6 +301,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 				if(lanes.in_flight(lane) > 0 && m_backend->completed(lane) > lanes.completed(lane)) return;
 			}
 		} catch(const std::exception&) { return; } // work() meets it again, and reports it
+		if(m_direct != nullptr && m_direct->has_news()) return;
 		const auto now = event_count::clock::now();
 		if(now >= deadline) return;
 		if(m_may_spin) {
@@ -348,10 +350,6 @@ bool executor_loop::take_inbox() {
 			take_batch(batch);
 		}
 		for(const auto& [from, pilot] : m_received.pilots) {
-			if(pilot.kind == pilot_message::kind_type::direct) {
-				if(m_direct == nullptr) throw std::logic_error("a direct message for a rank without direct peers");
-				m_direct->add_pilot(from, pilot);
-			}
 			m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
 		}
 		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
@@ -386,11 +384,17 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 }
 
 bool executor_loop::poll_direct() {
-	if(m_direct == nullptr || m_direct->num_unfetched() == 0) return false;
+	if(m_direct == nullptr) return false;
+	m_direct->send_pilots();
+	bool has_progressed = false;
+	m_direct->take_pilots([&](const rank_id source, const pilot_message& pilot) {
+		m_communication.arbiter().pilot(source, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
+		has_progressed = true;
+	});
 	m_direct->poll(m_done);
-	if(m_done.empty()) return false;
-	complete_done();
-	return true;
+	has_progressed |= !m_done.empty();
+	if(has_progressed) complete_done();
+	return has_progressed;
 }
 
 void executor_loop::release_held() {
@@ -399,9 +403,8 @@ void executor_loop::release_held() {
 		if(released.is_ready) m_engine.notify_remote_ready(released.id);
 		m_engine.release(released.id);
 	}
-	m_has_unsent_pilots |= m_direct->take_has_announced();
 	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
-	m_engine.allow_remote_waits(!m_has_unsent_pilots);
+	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_direct->has_unsent_pilots());
 }
 
 bool executor_loop::is_communication_outstanding() const {

@@ -80,6 +80,11 @@ std::uint32_t* flag_segment::flag(const std::size_t block, const std::uint32_t s
 std::uint32_t* flag_segment::ready_flag(const std::size_t position, const std::uint32_t slot) const { return flag(position, slot); }
 std::uint32_t* flag_segment::done_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
 
+pilot_ring& flag_segment::pilots(const std::size_t position) const {
+	auto* const rings = reinterpret_cast<pilot_ring*>(static_cast<std::byte*>(m_memory.address()) + flag_bytes(get_header().num_ranks));
+	return rings[position];
+}
+
 void flag_segment::raise_done(const shared_flag& flag) {
 	std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release);
 	get_header().done_bell.ring();

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "backend.hpp"
+#include "pilot_ring.hpp"
 #include "shared_memory.hpp"
 
 namespace celerity {
@@ -32,8 +33,8 @@ inline bool is_reached(const shared_flag& flag) {
 	return static_cast<std::int32_t>(now - flag.value) >= 0;
 }
 
-/// Belongs to one rank; all ranks of its host map it. Holds the `ready` flags of all messages that the owner receives, and the `done` flags of those that it
-/// sends. The owner alone waits for its flags, and each is written by one other rank.
+/// Belongs to one rank; all ranks of its host map it. Holds the `ready` flags of all messages that the owner receives, the `done` flags of those that it
+/// sends, and the pilots that are on their way to it. The owner alone waits for its flags, and each is written by one other rank.
 class flag_segment {
   public:
 	/// Messages under way from one rank to another at a time.
@@ -60,6 +61,11 @@ class flag_segment {
 	std::uint32_t* ready_flag(std::size_t position, std::uint32_t slot) const;
 	std::uint32_t* done_flag(std::size_t position, std::uint32_t slot) const;
 
+	/// On the way from the rank at `position` to the owner.
+	pilot_ring& pilots(std::size_t position) const;
+	/// Wakes the owner, if it sleeps.
+	void ring_owner() { get_header().done_bell.ring(); }
+
 	/// By the host.
 	void raise_done(const shared_flag& flag);
 
@@ -78,7 +84,8 @@ class flag_segment {
 
 	header& get_header() const { return *static_cast<header*>(m_memory.address()); }
 	std::uint32_t* flag(std::size_t block, std::uint32_t slot) const;
-	static std::size_t total_bytes(const std::size_t num_ranks) { return header_bytes + 2 * num_ranks * bytes_per_rank; }
+	static std::size_t flag_bytes(const std::size_t num_ranks) { return header_bytes + 2 * num_ranks * bytes_per_rank; }
+	static std::size_t total_bytes(const std::size_t num_ranks) { return flag_bytes(num_ranks) + num_ranks * sizeof(pilot_ring); }
 };
 
 /// From the address of a flag to the bell of its segment. For threads of the host that write flags and wait for them.

@@ -34,6 +34,8 @@ class pilot_ring {
 		return true;
 	}
 
+	bool is_empty() const { return m_popped.load(std::memory_order_relaxed) == m_pushed.load(std::memory_order_acquire); }
+
   private:
 	alignas(64) std::atomic<std::uint64_t> m_pushed;
 	alignas(64) std::atomic<std::uint64_t> m_popped;
