@@ -27,6 +27,7 @@ from celerity_py.scheduler.errors import (
     TaskFailed,
     UninitializedRead,
 )
+from celerity_py.small_copies import small_copy_functions
 from celerity_py.statistics import RuntimeStatistics, write_statistics
 from celerity_py.submissions import Submission
 
@@ -112,6 +113,9 @@ class Runtime:
                 check=settings.check,
                 sync=settings.sync,
                 cuda_ordinals=list(self.devices.ordinals),
+                small_copies=small_copy_functions(self.devices.ordinals)
+                if self.devices.is_cuda and self._may_be_direct()
+                else [],
                 direct=self._may_be_direct(),
             )
             direct_ranks = agree_on_direct_peers(
@@ -121,7 +125,12 @@ class Runtime:
                 required=settings.transport == "direct" and not settings.sync,
             )
             self.live = LiveExecutor(
-                self.executor, communicator, self, num_devices=self.num_devices, poll=settings.poll, direct=any(direct_ranks)
+                self.executor,
+                communicator,
+                self,
+                num_devices=self.num_devices,
+                poll=settings.poll,
+                direct=any(direct_ranks),
             )
         self.scheduler = _native.Scheduler(
             num_ranks=self.size,

@@ -204,7 +204,7 @@ class LiveExecutor:
 
     def _loop(self) -> None:
         native, communicator = self._native, self._communicator
-        last_progress_s = time.monotonic()
+        last_progress_s = last_arrival_s = time.monotonic()
         watchdog = ProgressWatchdog(native, communicator, self._delegate, self._times, last_progress_s)
         timeout_s = 0.0
         while not self._stop_requested.is_set() and self.failure is None:
@@ -226,13 +226,15 @@ class LiveExecutor:
                 self._compare_with_departed()
 
             now_s = time.monotonic()
+            if arrivals.pilots or arrivals.completed:
+                last_arrival_s = now_s
             if items or arrivals.pilots or arrivals.completed:
                 last_progress_s = now_s
                 watchdog.note_progress(now_s)
             elif (loss := watchdog.check(now_s)) is not None:
                 self._failures.report(loss)
             is_awaiting = native.outstanding_communication or communicator.outstanding > 0
-            timeout_s = self._pacing.timeout_s(now_s - last_progress_s, is_awaiting=is_awaiting)
+            timeout_s = self._pacing.timeout_s(now_s - last_progress_s, now_s - last_arrival_s, is_awaiting=is_awaiting)
 
     def _complete(self, request: int) -> None:
         if request == _SHUTDOWN_BARRIER:

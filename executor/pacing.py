@@ -12,7 +12,9 @@ _TIGHT_SHARED_S: Final = 100e-6  # after progress, with one core per rank
 _PATIENCE: Final = 1 / 8  # sleep for this part of what was waited so far, so a message is late by at most this part
 _SHORTEST_SLEEP_S: Final = 20e-6
 _LONGEST_SLEEP_S: Final = 2e-3
-_DIRECT_S: Final = 50e-6  # what is awaited most likely does not come through the network
+_DIRECT_S: Final = 50e-6  # some of what is awaited comes through shared memory, which needs no look at the network
+_DIRECT_QUIET_S: Final = 400e-6  # and so does all of it, if nothing has come through the network for a while
+_QUIET_AFTER_S: Final = 5e-3
 _IDLE_SLEEP_S: Final = 50e-3  # nothing awaited: only failures of other ranks can come
 
 
@@ -26,14 +28,23 @@ class Pacing:
     """
 
     def __init__(self, *, is_spinning: bool, cores_per_rank: float, has_other_ways: bool = False) -> None:
-        self._least_s = _DIRECT_S if has_other_ways else 0.0
+        self._has_other_ways = has_other_ways
         self._is_spinning = is_spinning
         self._tight_s = _TIGHT_S if cores_per_rank >= 2 else _TIGHT_SHARED_S if cores_per_rank >= 1 else 0.0
 
-    def timeout_s(self, since_progress_s: float, *, is_awaiting: bool) -> float:
-        """Return how long to wait for local work before the next poll."""
+    def timeout_s(self, since_progress_s: float, since_arrival_s: float, *, is_awaiting: bool) -> float:
+        """Return how long to wait for local work before the next poll.
+
+        Args:
+            since_progress_s: Since anything has moved.
+            since_arrival_s: Since the network has brought something.
+            is_awaiting: Whether something is awaited from other ranks.
+        """
         if not is_awaiting:
             return _IDLE_SLEEP_S
+        least_s = 0.0
+        if self._has_other_ways:
+            least_s = _DIRECT_QUIET_S if since_arrival_s > _QUIET_AFTER_S else _DIRECT_S
         if self._is_spinning or since_progress_s < self._tight_s:
-            return self._least_s
-        return max(self._least_s, min(max(since_progress_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))
+            return least_s
+        return max(least_s, min(max(since_progress_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))

@@ -70,7 +70,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
 			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
 			for(std::uint32_t i = 0; i < size; ++i) {
-				m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context));
+				m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d));
 				m_device_of_lane.push_back(d);
 			}
 		}
@@ -92,6 +92,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	    },
 	    pinned_alignment_bytes, pinned_slab_bytes);
 	m_parameters.resize(m_devices.size());
+	m_small_copies.resize(m_devices.size());
 	if(m_devices.size() > 1) start_workers();
 }
 
@@ -329,9 +330,20 @@ void cuda_backend::hand_over(cuda_operation&& operation) {
 void cuda_backend::issue(const cuda_operation& operation) {
 	auto& lane = *m_lanes[operation.position.lane];
 	make_current(lane.context());
+	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits.size() == 1) {
+		// Behind the producer itself, if nothing has followed it yet: that saves the way of an event from one stream to another.
+		auto& producer = *m_lanes[operation.waits[0].lane];
+		if(producer.device() == lane.device() && producer.recorded() == operation.waits[0].sequence) {
+			issue_on(producer, *flag);
+			// The lane itself waits all the same: the engine takes it that what follows there runs after the producer.
+			if(wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) lane.record(operation.position.sequence);
+			return;
+		}
+	}
 	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return; // cancelled
 	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
 	lane.record(operation.position.sequence);
+	if(const auto* const pulls = std::get_if<std::vector<pull_operation>>(&operation.what)) write_done_flags(lane, *pulls);
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
@@ -495,15 +507,39 @@ void cuda_backend::enqueue_pulls(
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
+	auto& small = m_small_copies[lane.device()];
+	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
+	const bool is_small = m_devices.size() == 1 && small.is_available() && collect(pulls, small);
 	for(const auto& pull : pulls) {
 		if(pull.ready.address != nullptr) {
 			m_driver.check(m_driver.stream_wait_value(lane.stream(), to_device_pointer(pull.ready.address), pull.ready.value, cuda::wait_value_geq),
 			    "cuStreamWaitValue32");
 		}
-		copy(lane.stream(), pull.copy);
-		if(pull.done.address != nullptr) {
-			m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(pull.done.address), pull.done.value, 0), "cuStreamWriteValue32");
-		}
+		if(!is_small) copy(lane.stream(), pull.copy);
+	}
+	if(is_small) small.launch(m_driver, lane.stream());
+}
+
+bool cuda_backend::collect(const std::vector<pull_operation>& pulls, cuda_small_copies& small) {
+	small.clear();
+	bool fits = true;
+	for(const auto& pull : pulls) {
+		const auto& c = pull.copy;
+		for_each_strided_copy(*c.source_layout, *c.destination_layout, c.boxes, c.element_size_bytes,
+		    [&](const strided_copy& runs) { fits = fits && small.add(c.source, c.destination, runs); });
+	}
+	return fits;
+}
+
+void cuda_backend::set_small_copies(const std::span<const cuda::function> functions) {
+	for(std::size_t d = 0; d < m_small_copies.size(); ++d) m_small_copies[d].set_function(functions[d]);
+}
+
+// After the event of the position: who waits for the data need not wait for the flag, too.
+void cuda_backend::write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
+	for(const auto& pull : pulls) {
+		if(pull.done.address == nullptr) continue;
+		m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(pull.done.address), pull.done.value, 0), "cuStreamWriteValue32");
 	}
 }
 

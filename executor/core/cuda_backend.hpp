@@ -19,6 +19,7 @@
 #include "cuda_driver.hpp"
 #include "cuda_function.hpp"
 #include "cuda_lane.hpp"
+#include "cuda_small_copies.hpp"
 #include "cuda_worker.hpp"
 #include "event_count.hpp"
 #include "lane_progress.hpp"
@@ -53,6 +54,8 @@ class cuda_backend final : public backend {
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	bool defers_kernels() const override { return true; }
+	/// A kernel for small copies per device; without it, copy engines do them. Before anything is enqueued.
+	void set_small_copies(std::span<const cuda::function> functions);
 	bool must_poll() const override { return m_workers.empty(); }
 
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
@@ -99,6 +102,7 @@ class cuda_backend final : public backend {
 	std::unique_ptr<cpu_copy_lane> m_host_lane;
 	lane_index m_host_lane_index = 0;
 	std::vector<packed_parameters> m_parameters; // by device
+	std::vector<cuda_small_copies> m_small_copies; // by device
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
@@ -119,6 +123,8 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
 	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	void write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	static bool collect(const std::vector<pull_operation>& pulls, cuda_small_copies& small);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };

@@ -13,7 +13,8 @@ constexpr std::size_t initial_events = 64;
 
 } // namespace
 
-cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context) : m_driver(driver), m_context(context), m_events(initial_events, nullptr) {
+cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context, const std::uint32_t device)
+    : m_driver(driver), m_context(context), m_device(device), m_events(initial_events, nullptr) {
 	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
 	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
 }

@@ -15,12 +15,14 @@ namespace celerity {
 /// make another lane wait; one thread polls, with the lane's context current or any other.
 class cuda_lane {
   public:
-	cuda_lane(const cuda::driver& driver, cuda::context context);
+	/// `device` is the index of its device among those of the rank.
+	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device);
 	~cuda_lane();
 	cuda_lane(const cuda_lane&) = delete;
 	cuda_lane& operator=(const cuda_lane&) = delete;
 
 	cuda::context context() const { return m_context; }
+	std::uint32_t device() const { return m_device; }
 	cuda::stream stream() const { return m_stream; }
 
 	/// Everything that is on the stream now belongs to `sequence` or to what came before.
@@ -43,6 +45,7 @@ class cuda_lane {
   private:
 	const cuda::driver& m_driver;
 	cuda::context m_context;
+	std::uint32_t m_device;
 	cuda::stream m_stream = nullptr;
 	std::mutex m_mutex;
 	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two

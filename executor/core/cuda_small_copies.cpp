@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_small_copies.hpp"
+
+#include <algorithm>
+
+namespace celerity {
+
+namespace {
+
+constexpr std::uint64_t threads_per_block = 256;
+constexpr std::uint64_t max_blocks_per_part = 64;
+constexpr std::uint64_t largest_word_bytes = 16;
+
+} // namespace
+
+void cuda_small_copies::clear() {
+	m_arguments.num_parts = 0;
+	m_total_bytes = 0;
+	m_most_words = 0;
+}
+
+bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy) {
+	m_total_bytes += copy.run_bytes * copy.num_runs();
+	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
+	auto& p = m_arguments.parts[m_arguments.num_parts++];
+	p.source = reinterpret_cast<std::uintptr_t>(source) + copy.source_offset_bytes;
+	p.destination = reinterpret_cast<std::uintptr_t>(destination) + copy.destination_offset_bytes;
+	std::uint64_t common = p.source | p.destination | copy.run_bytes | largest_word_bytes;
+	for(std::size_t i = 0; i < 2; ++i) {
+		const auto& loop = copy.loops[i];
+		p.count[i + 1] = loop.count;
+		p.source_stride_bytes[i] = static_cast<std::int64_t>(loop.source_stride_bytes);
+		p.destination_stride_bytes[i] = static_cast<std::int64_t>(loop.destination_stride_bytes);
+		if(loop.count > 1) common |= loop.source_stride_bytes | loop.destination_stride_bytes;
+	}
+	p.word_bytes = common & -common; // the lowest bit that is set anywhere
+	p.count[0] = copy.run_bytes / p.word_bytes;
+	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
+	return true;
+}
+
+void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) {
+	if(m_arguments.num_parts == 0) return;
+	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
+	void* parameters[] = {&m_arguments};
+	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
+	                 parameters, nullptr),
+	    "cuLaunchKernel");
+}
+
+} // namespace celerity
