@@ -31,7 +31,8 @@ __device__ void copy(const Part& part) {
         const unsigned long long plane = run / part.count[1];
         const unsigned long long row = run - plane * part.count[1];
         const long long from = word * sizeof(Word) + row * part.source_stride[0] + plane * part.source_stride[1];
-        const long long to = word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
+        const long long to =
+            word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
         // Another device has written it since this one looked last: past all caches.
         *reinterpret_cast<Word*>(destination + to) = __ldcv(reinterpret_cast<const Word*>(source + from));
     }

@@ -22,8 +22,8 @@ EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 INSTALLED = {
     "celerity_py": """
         __init__ access arguments buffer configuration cuda_execution custom_mappers devices errors execution futures
-        hints host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime statistics
-        submissions views violations
+        hints host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime small_copies
+        statistics submissions views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor
