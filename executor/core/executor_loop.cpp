@@ -209,12 +209,12 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		const auto transfer = m_direct != nullptr ? m_direct->find_status(live.id) : std::nullopt;
 		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
 		if(!live.is_issued && !show_unissued && !is_waiting) return;
-		bool is_running = false;
+		auto call = live.is_on_lane && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;
 		{
 			const std::lock_guard running_lock(m_running_mutex);
-			is_running = m_running.contains(live.id.value);
+			if(m_running.contains(live.id.value)) call = call_state::running;
 		}
-		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued || is_waiting, is_running, m_communication.arbiter()));
+		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued || is_waiting, call, m_communication.arbiter()));
 		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
 		if(!is_waiting) return;
 		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
@@ -500,7 +500,7 @@ void executor_loop::enter_failure(const std::string& text, const failed_event::k
 	submission_id submission;
 	std::string message = text;
 	if(m_current != nullptr) {
-		const auto active = describe(*m_current, true, false, m_communication.arbiter());
+		const auto active = describe(*m_current, true, call_state::waiting, m_communication.arbiter());
 		submission = active.submission;
 		message = active.text + " failed: " + text;
 	}

@@ -64,6 +64,7 @@ class out_of_order_engine {
 		const instruction* payload = nullptr;
 		issue_target target = issue_target::host;
 		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
+		bool is_on_lane = false; ///< with all that it consists of
 		lane_index lane = no_lane;
 		std::uint64_t stamp = 0; ///< given to next()
 	};
@@ -110,7 +111,8 @@ class out_of_order_engine {
 	void for_each_live(F&& f) const {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
-			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned, n.lane, n.stamp});
+			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned,
+			    n.target == issue_target::lane && n.state == node_state::issued, n.lane, n.stamp});
 		});
 	}
 

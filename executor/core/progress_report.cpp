@@ -18,10 +18,14 @@ box bounding_box_of(const Boxes& boxes) {
 	return bounds;
 }
 
-void describe_calls(active_instruction& out, const submission_id submission, const box& chunk, const bool is_running) {
+void describe_calls(active_instruction& out, const submission_id submission, const box& chunk, const call_state call) {
 	out.submission = submission;
 	out.where = chunk;
-	out.text += is_running ? " is running" : " waits for its thread";
+	switch(call) {
+	case call_state::waiting: out.text += " waits for its thread"; break;
+	case call_state::running: out.text += " is running"; break;
+	case call_state::on_stream: out.text += " runs or waits on its stream"; break;
+	}
 }
 
 void describe_receive(
@@ -38,7 +42,7 @@ void describe_receive(
 struct describer {
 	active_instruction& out;
 	const instruction& item;
-	bool is_running;
+	call_state call;
 	const receive_arbiter& arbiter;
 
 	void operator()(const alloc_instruction& alloc) const {
@@ -54,12 +58,12 @@ struct describer {
 	}
 	void operator()(const device_kernel_instruction& kernel) const {
 		out.text += " on " + label(kernel.device);
-		describe_calls(out, kernel.submission, kernel.chunk, is_running);
+		describe_calls(out, kernel.submission, kernel.chunk, call);
 	}
-	void operator()(const host_task_instruction& task) const { describe_calls(out, task.submission, task.chunk, is_running); }
+	void operator()(const host_task_instruction& task) const { describe_calls(out, task.submission, task.chunk, call); }
 	void operator()(const initialize_instruction& initialize) const {
 		out.buffer = initialize.buffer;
-		describe_calls(out, {}, bounding_box_of(initialize.boxes), is_running);
+		describe_calls(out, {}, bounding_box_of(initialize.boxes), call);
 	}
 	void operator()(const send_instruction& send) const {
 		out.text += numbered(" of message ", send.message.value) + " for " + label(send.transfer.consumer);
@@ -86,10 +90,10 @@ struct describer {
 
 } // namespace
 
-active_instruction describe(const instruction& item, const bool is_issued, const bool is_running, const receive_arbiter& arbiter) {
+active_instruction describe(const instruction& item, const bool is_issued, const call_state call, const receive_arbiter& arbiter) {
 	active_instruction out;
 	out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()];
-	std::visit(describer{out, item, is_running, arbiter}, item.operation);
+	std::visit(describer{out, item, call, arbiter}, item.operation);
 	if(!is_issued) out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()] + " waits for its predecessors";
 	return out;
 }

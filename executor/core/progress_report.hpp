@@ -22,7 +22,10 @@ struct active_instruction {
 	std::optional<transfer_id> transfer;
 };
 
-/// Everything but the age. `is_running` only matters for what threads of the user carry out.
-active_instruction describe(const instruction& instruction, bool is_issued, bool is_running, const receive_arbiter& arbiter);
+/// Where a call of the user's code is.
+enum class call_state { waiting, running, on_stream };
+
+/// Everything but the age. `call` only matters for kernels and for what threads of the user carry out.
+active_instruction describe(const instruction& instruction, bool is_issued, call_state call, const receive_arbiter& arbiter);
 
 } // namespace celerity
