@@ -329,6 +329,20 @@ def initialised_boxes(versions: npt.NDArray[np.int64]) -> list[UserBox]:
     return [user_box(box) for box in Region(places).boxes]
 
 
+def smaller_steps(steps: list[Step]) -> Iterator[list[Step]]:
+    """Some steps left out, many at first and the last ones first; then single accesses. Not all are legal."""
+    size = max(1, len(steps) // 2)
+    while size:
+        for stop in range(len(steps), 0, -size):
+            yield [*steps[: max(0, stop - size)], *steps[stop:]]
+        size //= 2
+    for place, step in enumerate(steps):
+        if isinstance(step, Kernel | HostTask) and len(step.accesses) > 1:
+            for n in range(len(step.accesses)):
+                fewer = replace(step, accesses=(*step.accesses[:n], *step.accesses[n + 1 :]))
+                yield [*steps[:place], fewer, *steps[place + 1 :]]
+
+
 # ---- many programs
 
 
@@ -473,17 +487,16 @@ class Session:
                     return True
             return False
 
-        size = max(1, len(program.steps) // 2)
-        while size and not self._is_over(deadline_s):
-            position = 0
-            while position < len(program.steps) and not self._is_over(deadline_s):
-                steps = [*program.steps[:position], *program.steps[position + size :]]
+        is_smaller = True
+        while is_smaller:
+            is_smaller = False
+            for steps in smaller_steps(program.steps):
+                if self._is_over(deadline_s):
+                    return program, latest
                 candidate = Program(program.settings, steps)
                 if fails(candidate):
-                    program = candidate
-                else:
-                    position += size
-            size //= 2
+                    program, is_smaller = candidate, True
+                    break
         return program, latest
 
     def _is_over(self, deadline_s: float) -> bool:
