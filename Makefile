@@ -72,7 +72,7 @@ test-python: $(VENV)/.installed
 
 # Every rank must run the tests in the same order: one seed for all.
 test-mpi: $(VENV)/.installed
-	for run in '1 auto' '2 auto' '4 auto' '2 direct' '4 direct'; do \
+	for run in '1 auto' '2 direct' '4 direct' '2 host' '4 host'; do \
 		[ -d tests/mpi ] || break; \
 		read -r ranks transport <<< "$$run"; \
 		echo "---- $$ranks rank(s), transport $$transport"; \

@@ -153,8 +153,7 @@ class Runtime:
     def _may_be_direct(self) -> bool:
         """Whether this rank offers its memory to the other ranks of its host."""
         settings = self.configuration
-        is_wanted = settings.transport == "direct" or (settings.transport == "auto" and self.devices.is_cuda)
-        return is_wanted and not settings.sync and self.communicator.local_size > 1
+        return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
 
     def end(self, frame: FrameType) -> None:
         """Wait for everything, then stop all threads. Collective.
