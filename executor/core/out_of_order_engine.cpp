@@ -372,6 +372,7 @@ out_of_order_engine::slot_type out_of_order_engine::find_prerequisite(const node
 
 void out_of_order_engine::leave_lane(const slot_type slot) {
 	node& n = m_nodes[slot];
+	if(n.has_left_lane) throw std::logic_error("somebody was issued behind an instruction that is not acknowledged");
 	n.has_left_lane = true;
 	m_lanes.pop_front(n.lane);
 	if(n.state != node_state::assigned) return;
