@@ -21,6 +21,7 @@
 #include "executor/core/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
+#include "scheduler/core/trace_recorder.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -186,8 +187,8 @@ nb::dict statistics(executor_loop& self) {
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
     const bool check, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes,
-    const bool direct) {
-	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync, direct};
+    const bool direct, std::shared_ptr<trace_recorder> trace) {
+	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync, direct, std::move(trace)};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
 		return;
@@ -195,12 +196,20 @@ void construct(executor_loop* const self, const std::size_t num_ranks, const std
 	if(cuda_ordinals.size() != num_devices) throw nb::value_error("cuda_ordinals needs one entry per device");
 	if(!small_copies.empty() && small_copies.size() != num_devices) throw nb::value_error("small_copies needs one entry per device");
 	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
-		auto made = std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes, has_free_cores(options)}, completions);
+		auto made = std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes, has_free_cores(options), options.trace.get()}, completions);
 		std::vector<cuda::function> functions;
 		for(const auto handle : small_copies) functions.push_back(reinterpret_cast<cuda::function>(handle));
 		if(!functions.empty()) made->set_small_copies(functions);
 		return made;
 	});
+}
+
+nb::list lanes(const executor_loop& self) {
+	nb::list result;
+	for(const auto& cls : self.lane_classes()) {
+		for(std::uint32_t i = 0; i < cls.size; ++i) result.append(nb::make_tuple(lane_kind_names[static_cast<std::size_t>(cls.kind)], cls.device.value));
+	}
+	return result;
 }
 
 std::vector<rank_id> to_ranks(const std::vector<std::uint32_t>& numbers) {
@@ -282,7 +291,8 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = 4, "direct"_a = false)
+	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = 4, "direct"_a = false,
+	        "trace"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 
 Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")
@@ -295,6 +305,7 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
 ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]), ("shutdown",), ("stopped",).)")
+	    .def("lanes", &lanes, nb::sig("def lanes(self) -> list[tuple[str, int]]"), "Kind and device of every lane, by its number.")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(
 	        "notify_complete", [](executor_loop& self, const std::uint64_t request) { self.notify_complete(request_id(request)); }, "request"_a, released(),

@@ -19,12 +19,10 @@ namespace {
 using lane_class_tuple = std::tuple<std::string, std::uint32_t, std::uint32_t, std::uint32_t>;
 
 lane_kind parse_lane_kind(const std::string& name) {
-	if(name == "compute") return lane_kind::compute;
-	if(name == "host_to_device") return lane_kind::host_to_device;
-	if(name == "device_to_host") return lane_kind::device_to_host;
-	if(name == "peer") return lane_kind::peer;
-	if(name == "host_copy") return lane_kind::host_copy;
-	throw std::invalid_argument("a lane is of kind 'compute', 'host_to_device', 'device_to_host', 'peer' or 'host_copy', not '" + name + "'");
+	for(std::size_t kind = 0; kind < lane_kind_names.size(); ++kind) {
+		if(name == lane_kind_names[kind]) return static_cast<lane_kind>(kind);
+	}
+	throw std::invalid_argument("no kind of lane is called '" + name + "'");
 }
 
 issue_target parse_target(const std::string& name) {

@@ -9,6 +9,7 @@ void bind_grid(nb::module_& m);
 void bind_graphs(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_scheduler(nb::module_& m);
+void bind_trace(nb::module_& m);
 
 NB_MODULE(_native, m) {
 	m.doc() = "Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.";
@@ -18,6 +19,7 @@ NB_MODULE(_native, m) {
 	bind_grid(m);
 	bind_benchmarks(m);
 	bind_graphs(m);
+	bind_trace(m);
 	bind_executor(m);
 	bind_scheduler(m);
 }

@@ -20,15 +20,26 @@ payload_location locate(void* const address, const box& allocated, const box& pa
 
 void communication::send(const instruction_id instruction, const send_instruction& send) {
 	void* const address = m_allocations.address(send.source);
-	m_statistics.sent_bytes_host += static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
+	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
+	m_statistics.sent_bytes_host += size_bytes;
 	++m_num_sending;
+	trace_event traced;
+	traced.kind = trace_kind::send;
+	traced.instruction = instruction.value;
+	traced.buffer = send.transfer.buffer.value;
+	traced.bytes = size_bytes;
+	traced.sequence = send.message.value;
+	traced.peer = send.destination_rank.value;
 	m_events.emplace_back(send_event{
-	    add_request(instruction), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
+	    add_request(instruction, traced), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
 }
 
 void communication::barrier(const instruction_id instruction) {
 	++m_num_sending;
-	m_events.emplace_back(barrier_event{add_request(instruction)});
+	trace_event traced;
+	traced.kind = trace_kind::barrier;
+	traced.instruction = instruction.value;
+	m_events.emplace_back(barrier_event{add_request(instruction, traced)});
 }
 
 void communication::flush(std::vector<instruction_id>& completed) {
@@ -55,7 +66,7 @@ void communication::post(const posted_receive& post) {
 	void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
 	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
 	m_events.emplace_back(
-	    receive_event{add_request(post.fragment), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+	    receive_event{add_request(post.fragment, describe(post, post.part)), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
 }
 
 void communication::post_part(const posted_receive& post) {
@@ -65,12 +76,17 @@ void communication::post_part(const posted_receive& post) {
 	case direct_transport::part_state::wanted: break;
 	}
 	const direct_transport::message_key key{post.source, post.message};
-	m_events.emplace_back(receive_event{add_request(key), post.source, post.message, m_direct->prepare_bounce(post)});
+	m_events.emplace_back(receive_event{add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct->prepare_bounce(post)});
 }
 
 void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
 	const auto node = m_requests.extract(request);
 	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
+	if(m_trace != nullptr) {
+		auto traced = m_traced.extract(request);
+		traced.mapped().end_ns = trace_now();
+		m_trace->record(traced.mapped());
+	}
 	const auto& subject = node.mapped();
 	if(const auto* const instruction = std::get_if<instruction_id>(&subject)) {
 		--m_num_sending;
@@ -82,9 +98,21 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	}
 }
 
-request_id communication::add_request(const request_subject& subject) {
+trace_event communication::describe(const posted_receive& post, const box& received) const {
+	trace_event traced;
+	traced.kind = trace_kind::receive;
+	traced.instruction = post.instruction.value;
+	traced.buffer = post.transfer.buffer.value;
+	traced.bytes = static_cast<std::uint64_t>(received.area()) * post.element_size_bytes;
+	traced.sequence = post.message.value;
+	traced.peer = post.source.value;
+	return traced;
+}
+
+request_id communication::add_request(const request_subject& subject, const trace_event& traced) {
 	const request_id request(++m_last_request);
 	m_requests.emplace(request, subject);
+	if(m_trace != nullptr) m_traced.emplace(request, traced).first->second.start_ns = trace_now();
 	return request;
 }
 

@@ -13,14 +13,15 @@
 #include "executor_statistics.hpp"
 #include "receive_arbiter.hpp"
 #include "scheduler/core/instruction.hpp"
+#include "scheduler/core/trace_recorder.hpp"
 
 namespace celerity {
 
 /// Turns sends, receives and barriers into requests to the outside, and completed requests into completed instructions.
 class communication {
   public:
-	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events)
-	    : m_allocations(allocations), m_statistics(statistics), m_events(events) {}
+	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events, trace_recorder* const trace)
+	    : m_allocations(allocations), m_statistics(statistics), m_events(events), m_trace(trace) {}
 
 	/// Knows the receives that take their parts from elsewhere. Before the first instruction.
 	void set_direct(direct_transport* const direct) { m_direct = direct; }
@@ -46,6 +47,8 @@ class communication {
 	/// A send or barrier, one posted part, or a message of which several may be parts.
 	using request_subject = std::variant<instruction_id, fragment_id, direct_transport::message_key>;
 
+	trace_recorder* const m_trace;
+	std::unordered_map<request_id, trace_event> m_traced; ///< not complete
 	direct_transport* m_direct = nullptr;
 	receive_arbiter m_arbiter;
 	std::unordered_map<request_id, request_subject> m_requests;
@@ -56,7 +59,8 @@ class communication {
 
 	void post(const posted_receive& post);
 	void post_part(const posted_receive& post);
-	request_id add_request(const request_subject& subject);
+	request_id add_request(const request_subject& subject, const trace_event& traced);
+	trace_event describe(const posted_receive& post, const box& received) const;
 };
 
 } // namespace celerity

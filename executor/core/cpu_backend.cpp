@@ -27,19 +27,21 @@ std::size_t effective_alignment(const std::size_t size_bytes, const std::size_t 
 
 } // namespace
 
-cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct)
-    : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct),
-      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_copy_lanes(m_progress.size()) {
+cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct, trace_recorder* const trace)
+    : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct), m_trace(trace),
+      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_copy_lanes(m_progress.size()) {
 	for(const auto kind : {lane_kind::compute, lane_kind::peer}) {
 		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});
 	}
 	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, 0});
 	if(can_be_direct) {
-		for(std::uint32_t d = 0; d < 2 * num_devices; ++d) m_classes.push_back({lane_kind::peer, device_id(d % static_cast<std::uint32_t>(num_devices)), 1, 0});
-		m_classes.push_back({lane_kind::peer, device_id(0), 1, 0});
+		for(const auto kind : {lane_kind::signal, lane_kind::pull}) {
+			for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});
+		}
+		m_classes.push_back({lane_kind::pull, device_id(0), 1, 0});
 	}
 	for(std::size_t lane = num_devices; lane < m_copy_lanes.size(); ++lane) {
-		m_copy_lanes[lane] = std::make_unique<cpu_copy_lane>(m_progress, static_cast<lane_index>(lane), m_completions, &m_flags);
+		m_copy_lanes[lane] = std::make_unique<cpu_copy_lane>(m_progress, static_cast<lane_index>(lane), m_completions, &m_flags, m_trace);
 	}
 }
 
@@ -107,7 +109,9 @@ void cpu_backend::enqueue(
 	const auto may_begin = [](const pull_operation& step) { return step.ready.address == nullptr || is_reached(step.ready); };
 	const bool is_reachable = std::all_of(waits.begin(), waits.end(), [&](const lane_position& wait) { return m_progress[wait.lane].completed() >= wait.sequence; });
 	if(is_reachable && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
+		const lane_trace traced(m_trace, position);
 		for(const auto& step : steps) carry_out(step, &m_flags);
+		traced.end();
 		progress.publish(position.sequence);
 		return;
 	}
@@ -138,10 +142,12 @@ bool cpu_backend::begin_kernel(const lane_position position, const std::span<con
 	for(const auto& wait : waits) {
 		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 	}
+	if(m_trace != nullptr) m_kernel_starts_ns[position.lane] = trace_now();
 	return !m_progress[position.lane].is_cancelled();
 }
 
 void cpu_backend::end_kernel(const lane_position position) {
+	if(m_trace != nullptr) trace_lane(*m_trace, position, m_kernel_starts_ns[position.lane], trace_now());
 	m_progress[position.lane].publish(position.sequence);
 	m_completions.signal();
 }

@@ -25,7 +25,7 @@ namespace celerity {
 class cpu_backend final : public backend {
   public:
 	/// `completions` is signalled when a lane has got further; it outlives the backend.
-	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false);
+	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false, trace_recorder* trace = nullptr);
 	~cpu_backend() override;
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
@@ -58,10 +58,12 @@ class cpu_backend final : public backend {
 	std::size_t m_num_devices;
 	event_count& m_completions;
 	const bool m_can_be_direct;
+	trace_recorder* const m_trace; ///< null if there is no timeline
 	// Compute lanes of all devices, copy lanes of all devices, the host's copy lane; and if transfers can be direct, signal lanes of all devices, pull
 	// lanes of all devices, that of the host: one lane each.
 	std::vector<lane_class> m_classes;
 	std::vector<lane_progress> m_progress;
+	std::vector<std::int64_t> m_kernel_starts_ns; ///< by device, of the kernel that runs; with a timeline
 	flag_board m_flags;
 	std::vector<std::unique_ptr<cpu_copy_lane>> m_copy_lanes; // by lane, null for compute lanes
 

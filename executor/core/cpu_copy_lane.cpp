@@ -6,8 +6,9 @@
 
 namespace celerity {
 
-cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags)
-    : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags) {}
+cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
+    trace_recorder* const trace)
+    : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
 
 void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps) {
 	{
@@ -54,10 +55,12 @@ bool cpu_copy_lane::execute(const entry& item) {
 	// A cancelled lane of another device may have left the waits reached, so each lane looks at its own.
 	if(m_progress[m_own].is_cancelled()) return false;
 	const auto is_cancelled = [this] { return m_progress[m_own].is_cancelled(); };
+	const lane_trace traced(m_trace, {m_own, item.sequence});
 	for(const auto& step : item.steps) {
 		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
 		carry_out(step, m_flags);
 	}
+	traced.end();
 	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on
 	m_completions.signal();
 	return true;

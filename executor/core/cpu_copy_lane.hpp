@@ -11,6 +11,7 @@
 #include "event_count.hpp"
 #include "flag_segment.hpp"
 #include "lane_progress.hpp"
+#include "lane_trace.hpp"
 #include "nd_copy.hpp"
 #include "scheduler/core/small_vector.hpp"
 
@@ -26,7 +27,7 @@ inline void carry_out(const pull_operation& step, const flag_board* const flags)
 /// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
 class cpu_copy_lane {
   public:
-	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr);
+	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr, trace_recorder* trace = nullptr);
 	~cpu_copy_lane() { stop(); }
 	cpu_copy_lane(const cpu_copy_lane&) = delete;
 	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
@@ -52,6 +53,7 @@ class cpu_copy_lane {
 	lane_index m_own;
 	event_count& m_completions;
 	const flag_board* m_flags; ///< null if there are no flags
+	trace_recorder* m_trace;   ///< null if there is no timeline
 	std::mutex m_mutex;
 	std::condition_variable m_wake;
 	std::vector<entry> m_queue;

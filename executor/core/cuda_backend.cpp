@@ -18,7 +18,7 @@ namespace {
 enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal };
 constexpr std::uint32_t num_roles = 6;
 constexpr std::array<lane_kind, num_roles> role_kinds{
-    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::peer, lane_kind::peer};
+    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal};
 /// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one.
 constexpr std::array<std::uint32_t, num_roles> lanes_per_role{4, 2, 2, 4, 4, 2};
 
@@ -65,12 +65,18 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_max_pitch_bytes = static_cast<std::size_t>(max_pitch);
 
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		cuda_timeline* timeline = nullptr;
+		if(options.trace != nullptr) {
+			make_current(m_devices[d].context);
+			timeline = m_timelines.emplace_back(std::make_unique<cuda_timeline>(m_driver, m_devices[d].utility, *options.trace)).get();
+		}
 		for(std::uint32_t role = 0; role < num_roles; ++role) {
 			std::uint32_t size = lanes_per_role[role];
 			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
 			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
 			for(std::uint32_t i = 0; i < size; ++i) {
-				m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d));
+				m_lanes.push_back(
+				    std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, timeline, static_cast<lane_index>(m_lanes.size())));
 				m_device_of_lane.push_back(d);
 			}
 		}
@@ -80,7 +86,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_lanes.push_back(nullptr);
 	m_device_of_lane.push_back(0);
 	m_host_progress = std::vector<lane_progress>(m_lanes.size());
-	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions);
+	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions, nullptr, options.trace);
 	m_pinned = std::make_unique<slab_arena>(
 	    [this](const std::size_t size_bytes) {
 		    void* address = nullptr;
@@ -112,6 +118,7 @@ cuda_backend::~cuda_backend() {
 	cuda_backend::stop();
 	m_lanes.clear();
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
+	m_timelines.clear();
 	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
 	for(auto& device : m_devices) {
 		m_driver.context_set_current(device.context);
@@ -253,6 +260,7 @@ void cuda_backend::stop() {
 		for(auto& lane : m_lanes) {
 			if(lane != nullptr) lane->forget();
 		}
+		for(auto& timeline : m_timelines) timeline->forget();
 	} else {
 		for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);
 	}
@@ -308,8 +316,10 @@ void cuda_backend::enqueue_copy(const lane_position position, const std::span<co
 	if(position.lane == m_host_lane_index) {
 		auto& progress = m_host_progress[position.lane];
 		if(waits.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
+			const lane_trace traced(m_options.trace, position);
 			nd_copy(operation.source, *operation.source_layout, operation.destination, *operation.destination_layout, operation.boxes,
 			    operation.element_size_bytes);
+			traced.end();
 			progress.publish(position.sequence);
 			return;
 		}
@@ -336,11 +346,14 @@ void cuda_backend::issue(const cuda_operation& operation) {
 		if(producer.device() == lane.device() && producer.recorded() == operation.waits[0].sequence) {
 			issue_on(producer, *flag);
 			// The lane itself waits all the same: the engine takes it that what follows there runs after the producer.
-			if(wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) lane.record(operation.position.sequence);
+			if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return;
+			lane.begin(operation.position.sequence);
+			lane.record(operation.position.sequence);
 			return;
 		}
 	}
 	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return; // cancelled
+	lane.begin(operation.position.sequence);
 	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
 	lane.record(operation.position.sequence);
 	if(const auto* const pulls = std::get_if<std::vector<pull_operation>>(&operation.what)) write_done_flags(lane, *pulls);
@@ -415,7 +428,9 @@ bool cuda_backend::begin_kernel(const lane_position position, const std::span<co
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
 	auto& lane = *m_lanes[position.lane];
 	make_current(lane.context());
-	return wait_for(lane.stream(), waits) && lane.wait_until_recorded(position.sequence - 1);
+	if(!wait_for(lane.stream(), waits) || !lane.wait_until_recorded(position.sequence - 1)) return false;
+	lane.begin(position.sequence);
+	return true;
 }
 
 void cuda_backend::end_kernel(const lane_position position) {

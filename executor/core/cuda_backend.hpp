@@ -20,6 +20,7 @@
 #include "cuda_function.hpp"
 #include "cuda_lane.hpp"
 #include "cuda_small_copies.hpp"
+#include "cuda_timeline.hpp"
 #include "cuda_worker.hpp"
 #include "event_count.hpp"
 #include "lane_progress.hpp"
@@ -32,6 +33,7 @@ struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
 	std::uint32_t compute_lanes = 4; ///< per device
 	bool may_spin = true;            ///< there are cores for all threads
+	trace_recorder* trace = nullptr; ///< null: there is no timeline
 };
 
 /// What the planner has to know about the devices of this rank.
@@ -96,6 +98,7 @@ class cuda_backend final : public backend {
 	std::unique_ptr<slab_arena> m_pinned;
 	std::size_t m_max_pitch_bytes = 0;
 	std::vector<lane_class> m_classes;                  // see class_index()
+	std::vector<std::unique_ptr<cuda_timeline>> m_timelines; // by device; none without a trace
 	std::vector<std::unique_ptr<cuda_lane>> m_lanes;    // by lane; null for lanes of the host
 	std::vector<std::uint32_t> m_device_of_lane;        // by lane
 	std::vector<lane_progress> m_host_progress;         // by lane; used for lanes of the host

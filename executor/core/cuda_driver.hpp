@@ -28,6 +28,7 @@ inline constexpr result error_peer_access_already_enabled = 704;
 inline constexpr result error_host_memory_already_registered = 712;
 
 inline constexpr unsigned stream_non_blocking = 1;
+inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned wait_value_geq = 0;
 inline constexpr unsigned host_memory_portable = 1;

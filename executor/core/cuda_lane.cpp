@@ -13,8 +13,10 @@ constexpr std::size_t initial_events = 64;
 
 } // namespace
 
-cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context, const std::uint32_t device)
-    : m_driver(driver), m_context(context), m_device(device), m_events(initial_events, nullptr) {
+cuda_lane::cuda_lane(
+    const cuda::driver& driver, const cuda::context context, const std::uint32_t device, cuda_timeline* const timeline, const lane_index index)
+    : m_driver(driver), m_context(context), m_device(device), m_events(initial_events, nullptr), m_timeline(timeline), m_index(index),
+      m_begins(timeline != nullptr ? initial_events : 0) {
 	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
 	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
 }
@@ -25,14 +27,27 @@ cuda_lane::~cuda_lane() {
 	for(const auto event : m_events) {
 		if(event != nullptr) m_driver.event_destroy(event);
 	}
+	for(const auto& mark : m_begins) {
+		if(mark.event != nullptr) m_driver.event_destroy(mark.event);
+	}
 	m_driver.stream_destroy(m_stream);
+}
+
+void cuda_lane::begin(const std::uint64_t sequence) {
+	if(m_timeline == nullptr) return;
+	const std::lock_guard lock(m_mutex);
+	if(sequence - completed() >= m_events.size()) grow();
+	auto& mark = begin_at(sequence);
+	if(mark.event == nullptr) m_driver.check(m_driver.event_create(&mark.event, cuda::event_default), "cuEventCreate");
+	mark.issued_ns = trace_now();
+	m_driver.check(m_driver.event_record(mark.event, m_stream), "cuEventRecord");
 }
 
 void cuda_lane::record(const std::uint64_t sequence) {
 	const std::lock_guard lock(m_mutex);
 	if(sequence - completed() >= m_events.size()) grow();
 	cuda::event& event = event_at(sequence);
-	if(event == nullptr) m_driver.check(m_driver.event_create(&event, cuda::event_disable_timing), "cuEventCreate");
+	if(event == nullptr) m_driver.check(m_driver.event_create(&event, m_timeline != nullptr ? cuda::event_default : cuda::event_disable_timing), "cuEventCreate");
 	m_driver.check(m_driver.event_record(event, m_stream), "cuEventRecord");
 	m_recorded.store(sequence, std::memory_order_release);
 }
@@ -62,6 +77,16 @@ void cuda_lane::grow() {
 	for(std::size_t i = 0; i < m_events.size(); ++i) {
 		if(!is_used[i] && m_events[i] != nullptr) idle.push_back(m_events[i]);
 	}
+	if(m_timeline != nullptr) {
+		std::vector<begin_mark> larger_begins(larger.size());
+		for(std::uint64_t sequence = first; sequence <= recorded(); ++sequence) {
+			std::swap(larger_begins[sequence & (larger_begins.size() - 1)], begin_at(sequence));
+		}
+		for(const auto& mark : m_begins) {
+			if(mark.event != nullptr) m_driver.event_destroy(mark.event);
+		}
+		m_begins = std::move(larger_begins);
+	}
 	m_events = std::move(larger);
 	for(auto& event : m_events) {
 		if(idle.empty()) break;
@@ -86,6 +111,9 @@ std::uint64_t cuda_lane::poll() {
 		if(code == cuda::error_not_ready) break;
 		m_driver.check(code, "a kernel or copy");
 		++done;
+		if(m_timeline == nullptr) continue;
+		auto& mark = begin_at(done);
+		m_timeline->add({m_index, done}, mark.event, event_at(done), mark.issued_ns);
 	}
 	m_completed.store(done, std::memory_order_release);
 	return done;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cuda_driver.hpp"
+#include "cuda_timeline.hpp"
+#include "lane_pool.hpp"
 
 namespace celerity {
 
@@ -15,8 +17,8 @@ namespace celerity {
 /// make another lane wait; one thread polls, with the lane's context current or any other.
 class cuda_lane {
   public:
-	/// `device` is the index of its device among those of the rank.
-	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device);
+	/// `device` is the index of its device among those of the rank. `timeline`, if there is one, outlives the lane, which it knows as number `index`.
+	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, cuda_timeline* timeline = nullptr, lane_index index = 0);
 	~cuda_lane();
 	cuda_lane(const cuda_lane&) = delete;
 	cuda_lane& operator=(const cuda_lane&) = delete;
@@ -25,6 +27,8 @@ class cuda_lane {
 	std::uint32_t device() const { return m_device; }
 	cuda::stream stream() const { return m_stream; }
 
+	/// What is put on the stream from now on belongs to `sequence`, which is recorded next. Only the timeline wants to know.
+	void begin(std::uint64_t sequence);
 	/// Everything that is on the stream now belongs to `sequence` or to what came before.
 	void record(std::uint64_t sequence);
 	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for.
@@ -49,12 +53,21 @@ class cuda_lane {
 	cuda::stream m_stream = nullptr;
 	std::mutex m_mutex;
 	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two
+	/// Where a position begins; with a timeline.
+	struct begin_mark {
+		cuda::event event = nullptr;
+		std::int64_t issued_ns = 0;
+	};
+	cuda_timeline* const m_timeline;
+	const lane_index m_index;
+	std::vector<begin_mark> m_begins; ///< in the places of m_events; empty without a timeline
 	std::atomic<std::uint64_t> m_recorded{0};
 	std::atomic<bool> m_is_cancelled{false};
 	std::atomic<std::uint64_t> m_completed{0};
 	bool m_is_forgotten = false;
 
 	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
+	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }
 	void grow();
 };
 

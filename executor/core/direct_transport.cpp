@@ -19,8 +19,8 @@ std::size_t bytes_of(const box& b, const std::size_t element_size_bytes) { retur
 } // namespace
 
 direct_transport::direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics,
-    const rank_id own, std::vector<rank_id> host_ranks)
-    : m_backend(backend), m_allocations(allocations), m_statistics(statistics), m_own_flags(flag_segment::create(host_ranks.size())) {
+    const rank_id own, std::vector<rank_id> host_ranks, trace_recorder* const trace)
+    : m_backend(backend), m_allocations(allocations), m_statistics(statistics), m_trace(trace), m_own_flags(flag_segment::create(host_ranks.size())) {
 	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
 		const rank_id rank = host_ranks[position];
 		if(rank == own) m_own_position = position;
@@ -132,6 +132,15 @@ void direct_transport::signal(const issue& item, const send_instruction& send) {
 	out.is_issued = true;
 	m_unfetched.push_back(&out);
 	m_statistics.sent_bytes_direct += bytes_of(send.sent_box, send.element_size_bytes);
+	if(m_trace != nullptr) {
+		out.traced.kind = trace_kind::send;
+		out.traced.start_ns = trace_now();
+		out.traced.instruction = item.id.value;
+		out.traced.buffer = out.transfer.buffer.value;
+		out.traced.bytes = bytes_of(send.sent_box, send.element_size_bytes);
+		out.traced.sequence = out.message.value;
+		out.traced.peer = out.to.value;
+	}
 	m_backend.enqueue_signal({item.lane, item.sequence}, item.waits, out.ready);
 }
 
@@ -143,6 +152,10 @@ void direct_transport::poll(std::vector<instruction_id>& fetched) {
 			continue;
 		}
 		fetched.push_back(out->id);
+		if(m_trace != nullptr) {
+			out->traced.end_ns = trace_now();
+			m_trace->record(out->traced);
+		}
 		auto& peer = m_neighbours[out->to.value];
 		peer.free_slots.push_back(out->slot);
 		m_outgoing.erase(out->id);
@@ -223,6 +236,7 @@ void direct_transport::pull(const issue& item) {
 	const auto& receive = *state.receive;
 	void* const destination = m_allocations.address(receive.destination);
 	state.is_issued = true;
+	if(m_trace != nullptr) state.issued_ns = trace_now();
 	state.pulls.reserve(state.parts.size());
 	for(const auto& [key, message, where] : state.parts) {
 		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
@@ -234,7 +248,23 @@ void direct_transport::pull(const issue& item) {
 
 void direct_transport::retire_receive(const instruction_id id) {
 	const auto retired = m_receives.extract(id);
-	for(const auto& fetched : retired.mapped().parts) finish_part(fetched);
+	for(const auto& fetched : retired.mapped().parts) {
+		if(m_trace != nullptr && fetched.message->is_direct) trace_part(id, retired.mapped(), fetched);
+		finish_part(fetched);
+	}
+}
+
+void direct_transport::trace_part(const instruction_id id, const receive_state& state, const part& fetched) const {
+	trace_event event;
+	event.kind = trace_kind::receive;
+	event.start_ns = state.issued_ns;
+	event.end_ns = trace_now();
+	event.instruction = id.value;
+	event.buffer = state.receive->transfer.buffer.value;
+	event.bytes = bytes_of(fetched.where, state.receive->element_size_bytes);
+	event.sequence = fetched.key.message.value;
+	event.peer = fetched.key.source.value;
+	m_trace->record(event);
 }
 
 void direct_transport::finish_part(const part& fetched) {

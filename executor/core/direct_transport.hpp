@@ -22,6 +22,7 @@
 #include "flag_segment.hpp"
 #include "out_of_order_engine.hpp"
 #include "receive_arbiter.hpp"
+#include "scheduler/core/trace_recorder.hpp"
 
 namespace celerity {
 
@@ -41,7 +42,7 @@ class direct_transport {
 
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
 	direct_transport(backend& backend, const allocation_table& allocations, executor_statistics& statistics, rank_id own,
-	    std::vector<rank_id> host_ranks);
+	    std::vector<rank_id> host_ranks, trace_recorder* trace = nullptr);
 	direct_transport(const direct_transport&) = delete;
 	direct_transport& operator=(const direct_transport&) = delete;
 	~direct_transport();
@@ -135,6 +136,7 @@ class direct_transport {
 		bool is_announced = false;
 		bool is_issued = false;
 		std::uint64_t stamp = 0;
+		trace_event traced; ///< from issue to acknowledgement; with a timeline
 	};
 	/// A rank of this host.
 	struct neighbour {
@@ -174,6 +176,7 @@ class direct_transport {
 		bool is_announced = false;
 		bool is_issued = false;
 		std::uint64_t stamp = 0;
+		std::int64_t issued_ns = 0; ///< with a timeline
 	};
 	struct key_hash {
 		std::size_t operator()(const message_key& key) const { return (std::size_t{key.source.value} << 48) ^ key.message.value; }
@@ -182,6 +185,7 @@ class direct_transport {
 	backend& m_backend;
 	const allocation_table& m_allocations;
 	executor_statistics& m_statistics;
+	trace_recorder* m_trace; ///< null if there is no timeline
 	std::size_t m_own_position = 0;
 	flag_segment m_own_flags;
 	std::vector<neighbour> m_neighbours; ///< by rank; those of other hosts are empty
@@ -198,6 +202,7 @@ class direct_transport {
 	void announce(outgoing& out);
 	static bool is_ready(const part& p) { return !p.message->is_direct || is_reached(p.message->ready); }
 	void finish_part(const part& fetched);
+	void trace_part(instruction_id id, const receive_state& state, const part& fetched) const;
 };
 
 } // namespace celerity

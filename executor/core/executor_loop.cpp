@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cpu_backend.hpp"
+#include "executor_trace.hpp"
 #include "labels.hpp"
 #include "relax_cpu.hpp"
 
@@ -48,11 +49,13 @@ void executor_loop::inbox::clear() {
 }
 
 executor_loop::executor_loop(const executor_options& options)
-    : executor_loop(options, [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct); }) {}
+    : executor_loop(options, [&](event_count& completions) {
+		    return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get());
+	    }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
-    : m_options(options), m_may_spin(has_free_cores(options)), m_backend(require(make_backend(m_wake_up))),
-      m_engine(m_backend->lane_classes(), options.direct), m_communication(m_allocations, m_statistics, m_events) {
+    : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
+      m_engine(m_backend->lane_classes(), options.direct), m_communication(m_allocations, m_statistics, m_events, m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
@@ -67,7 +70,7 @@ executor_loop::~executor_loop() {
 
 std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector<rank_id>& host_ranks) {
 	if(!m_options.direct || m_options.sync || !m_backend->has_direct_transfers()) return std::nullopt;
-	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_options.rank, host_ranks);
+	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_options.rank, host_ranks, m_trace);
 	return m_direct->offer();
 }
 
@@ -124,7 +127,7 @@ std::optional<kernel_call> executor_loop::next_kernel(const device_id device) {
 	while(auto job = m_kernel_queues[device.value]->pop()) {
 		if(!m_backend->begin_kernel(job->position, job->waits)) continue; // cancelled: wait for stop()
 		const std::lock_guard lock(m_running_mutex);
-		m_running.emplace(job->call.ticket, job->position);
+		m_running.emplace(job->call.ticket, running_call{job->position, device, m_trace != nullptr ? trace_now() : 0});
 		return std::move(job->call);
 	}
 	return std::nullopt;
@@ -140,15 +143,16 @@ void executor_loop::kernel_issued(const call_ticket ticket) {
 }
 
 void executor_loop::kernel_done(const call_ticket ticket) {
-	lane_position position;
+	running_call call;
 	{
 		const std::lock_guard lock(m_running_mutex);
 		const auto running = m_running.find(ticket);
-		if(running == m_running.end() || running->second.lane == no_lane) throw std::invalid_argument("no such kernel is running");
-		position = running->second;
+		if(running == m_running.end() || running->second.position.lane == no_lane) throw std::invalid_argument("no such kernel is running");
+		call = running->second;
 		m_running.erase(running);
 	}
-	m_backend->end_kernel(position);
+	if(m_trace != nullptr && m_backend->defers_kernels()) trace_call(ticket, call); // otherwise the lane tells the same
+	m_backend->end_kernel(call.position);
 }
 
 std::optional<host_call> executor_loop::next_host_task() {
@@ -156,7 +160,7 @@ std::optional<host_call> executor_loop::next_host_task() {
 	if(call.has_value()) {
 		const auto ticket = std::visit([](const auto& c) { return c.ticket; }, *call);
 		const std::lock_guard lock(m_running_mutex);
-		m_running.emplace(ticket, lane_position{no_lane, 0});
+		m_running.emplace(ticket, running_call{{no_lane, 0}, {}, m_trace != nullptr ? trace_now() : 0});
 	}
 	return call;
 }
@@ -165,7 +169,8 @@ void executor_loop::host_task_done(const call_ticket ticket) {
 	{
 		const std::lock_guard lock(m_running_mutex);
 		const auto running = m_running.find(ticket);
-		if(running == m_running.end() || running->second.lane != no_lane) throw std::invalid_argument("no such host task is running");
+		if(running == m_running.end() || running->second.position.lane != no_lane) throw std::invalid_argument("no such host task is running");
+		if(m_trace != nullptr) trace_call(ticket, running->second);
 		m_running.erase(running);
 	}
 	{
@@ -173,6 +178,25 @@ void executor_loop::host_task_done(const call_ticket ticket) {
 		m_inbox.host_calls.push_back(instruction_id(ticket));
 	}
 	m_wake_up.signal();
+}
+
+void executor_loop::trace_call(const call_ticket ticket, const running_call& call) const {
+	trace_event event;
+	event.kind = trace_kind::call;
+	event.start_ns = call.start_ns;
+	event.end_ns = trace_now();
+	event.instruction = ticket;
+	event.track = call.position.lane == no_lane ? no_lane : call.device.value;
+	m_trace->record(event);
+}
+
+void executor_loop::trace_span(const trace_kind kind, const std::int64_t start_ns, const std::uint64_t count) const {
+	trace_event event;
+	event.kind = kind;
+	event.start_ns = start_ns;
+	event.end_ns = trace_now();
+	event.sequence = count;
+	m_trace->record(event);
 }
 
 void executor_loop::fail() {
@@ -245,6 +269,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 	const bool was_awaiting = has_outstanding_communication();
 	std::vector<executor_event> events;
 	std::vector<progress_event> progress;
+	if(m_left_at_ns != 0) trace_span(trace_kind::python, std::exchange(m_left_at_ns, 0), 0);
 	while(true) {
 		const auto seen = m_wake_up.prepare();
 		const bool is_woken = m_is_woken.exchange(false, std::memory_order_relaxed);
@@ -263,6 +288,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			for(const auto& reached : progress) m_progress(reached.task, reached.is_epoch);
 		}
 		progress.clear();
+		if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
 		if(!events.empty() || is_woken || event_count::clock::now() >= deadline) return events;
 		if(!was_awaiting && has_outstanding_communication()) return events; // the caller has to look at the network more often from now on
 		wait(seen, deadline);
@@ -314,6 +340,9 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 }
 
 void executor_loop::work() {
+	const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
+	std::uint64_t num_issued = 0;
+	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
 			if(round >= rounds_before_hand_over && !m_events.empty()) {
@@ -324,8 +353,12 @@ void executor_loop::work() {
 			if(m_is_failed.load(std::memory_order_relaxed)) break;
 			has_progressed |= poll_lanes();
 			has_progressed |= poll_direct();
-			has_progressed |= issue_ready();
+			if(const int issued = issue_ready(); issued > 0) {
+				has_progressed = true;
+				num_issued += static_cast<std::uint64_t>(issued);
+			}
 			if(!has_progressed) break;
+			has_worked = true;
 		}
 	} catch(const device_failure& error) {
 		enter_failure(error.what(), failed_event::kind_type::device);
@@ -335,6 +368,7 @@ void executor_loop::work() {
 		enter_failure(error.what());
 	}
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
+	if(m_trace != nullptr && has_worked) trace_span(trace_kind::work, start_ns, num_issued);
 }
 
 bool executor_loop::take_inbox() {
@@ -427,7 +461,7 @@ bool executor_loop::poll_lanes() {
 	return has_progressed;
 }
 
-bool executor_loop::issue_ready() {
+int executor_loop::issue_ready() {
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	issue item;
 	int num_issued = 0;
@@ -435,13 +469,15 @@ bool executor_loop::issue_ready() {
 		if(m_direct != nullptr) release_held();
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
+		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
 		dispatch(item);
+		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);
 		++num_issued;
 		if(!m_done.empty()) complete_done();
 	}
 	m_current = nullptr;
 	if(num_issued > 0) complete_done();
-	return num_issued > 0;
+	return num_issued;
 }
 
 bool executor_loop::must_hold_back() const {

@@ -31,6 +31,7 @@
 #include "out_of_order_engine.hpp"
 #include "progress_report.hpp"
 #include "scheduler/core/instruction_sink.hpp"
+#include "scheduler/core/trace_recorder.hpp"
 
 namespace celerity {
 
@@ -42,6 +43,7 @@ struct executor_options {
 	bool check = false;          ///< fill fresh memory with 0xff bytes
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
+	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 };
 
 /// Whether all busy threads of this rank have a core of their own.
@@ -107,6 +109,7 @@ class executor_loop final : public instruction_sink {
 	executor_statistics statistics();
 
 	const executor_options& options() const { return m_options; }
+	std::span<const lane_class> lane_classes() const { return m_backend->lane_classes(); }
 
   private:
 	struct inbox {
@@ -126,6 +129,12 @@ class executor_loop final : public instruction_sink {
 		lane_position position;
 		small_vector<lane_position, 4> waits;
 	};
+	/// A call that was handed out and is not done.
+	struct running_call {
+		lane_position position{no_lane, 0}; ///< `no_lane` for host calls
+		device_id device;
+		std::int64_t start_ns = 0; ///< with a timeline
+	};
 	struct progress_event {
 		task_id task;
 		bool is_epoch = false;
@@ -133,6 +142,7 @@ class executor_loop final : public instruction_sink {
 
 	const executor_options m_options;
 	const bool m_may_spin;
+	trace_recorder* const m_trace;
 	progress_callback m_progress;
 	event_count m_wake_up;
 	std::atomic<bool> m_is_woken{false};
@@ -149,7 +159,7 @@ class executor_loop final : public instruction_sink {
 	call_queue<host_call> m_host_queue;
 	launch_table m_launches;
 	std::mutex m_running_mutex;
-	std::unordered_map<call_ticket, lane_position> m_running; // handed out and not done; `no_lane` for host calls
+	std::unordered_map<call_ticket, running_call> m_running;
 
 	// Everything below is guarded by m_state_mutex.
 	std::mutex m_state_mutex;
@@ -169,15 +179,18 @@ class executor_loop final : public instruction_sink {
 	std::size_t m_num_host_calls = 0;       // issued and not complete
 	busy_clock m_scheduler_clock;
 	time_account m_time;
+	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
 	void work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
+	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
+	void trace_call(call_ticket ticket, const running_call& call) const;
 	bool poll_lanes();
 	bool poll_direct();
 	void release_held();
 	bool is_communication_outstanding() const;
-	bool issue_ready();
+	int issue_ready();
 	bool must_hold_back() const;
 	void complete_done();
 	void retire();

@@ -2,6 +2,7 @@
 // Lanes: in-order queues of a device (a CUDA stream) or of the host (a thread), and what each lane is known to have waited for.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,7 +12,9 @@
 
 namespace celerity {
 
-enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy };
+enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal };
+/// By lane_kind.
+inline constexpr std::array<const char*, 7> lane_kind_names{"compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal"};
 
 using lane_index = std::uint32_t;
 inline constexpr lane_index no_lane = UINT32_MAX;

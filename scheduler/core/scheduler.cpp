@@ -194,7 +194,13 @@ void scheduler::run() {
 		bool was_idle = true;
 		while(take_input(events, was_idle)) {
 			const auto busy_since = clock::now();
-			for(auto& e : events) handle(pipeline, std::move(e));
+			for(auto& e : events) {
+				if(m_settings.trace == nullptr) {
+					handle(pipeline, std::move(e));
+				} else {
+					handle_traced(pipeline, std::move(e));
+				}
+			}
 			const auto busy_until = clock::now();
 			{
 				const std::lock_guard lock(m_statistics_mutex);
@@ -260,6 +266,20 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
 	m_num_planned.fetch_add(1, std::memory_order_release);
 	notify_progress();
+}
+
+void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {
+	static_assert(std::variant_size_v<event> == static_cast<std::size_t>(plan_input::flush) + 1);
+	trace_event planned;
+	planned.kind = trace_kind::plan;
+	planned.operation = static_cast<std::uint8_t>(e.index()); // plan_input
+	if(const auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) planned.submission = (*submitted)->submission.value;
+	const auto instructions_before = pipeline.counts().instructions;
+	planned.start_ns = trace_now();
+	handle(pipeline, std::move(e));
+	planned.end_ns = trace_now();
+	planned.sequence = pipeline.counts().instructions - instructions_before;
+	m_settings.trace->record(planned);
 }
 
 void scheduler::dry_sink::submit(instruction_batch&& batch) {

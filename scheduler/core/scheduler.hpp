@@ -20,6 +20,7 @@
 #include "access_checks.hpp"
 #include "instruction_sink.hpp"
 #include "scheduling_pipeline.hpp"
+#include "trace_recorder.hpp"
 
 namespace celerity {
 
@@ -27,6 +28,7 @@ struct scheduler_settings {
 	pipeline_settings pipeline;
 	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
 	std::uint64_t run_ahead = 16;
+	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 };
 
 struct scheduler_statistics {
@@ -162,6 +164,7 @@ class scheduler {
 	void run();
 	bool take_input(std::vector<event>& out, bool& was_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
+	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(bool is_error, submission_id submission, std::string&& text);
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORES = ("scheduler/core", "executor/core")
 # The data types that the scheduler hands to the executor; its generators are not among them.
-SHARED_HEADERS = {"arena", "grid", "ids", "instruction", "instruction_sink", "small_vector", "task"}
+SHARED_HEADERS = {"arena", "grid", "ids", "instruction", "instruction_sink", "small_vector", "task", "trace_recorder"}
 
 REVIEW_LINES = 500
 MAX_LINES = 800
