@@ -135,7 +135,7 @@ _TABLE: dict[str, _Variable] = {
     "BOUNDS_CHECK": _Variable("0", _switch),
     "SYNC": _Variable("0", _switch),
     "STATS": _Variable("0", _output("celerity_stats")),
-    "TRACE": _Variable("0", _output("celerity_trace"), ("",)),
+    "TRACE": _Variable("0", _output("celerity_trace")),
     "PRINT_GRAPHS": _Variable("0", _output("celerity_graphs"), ("",)),
     "DRY_RUN_RANKS": _Variable("0", _integer(0, 65536)),
 }

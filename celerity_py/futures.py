@@ -38,6 +38,9 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         self.array: Any = None
         #: Its allocation in user memory, 0 if there is none.
         self.raw = 0
+        #: With a timeline: its submission, and whom to tell since when somebody has waited for it.
+        self.number = 0
+        self.note_wait: Callable[[int, int], None] | None = None
         self._check_caller = check_caller
         self._look_after = look_after
         self._note_seen = note_seen
@@ -73,6 +76,14 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         if self.done():
             return
         self._check_caller(call)
+        started_ns = time.perf_counter_ns()
+        try:
+            self._block(timeout)
+        finally:
+            if self.note_wait is not None:
+                self.note_wait(started_ns, self.number)
+
+    def _block(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.done():
             left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - time.monotonic())

@@ -130,9 +130,7 @@ class Queue:
         scheduler = runtime.scheduler
         blocked = scheduler.throttle()
         if blocked:
-            runtime.blocked_s += blocked
-            if runtime.refuses:
-                runtime.check_usable("parallel_for()")
+            runtime.note_blocked(blocked, "parallel_for()")
         expected = runtime.next_id
         submissions = runtime.submissions
         submissions[expected] = submission
@@ -146,6 +144,8 @@ class Queue:
             runtime.num_submitted += 1
         else:
             runtime.note_submitted(expected, got)
+        if runtime.tracer is not None:
+            runtime.tracer.note_submission(got, submission, started)
         runtime.submit_ns += perf_counter_ns() - started
 
     def host_task(
@@ -202,9 +202,8 @@ class Queue:
         submission = Submission("host task", label, fn, kept, natives, whole, _getframe(1))
         resolve_custom(runtime, submission, args, None, False, 1, "host" if distribution == "split" else "single")
         blocked = runtime.scheduler.throttle()
-        runtime.blocked_s += blocked
-        if runtime.refuses:
-            runtime.check_usable("host_task()")
+        if blocked:
+            runtime.note_blocked(blocked, "host_task()")
         try:
             runtime.enqueue(submission, lambda: runtime.scheduler.submit_host_task(label, box, natives, distribution))
         except _native.AccessPatternError as error:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,9 @@ from celerity_py.scheduler.errors import (
     UninitializedRead,
 )
 from celerity_py.small_copies import small_copy_functions
-from celerity_py.statistics import RuntimeStatistics, write_statistics
+from celerity_py.statistics import RuntimeStatistics, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
+from celerity_py.tracing import start_trace
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
@@ -82,6 +84,8 @@ class Runtime:
         self.num_submitted = 0
         self.submit_ns = 0
         self.blocked_s = 0.0
+        #: Notes what happens for the timeline; None if there is none.
+        self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         self._oldest_id = 1
         self._buffers: dict[int, Any] = {}  # records of buffers with a function for their contents
         self._labels: dict[int, str] = {}  # of buffers whose handles live
@@ -117,6 +121,7 @@ class Runtime:
                 if self.devices.is_cuda and self._may_be_direct()
                 else [],
                 direct=self._may_be_direct(),
+                trace=self.tracer.recorder if self.tracer is not None else None,
             )
             direct_ranks = agree_on_direct_peers(
                 self.executor,
@@ -144,6 +149,7 @@ class Runtime:
             horizon_max_parallelism=settings.horizon_max_parallelism,
             run_ahead=settings.run_ahead,
             executor=self.executor,
+            trace=self.tracer.recorder if self.tracer is not None else None,
         )
         if self.live is not None:
             self.live.start()
@@ -179,6 +185,7 @@ class Runtime:
         self.communicator.close()
         if self.configuration.stats:
             write_statistics(self.configuration.stats, statistics)
+        self._write_trace()
 
     def abandon(self) -> None:
         """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
@@ -193,12 +200,14 @@ class Runtime:
             if submission.future is not None:
                 submission.future.poison(error)
         self._forget()
+        self._write_trace()
 
     def leave(self) -> None:
         """At interpreter exit: the clean end if nothing went wrong, and none that could block otherwise."""
         if self.has_ended:
             return
         if self.failure is not None:
+            self._write_trace()
             if self.live is not None:
                 self.live.leave_failed(unseen=not self.failure_was_seen)
         elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
@@ -218,6 +227,15 @@ class Runtime:
         self._buffers.clear()
         self._lent.clear()
         self._forget_me()
+
+    def _write_trace(self) -> None:
+        tracer, self.tracer = self.tracer, None
+        if tracer is None:
+            return
+        from celerity_py.trace import write_trace
+
+        path = path_of_rank(self.configuration.trace, tracer.rank, tracer.size)
+        write_trace(path, tracer, self.executor.lanes() if self.executor is not None else ())
 
     def _stop_threads(self) -> None:
         self.scheduler.stop()
@@ -271,7 +289,18 @@ class Runtime:
 
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
-        return RuntimeFuture(self._check_waiter, self._report_messages, self._note_seen)
+        future: RuntimeFuture[Any] = RuntimeFuture(self._check_waiter, self._report_messages, self._note_seen)
+        if self.tracer is not None:
+            future.note_wait = self.tracer.note_wait
+        return future
+
+    def note_blocked(self, seconds: float, call: str) -> None:
+        """The application was too far ahead, and had to wait; refuse the call if the runtime has failed meanwhile."""
+        self.blocked_s += seconds
+        if self.tracer is not None:
+            self.tracer.note_blocked(seconds)
+        if self.refuses:
+            self.check_usable(call)
 
     def enqueue(self, submission: Submission, submit: Callable[[], int]) -> int:
         """Register a submission, and hand it to the scheduler; not for the hot path, which does the same by hand.
@@ -279,6 +308,7 @@ class Runtime:
         Returns:
             Its id.
         """
+        started = perf_counter_ns()
         expected = self.next_id
         self.submissions[expected] = submission
         try:
@@ -287,6 +317,10 @@ class Runtime:
             del self.submissions[expected]
             raise
         self.note_submitted(expected, got)
+        if self.tracer is not None:
+            self.tracer.note_submission(got, submission, started)
+            if submission.future is not None:
+                submission.future.number = got
         if self.failure is not None and submission.future is not None:
             submission.future.poison(self.failure_error())
         return got
@@ -351,6 +385,8 @@ class Runtime:
             record.shape, dtype.itemsize, dtype.alignment, initial, raw, record.name
         )
         self._labels[record.id] = record.label
+        if self.tracer is not None:
+            self.tracer.note_buffer(record.id, record.name)
         if initial == "function":
             self._buffers[record.id] = record
 

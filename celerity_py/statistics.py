@@ -28,14 +28,19 @@ class RuntimeStatistics:
     executor: Mapping[str, Any]
 
 
+def path_of_rank(name: str, rank: int, size: int) -> Path:
+    """The file of a rank, if the user asks for `out.json` or `out`: `out.<rank>.json` for each of several ranks."""
+    stem = name.removesuffix(".json")
+    return Path(f"{stem}.{rank}.json" if size > 1 else f"{stem}.json")
+
+
 def write_statistics(name: str, statistics: RuntimeStatistics) -> Path:
-    """Write the statistics of one rank: `name` is `out.json` or `out`; each of several ranks writes `out.<rank>.json`.
+    """Write the statistics of one rank.
 
     Returns:
         The path of the file.
     """
-    stem = name.removesuffix(".json")
-    path = Path(f"{stem}.{statistics.rank}.json" if statistics.size > 1 else f"{stem}.json")
+    path = path_of_rank(name, statistics.rank, statistics.size)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_plain(dataclasses.asdict(statistics)), indent=2) + "\n")
     return path

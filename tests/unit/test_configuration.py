@@ -81,7 +81,6 @@ def test_a_malformed_value_is_an_error_that_says_what_is_expected(name: str, tex
     ("name", "text"),
     [
         ("TRANSPORT", "cuda_aware"),
-        ("TRACE", "1"),
         ("PRINT_GRAPHS", "graphs"),
     ],
 )
@@ -90,7 +89,7 @@ def test_a_specified_but_unimplemented_variable_is_an_error(name: str, text: str
         resolve({f"CELERITY_{name}": text}, {})
 
 
-@pytest.mark.parametrize("name", ["TRACE", "PRINT_GRAPHS"])
+@pytest.mark.parametrize("name", ["PRINT_GRAPHS"])
 def test_an_unimplemented_variable_may_be_switched_off(name: str) -> None:
     assert resolve({f"CELERITY_{name}": "0"}, {}) == resolve({}, {})
 
@@ -114,10 +113,12 @@ def test_cpu_devices_on_the_cuda_backend_are_refused() -> None:
         resolve({"CELERITY_DEVICES": "cpu:2", "CELERITY_BACKEND": "cuda"}, {})
 
 
-def test_stats_take_a_switch_or_a_file_name() -> None:
-    assert resolve({"CELERITY_STATS": "1"}, {}).stats == "celerity_stats"
-    assert resolve({"CELERITY_STATS": "out/run7"}, {}).stats == "out/run7"
-    assert resolve({"CELERITY_STATS": "0"}, {}).stats == ""
+@pytest.mark.parametrize("name", ["stats", "trace"])
+def test_stats_and_trace_take_a_switch_or_a_file_name(name: str) -> None:
+    variable = f"CELERITY_{name.upper()}"
+    assert getattr(resolve({variable: "1"}, {}), name) == f"celerity_{name}"
+    assert getattr(resolve({variable: "out/run7"}, {}), name) == "out/run7"
+    assert getattr(resolve({variable: "0"}, {}), name) == ""
 
 
 def test_a_setting_in_code_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

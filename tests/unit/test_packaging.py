@@ -23,7 +23,7 @@ INSTALLED = {
     "celerity_py": """
         __init__ access arguments buffer configuration cuda_execution custom_mappers devices errors execution futures
         hints host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime small_copies
-        statistics submissions views violations
+        statistics submissions trace tracing views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: MIT
+"""Timelines in Chrome's trace format: `python -m celerity_py.trace out.*.json -o all.json` merges those of ranks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from celerity_py.submissions import line_of
+
+if TYPE_CHECKING:
+    from celerity_py.tracing import Tracer
+
+_LANES = {
+    "compute": "compute",
+    "host_to_device": "host→device",
+    "device_to_host": "device→host",
+    "peer": "copy",
+    "pull": "fetch",
+    "signal": "signal",
+}
+#: Tracks from top to bottom; those of lanes and launchers come in between.
+_FIRST = ("application", "scheduler", "executor")
+_LAST = ("host tasks", "send", "receive", "barrier")
+
+
+class Event(NamedTuple):
+    """One entry of `_native.TraceRecorder.events`; ids are 0 where they do not apply."""
+
+    kind: str
+    start_ns: int
+    end_ns: int
+    operation: str
+    reason: str
+    instruction: int
+    submission: int
+    buffer: int
+    bytes: int
+    sequence: int
+    track: int
+    peer: int
+
+
+class _Slice(NamedTuple):
+    name: str
+    start_ns: int
+    end_ns: int
+    args: dict[str, Any]
+    #: "s" or "f" and the number of the message, if an arrow begins or ends here.
+    arrow: tuple[str, str] | None = None
+
+
+def format_bytes(count: int) -> str:
+    """Such as "16 KiB" or "1.5 GiB"."""
+    value = float(count)
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}".removesuffix(".0") + f" {unit}"
+
+
+class Timeline:
+    """Turns the events of one rank into named slices on tracks.
+
+    Args:
+        tracer: Of the rank.
+        lanes: Kind and device of each lane; none in a dry run.
+    """
+
+    def __init__(self, tracer: Tracer, lanes: Sequence[tuple[str, int]] = ()) -> None:
+        self._rank = tracer.rank
+        self._buffers = tracer.buffers
+        self._lanes = _name_lanes(lanes)
+        self._submissions = {number: (kind, name, code, at) for number, kind, name, code, at in tracer.submissions}
+        events = [Event._make(values) for values in tracer.recorder.events()]
+        issues = [event for event in events if event.kind == "issue"]
+        self._issue_at = {(event.track, event.sequence): event for event in issues}
+        self._issue_of = {event.instruction: event for event in issues}
+        self._end_of_lane: dict[str, int] = {}
+        self.tracks: dict[str, list[_Slice]] = defaultdict(list)
+        for event in events:
+            track, made = getattr(self, f"_show_{event.kind}")(event)
+            self.tracks[track].append(made)
+
+    def ordered_tracks(self) -> Iterator[tuple[str, list[_Slice]]]:
+        """Names and slices of the tracks that have any, from top to bottom."""
+        between = (*self._launchers(), *self._lanes)
+        for name in (*_FIRST, *between, *_LAST):
+            if name in self.tracks:
+                yield name, self.tracks[name]
+
+    def _launchers(self) -> list[str]:
+        return sorted(name for name in self.tracks if name.endswith("launcher"))
+
+    # ---- names
+
+    def _submission(self, number: int) -> str:
+        known = self._submissions.get(number)
+        return known[1] if known is not None else f"submission {number}"
+
+    def _buffer(self, number: int) -> str:
+        return self._buffers.get(number, f"B{number}") if number else "staging"
+
+    def _name(self, event: Event) -> str:
+        match event.operation:
+            case "device_kernel" | "host_task":
+                return self._submission(event.submission)
+            case "copy":
+                return f"{self._buffer(event.buffer)}: {event.reason} {format_bytes(event.bytes)}"
+            case "alloc":
+                return f"alloc {self._buffer(event.buffer)} {format_bytes(event.bytes)}"
+            case "free":
+                return f"free {format_bytes(event.bytes)}"
+            case "send":
+                return f"send {self._buffer(event.buffer)} to rank {event.peer}"
+            case "receive" | "split_receive" | "await_receive" | "gather_receive" | "initialize":
+                return f"{event.operation.replace('_', ' ')} {self._buffer(event.buffer)}"
+            case "fence":
+                return f"fence {self._submission(event.submission)}"
+            case _:
+                return event.operation
+
+    def _args(self, event: Event) -> dict[str, Any]:
+        args: dict[str, Any] = {}
+        if event.submission:
+            args["submission"] = event.submission
+            if event.submission in self._submissions:
+                _, _, code, at = self._submissions[event.submission]
+                args["submitted at"] = f"{code.co_filename}:{line_of(code, at)}"
+        if event.instruction:
+            args["instruction"] = event.instruction
+        if event.bytes:
+            args["bytes"] = event.bytes
+        return args
+
+    # ---- one function per kind of event
+
+    def _show_issue(self, event: Event) -> tuple[str, _Slice]:
+        is_done_here = event.track < 0 and event.operation in {"alloc", "free", "reduce", "fence"}
+        name = self._name(event) if is_done_here else f"issue {self._name(event)}"
+        return "executor", _Slice(name, event.start_ns, event.end_ns, self._args(event))
+
+    def _show_lane(self, event: Event) -> tuple[str, _Slice]:
+        track = self._lanes[event.track]
+        # Times of devices are not exact, and on a lane nothing begins before its predecessor has ended.
+        start_ns = max(event.start_ns, self._end_of_lane.get(track, event.start_ns))
+        end_ns = max(start_ns, event.end_ns)
+        self._end_of_lane[track] = end_ns
+        issue = self._issue_at.get((event.track, event.sequence))
+        return track, self._carry_out(issue, track, start_ns, end_ns)
+
+    def _show_call(self, event: Event) -> tuple[str, _Slice]:
+        track = "host tasks" if event.track < 0 else f"D{event.track} launcher"
+        return track, self._carry_out(self._issue_of.get(event.instruction), track, event.start_ns, event.end_ns)
+
+    def _carry_out(self, issue: Event | None, track: str, start_ns: int, end_ns: int) -> _Slice:
+        if issue is None:  # replaced by newer events
+            return _Slice(track, start_ns, end_ns, {})
+        args = self._args(issue) | {"queued_us": max(start_ns - issue.start_ns, 0) / 1000}
+        return _Slice(self._name(issue), start_ns, end_ns, args)
+
+    def _show_send(self, event: Event) -> tuple[str, _Slice]:
+        name = f"send {self._buffer(event.buffer)} to rank {event.peer}"
+        return "send", self._message(event, name, "s", self._rank, event.peer)
+
+    def _show_receive(self, event: Event) -> tuple[str, _Slice]:
+        name = f"receive {self._buffer(event.buffer)} from rank {event.peer}"
+        return "receive", self._message(event, name, "f", event.peer, self._rank)
+
+    def _message(self, event: Event, name: str, phase: str, source: int, destination: int) -> _Slice:
+        args = {"buffer": self._buffer(event.buffer), "peer": event.peer, "message": event.sequence}
+        number = f"0x{source:04x}{destination:04x}{event.sequence & 0xFFFFFFFF:08x}"
+        return _Slice(name, event.start_ns, event.end_ns, self._args(event) | args, (phase, number))
+
+    def _show_barrier(self, event: Event) -> tuple[str, _Slice]:
+        return "barrier", _Slice("barrier", event.start_ns, event.end_ns, self._args(event))
+
+    def _show_work(self, event: Event) -> tuple[str, _Slice]:
+        return "executor", _Slice("work", event.start_ns, event.end_ns, {"instructions issued": event.sequence})
+
+    def _show_python(self, event: Event) -> tuple[str, _Slice]:
+        return "executor", _Slice("Python: network and bookkeeping", event.start_ns, event.end_ns, {})
+
+    def _show_plan(self, event: Event) -> tuple[str, _Slice]:
+        what = self._submission(event.submission) if event.operation == "task" else event.operation
+        args = self._args(event) | {"instructions generated": event.sequence}
+        return "scheduler", _Slice(f"plan {what}", event.start_ns, event.end_ns, args)
+
+    def _show_application(self, event: Event) -> tuple[str, _Slice]:
+        if event.operation == "blocked":
+            return "application", _Slice("blocked: too far ahead", event.start_ns, event.end_ns, {})
+        kind = self._submissions.get(event.submission, ("",))[0]
+        about = "fence " if kind == "fence" else ""
+        name = f"{event.operation} {about}{self._submission(event.submission)}"
+        return "application", _Slice(name, event.start_ns, event.end_ns, self._args(event))
+
+
+def _name_lanes(lanes: Sequence[tuple[str, int]]) -> list[str]:
+    names = ["host copy" if kind == "host_copy" else f"D{device} {_LANES[kind]}" for kind, device in lanes]
+    seen: dict[str, int] = defaultdict(int)
+    numbered = []
+    for name in names:
+        seen[name] += 1
+        numbered.append(f"{name} {seen[name]}" if names.count(name) > 1 else name)
+    return numbered
+
+
+def _rows(slices: list[_Slice]) -> Iterator[tuple[int, _Slice]]:
+    """Put slices that overlap without being inside of each other into rows of their own."""
+    open_ends: list[list[int]] = []
+    for item in sorted(slices, key=lambda item: (item.start_ns, -item.end_ns)):
+        row = 0
+        while row < len(open_ends):
+            ends = open_ends[row]
+            while ends and ends[-1] <= item.start_ns:
+                ends.pop()
+            if not ends or item.end_ns <= ends[-1]:
+                break
+            row += 1
+        else:
+            open_ends.append([])
+        open_ends[row].append(item.end_ns)
+        yield row, item
+
+
+def chrome_events(timeline: Timeline, tracer: Tracer) -> Iterator[dict[str, Any]]:
+    """The timeline in Chrome's trace format: microseconds since the start of the run, by the clock of rank 0."""
+    rank = tracer.rank
+    shift_ns = tracer.clock.offset_ns - tracer.clock.origin_ns
+
+    def to_us(time_ns: int) -> float:
+        return (time_ns + shift_ns) / 1000
+
+    def metadata(what: str, thread: int, **args: Any) -> dict[str, Any]:
+        return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": args}
+
+    yield metadata("process_name", 0, name=f"rank {rank}")
+    yield metadata("process_sort_index", 0, sort_index=rank)
+    next_thread = 1
+    for track, slices in timeline.ordered_tracks():
+        first = next_thread
+        for row, item in _rows(slices):
+            thread = first + row
+            while next_thread <= thread:
+                name = track if next_thread == first else f"{track} ({next_thread - first + 1})"
+                yield metadata("thread_name", next_thread, name=name)
+                yield metadata("thread_sort_index", next_thread, sort_index=next_thread)
+                next_thread += 1
+            where = {"pid": rank, "tid": thread}
+            start_us = to_us(item.start_ns)
+            duration_us = (item.end_ns - item.start_ns) / 1000
+            yield {"ph": "X", "name": item.name, "ts": start_us, "dur": duration_us, "args": item.args, **where}
+            if item.arrow is not None:
+                phase, number = item.arrow
+                # Viewers want it within the slice: from the beginning of the send to the end of the receive.
+                at_us = start_us if phase == "s" else to_us(max(item.start_ns, item.end_ns - 1))
+                yield {"ph": phase, "bp": "e", "name": "message", "cat": "message", "id": number, "ts": at_us, **where}
+
+
+def write_trace(path: Path, tracer: Tracer, lanes: Sequence[tuple[str, int]] = ()) -> None:
+    """Write the timeline of one rank."""
+    timeline = Timeline(tracer, lanes)
+    lost = int(tracer.recorder.num_lost)
+    about = {
+        "rank": tracer.rank,
+        "size": tracer.size,
+        "origin_ns": tracer.clock.origin_ns,
+        "clock_error_us": tracer.clock.error_ns / 1000,
+        "events_lost": lost,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, chrome_events(timeline, tracer), {f"rank {tracer.rank}": about})
+    if lost:
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "%s lacks the %d oldest events: only the latest are kept. Trace a shorter run to see all of it.", path, lost
+        )
+
+
+def _write(path: Path, events: Iterator[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit": "ns",\n"otherData": ')
+        json.dump(about, file)
+        file.write(',\n"traceEvents": [')
+        separator = "\n"
+        for event in events:
+            file.write(separator + encode(event))
+            separator = ",\n"
+        file.write("\n]}\n")
+
+
+def merge(paths: Sequence[Path], output: Path) -> None:
+    """Write the timelines of several ranks of one run into one file.
+
+    Raises:
+        ValueError: If the files are of different runs, or two are of the same rank.
+    """
+    about: dict[str, Any] = {}
+    events: list[dict[str, Any]] = []
+    for path in paths:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if "traceEvents" not in content or not content.get("otherData"):
+            raise ValueError(f"{path} is no timeline of celerity_py.")
+        for name, rank in content["otherData"].items():
+            if name in about:
+                raise ValueError(f"{path}: another file holds {name}, too.")
+            if any(other["origin_ns"] != rank["origin_ns"] for other in about.values()):
+                raise ValueError(f"{path} is of another run than {paths[0]}.")
+            about[name] = rank
+        events.extend(content["traceEvents"])
+    _write(output, iter(events), about)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Merge the files named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m celerity_py.trace", description="Merge the timelines of all ranks."
+    )
+    parser.add_argument(
+        "files", nargs="+", type=Path, help="out.0.json out.1.json ..., as CELERITY_TRACE=out wrote them"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        merge(options.files, options.output)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+"""The timeline: what is recorded, what the file says, and how files are merged."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import _native, access, tracing
+from celerity_py.trace import _rows, _Slice, format_bytes, main
+from celerity_py.tracing import Clock, agree_on_clock
+from tests.timelines import Timeline, read_timeline
+
+# ---- the recorder
+
+
+def test_the_recorder_keeps_the_latest_events_in_order_and_counts_the_others() -> None:
+    recorder = _native.TraceRecorder(64)
+    for time_ns in range(100):
+        recorder.record_call("submit", 1000 - time_ns, 2000, time_ns)
+    assert [event[6] for event in recorder.events()] == list(range(99, 35, -1))
+    assert recorder.num_lost == 36
+
+
+def test_the_recorder_puts_the_outer_of_two_calls_first() -> None:
+    recorder = _native.TraceRecorder(64)
+    recorder.record_call("blocked", 5, 6)
+    recorder.record_call("submit", 5, 9)
+    assert [(event[0], event[3]) for event in recorder.events()] == [
+        ("application", "submit"),
+        ("application", "blocked"),
+    ]
+
+
+def test_threads_may_record_while_others_read() -> None:
+    recorder = _native.TraceRecorder(256)
+
+    def record(number: int) -> None:
+        for _ in range(5000):
+            recorder.record_call("wait", number, 2 * number, 3 * number)
+
+    threads = [threading.Thread(target=record, args=(number,)) for number in range(1, 4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert all((event[2], event[6]) == (2 * event[1], 3 * event[1]) for event in recorder.events())
+    for thread in threads:
+        thread.join()
+    assert recorder.num_lost >= 15000 - 256
+
+
+# ---- programs
+
+
+@celerity.kernel
+def smooth(chunk: Any, after: Any, before: Any) -> None:
+    after[chunk.box] = before.array.mean()
+
+
+def run_traced(path: Path, program: Callable[[celerity.Queue], None], **settings: Any) -> Any:
+    celerity.configure(trace=path, **settings)
+    try:
+        with celerity.Queue() as queue:
+            program(queue)
+            queue.wait()
+            return queue.statistics()
+    finally:
+        celerity.configure(trace=None, **dict.fromkeys(settings))
+
+
+def halo_program(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.zeros((64, 32), np.float32), name="u")
+    v = celerity.Buffer.from_array(np.zeros((64, 32), np.float32), name="v")
+    for step in range(10):
+        queue.parallel_for(
+            u.shape, smooth, u.write(access.one_to_one()), v.read(access.neighborhood(1, 0)), name=f"smooth {step}"
+        )
+        u, v = v, u
+    queue.host_task(lambda part, view: time.sleep(0.005), u.read(access.all()), name="look")
+    queue.fence(v).result()
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Timeline, Any]:
+    path = tmp_path_factory.mktemp("trace") / "run.json"
+    statistics = run_traced(path, halo_program, devices="cpu:2")
+    return read_timeline(path), statistics
+
+
+def test_every_kernel_is_on_the_lane_of_its_device_with_its_name_and_line(traced: tuple[Timeline, Any]) -> None:
+    timeline, _ = traced
+    for device in range(2):
+        kernels = sorted(timeline.slices(f"D{device} compute"), key=lambda item: item["ts"])
+        assert [item["name"] for item in kernels] == [f"smooth {step}" for step in range(10)]
+        assert all("test_trace.py:" in item["args"]["submitted at"] for item in kernels)
+        assert all(item["args"]["queued_us"] >= 0 for item in kernels)
+        ends = [item["ts"] + item["dur"] for item in kernels]
+        assert all(end <= after["ts"] for end, after in zip(ends, kernels[1:], strict=False))
+
+
+def test_the_copies_on_the_lanes_are_those_of_the_statistics(traced: tuple[Timeline, Any]) -> None:
+    timeline, statistics = traced
+    for reason, count in statistics.executor["copies"].items():
+        copies = [item for item in timeline.lanes() if f": {reason} " in item["name"]]
+        assert len(copies) == count
+        assert sum(item["args"]["bytes"] for item in copies) == statistics.executor["copied_bytes"][reason]
+    assert timeline.slices("D0 copy", name="u: coherence")
+
+
+def test_host_tasks_last_as_long_as_their_functions(traced: tuple[Timeline, Any]) -> None:
+    (look,) = traced[0].slices("host tasks", name="look")
+    assert 5e3 <= look["dur"] < 5e5
+
+
+def test_the_application_shows_submits_fences_and_waits(traced: tuple[Timeline, Any]) -> None:
+    timeline, statistics = traced
+    assert len(timeline.slices("application", name="submit smooth")) == 10
+    assert len(timeline.slices("application", name="submit")) == statistics.num_submissions + 1  # the end of the run
+    (fence,) = timeline.slices("application", name="submit fence B")
+    assert '"v"' in fence["name"] or '"u"' in fence["name"]
+    assert timeline.slices("application", name="wait wait")
+
+
+def test_the_scheduler_plans_before_the_executor_issues(traced: tuple[Timeline, Any]) -> None:
+    timeline, statistics = traced
+    planned = sum(item["args"]["instructions generated"] for item in timeline.slices("scheduler"))
+    assert planned >= statistics.scheduler["instructions"] - 1  # the initial epoch has no input
+    (plan,) = timeline.slices("scheduler", name="plan smooth 3")
+    issues = timeline.slices("executor", name="issue smooth 3")
+    assert len(issues) == 2
+    assert all(plan["ts"] < issue["ts"] for issue in issues)
+
+
+def test_what_the_executor_issues_is_inside_of_its_work(traced: tuple[Timeline, Any]) -> None:
+    timeline, _ = traced
+    work = timeline.slices("executor", name="work")
+    for issue in timeline.slices("executor", name="issue"):
+        assert any(item["ts"] <= issue["ts"] <= item["ts"] + item["dur"] for item in work)
+    assert timeline.slices("executor", name="alloc u")
+    assert timeline.slices("executor", name="Python")
+
+
+def test_without_the_setting_nothing_is_recorded(queue: celerity.Queue) -> None:
+    assert queue._runtime.tracer is None
+
+
+def test_a_trace_that_overflows_says_so_and_shows_the_end_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tracing, "CAPACITY", 64)
+    run_traced(tmp_path / "run.json", halo_program, devices="cpu:2")
+    timeline = read_timeline(tmp_path / "run.json")
+    lost = timeline.about["rank 0"]["events_lost"]
+    assert lost > 0
+    assert f"lacks the {lost} oldest events" in caplog.text
+    assert timeline.slices("application", name="submit shutdown")
+    assert not timeline.slices("application", name="submit smooth 0")
+
+
+def test_a_program_that_fails_leaves_a_trace_of_what_it_did(tmp_path: Path) -> None:
+    def fail(queue: celerity.Queue) -> None:
+        halo_program(queue)
+        raise KeyError("the program's own")
+
+    with pytest.raises(KeyError, match="the program's own"):
+        run_traced(tmp_path / "run.json", fail)
+    assert read_timeline(tmp_path / "run.json").slices("D0 compute", name="smooth 9")
+
+
+def test_a_dry_run_shows_how_it_was_planned(tmp_path: Path) -> None:
+    def program(queue: celerity.Queue) -> None:
+        buffer = celerity.Buffer((64,))
+        queue.parallel_for(64, smooth, buffer.write(access.one_to_one()), buffer.read(access.one_to_one()))
+
+    run_traced(tmp_path / "run.json", program, dry_run_ranks=4)
+    timeline = read_timeline(tmp_path / "run.json")
+    assert timeline.slices("scheduler", name="plan smooth")
+    assert not timeline.lanes()
+
+
+# ---- the file
+
+
+def test_slices_that_overlap_get_rows_of_their_own() -> None:
+    spans = [(0, 10), (1, 9), (2, 3), (5, 12), (10, 20), (12, 13)]
+    rows = [(row, (item.start_ns, item.end_ns)) for row, item in _rows([_Slice("", *span, args={}) for span in spans])]
+    assert rows == [(0, (0, 10)), (0, (1, 9)), (0, (2, 3)), (1, (5, 12)), (0, (10, 20)), (0, (12, 13))]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1000, "1000 B"), (16384, "16 KiB"), (3 << 40, "3 TiB"), (3 << 29, "1.5 GiB")]
+)
+def test_bytes_are_told_in_binary_units(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+def _write_trace(path: Path, rank: int, origin_ns: int) -> str:
+    about = {f"rank {rank}": {"rank": rank, "origin_ns": origin_ns}}
+    path.write_text(json.dumps({"otherData": about, "traceEvents": [{"ph": "X", "pid": rank}]}))
+    return str(path)
+
+
+def test_files_of_several_ranks_are_merged(tmp_path: Path) -> None:
+    files = [_write_trace(tmp_path / f"out.{rank}.json", rank, 17) for rank in range(3)]
+    assert main([*files, "-o", str(tmp_path / "all.json")]) == 0
+    merged = json.loads((tmp_path / "all.json").read_text())
+    assert [event["pid"] for event in merged["traceEvents"]] == [0, 1, 2]
+    assert list(merged["otherData"]) == ["rank 0", "rank 1", "rank 2"]
+
+
+@pytest.mark.parametrize(
+    ("rank", "origin_ns", "complaint"), [(1, 18, "is of another run than"), (0, 17, "another file holds rank 0")]
+)
+def test_files_that_do_not_belong_together_are_not_merged(
+    rank: int, origin_ns: int, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [_write_trace(tmp_path / "a.json", 0, 17), _write_trace(tmp_path / "b.json", rank, origin_ns)]
+    assert main([*files, "-o", str(tmp_path / "all.json")]) == 1
+    assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "all.json").exists()
+
+
+# ---- clocks
+
+
+class _Host:
+    """Ranks as threads. `exchange` gives everyone what all gave, after a delay that differs."""
+
+    def __init__(self, size: int) -> None:
+        self.given: list[bytes] = [b""] * size
+        self.barrier = threading.Barrier(size)
+
+
+class _Rank:
+    def __init__(self, host: _Host, rank: int, local_ranks: tuple[int, ...]) -> None:
+        self.host, self.rank, self.local_ranks = host, rank, local_ranks
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        self.host.given[self.rank] = data
+        self.host.barrier.wait()
+        given = list(self.host.given)
+        self.host.barrier.wait()
+        return given
+
+
+def _agree(monkeypatch: pytest.MonkeyPatch, offsets_ns: list[int], hosts: list[tuple[int, ...]]) -> list[Clock]:
+    """The clocks of ranks whose own ones are late by `offsets_ns`."""
+    own = threading.local()
+    monkeypatch.setattr(tracing, "perf_counter_ns", lambda: time.perf_counter_ns() - own.late_ns)
+    host = _Host(len(offsets_ns))
+    clocks: dict[int, Clock] = {}
+
+    def start(rank: int) -> None:
+        own.late_ns = offsets_ns[rank]
+        local_ranks = next(ranks for ranks in hosts if rank in ranks)
+        clocks[rank] = agree_on_clock(_Rank(host, rank, local_ranks))  # type: ignore[arg-type]
+
+    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(len(offsets_ns))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [clocks[rank] for rank in range(len(offsets_ns))]
+
+
+def test_ranks_of_one_host_share_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _agree(monkeypatch, [0, 0], [(0, 1)])
+    assert first == second
+    assert first.offset_ns == first.error_ns == 0
+
+
+def test_the_clock_of_another_host_is_estimated_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_ns = 123_000_000_000
+    clocks = _agree(monkeypatch, [0, 0, late_ns, -late_ns], [(0, 1), (2,), (3,)])
+    assert len({clock.origin_ns for clock in clocks}) == 1
+    assert clocks[0].offset_ns == clocks[1].offset_ns == 0
+    for clock, late in ((clocks[2], late_ns), (clocks[3], -late_ns)):
+        assert 0 < clock.error_ns < 50_000_000
+        assert abs(clock.offset_ns - late) <= clock.error_ns
