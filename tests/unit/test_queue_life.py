@@ -161,8 +161,14 @@ def test_calls_from_inside_of_a_task_raise_nested_use(queue: celerity.Queue) -> 
         attempt(*calls, queue.barrier)
 
     future.add_done_callback(after)
-    queue.parallel_for((), lambda chunk: attempt(lambda: future.result(5)))
-    time.sleep(0.05)
+    asked = threading.Event()
+
+    def ask(part: Any) -> None:
+        attempt(lambda: future.result(5))
+        asked.set()
+
+    queue.host_task(ask)  # a kernel would come behind the one that is pending, and might find the result
+    assert asked.wait(10)
     pending.set()
     queue.wait()
     assert len(errors) == 3 * len(calls) + 2
