@@ -54,16 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = report.argument_parser(__doc__)
     parser.add_argument("--sizes", default="16,512,2048", help="edge lengths of the grid (default 16,512,2048)")
     parser.add_argument("--steps", type=int, default=2000, help="at the smallest size; fewer at larger ones")
-    parser.add_argument("--rounds", type=int, default=5, help="runs with and without, in turns (default 5)")
+    parser.add_argument("--rounds", type=int, default=9, help="runs with and without, in turns (default 9)")
     options = parser.parse_args(arguments)
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         for size in map(int, options.sizes.split(",")):
             steps = max(20, options.steps // max(1, size * size // (1 << 14)))
             runs: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
-            for _ in range(options.rounds):
-                for traced, measured in runs.items():
-                    measured.append(measure(size, steps, Path(folder, "trace.json") if traced else None))
+            for number in range(options.rounds):
+                for traced in (False, True) if number % 2 else (True, False):
+                    runs[traced].append(measure(size, steps, Path(folder, "trace.json") if traced else None))
             off, on = ([statistics.median(figures) for figures in zip(*runs[traced], strict=True)] for traced in runs)
             rows.append(
                 {
