@@ -687,6 +687,11 @@ class Executor:
     def host_task_done(self, ticket: int) -> None:
         """The call has returned."""
 
+    def take_back_launch(self, submission: int) -> None:
+        """
+        The scheduler has refused the submission whose launch was registered last.
+        """
+
     def register_launch(self, submission: int, function: CudaFunction, scalars: bytes, space: tuple[int, int, int, int, int, int]) -> None:
         """
         From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.

@@ -13,7 +13,7 @@ from celerity_py._native import Box, RangeMapper
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Hint
-from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu
+from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu, refuse_on_cuda
 from celerity_py.mapping import Access, CustomAccess
 from celerity_py.notation import show
 from celerity_py.reductions import Reduction
@@ -117,7 +117,7 @@ def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
     return given
 
 
-def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str) -> Box:
+def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:
     """The index space of a kernel, after checks of both.
 
     Raises:
@@ -130,7 +130,10 @@ def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: s
             f"not parallel_for({name}, {kernel!r}, ...)."
         )
     box = box_of(shape, f'kernel "{label}"')
-    check_kernel(kernel, function, num_args, label)
+    if is_cuda and isinstance(kernel, Kernel) and function is None:
+        refuse_on_cuda(kernel)
+    if not (is_cuda and isinstance(function, CudaKernel)):  # those are checked against the types of their arguments
+        check_kernel(kernel, function, num_args, label)
     return box
 
 

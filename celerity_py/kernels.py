@@ -4,10 +4,19 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, Final, NoReturn, SupportsIndex, overload
 
-from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.submissions import Site
+
+# What CUDA allows; x first.
+_MOST_THREADS: Final = 1024
+_MOST_THREADS_PER_DIMENSION: Final = (1024, 1024, 64)
+_MOST_BLOCKS_PER_DIMENSION: Final = (2**31 - 1, 65535, 65535)
 
 
 class CudaKernel:
@@ -22,9 +31,14 @@ class CudaKernel:
         grid: Blocks per dimension; derived from the chunk if left out.
 
     It runs on the CUDA backend only; `celerity.kernel(cpu=f, cuda=CudaKernel(...))` gives it a CPU implementation.
+    It is compiled at its first submit, which checks its parameters against the arguments.
+
+    Raises:
+        ArgumentTypeError: If source and name are no strings, or extents no integers.
+        UsageError: If blocks or grids are larger than CUDA allows.
     """
 
-    __slots__ = ("block", "grid", "name", "shared_bytes", "source")
+    __slots__ = ("block", "grid", "name", "plans", "plans_of", "shared_bytes", "site", "source")
 
     def __init__(
         self,
@@ -40,12 +54,43 @@ class CudaKernel:
             )
         self.source = source
         self.name = name
-        self.block = None if block is None else tuple(block)
-        self.shared_bytes = shared_bytes
-        self.grid = None if grid is None else tuple(grid)
+        self.block = _extents(block, "block", _MOST_THREADS_PER_DIMENSION)
+        self.grid = _extents(grid, "grid", _MOST_BLOCKS_PER_DIMENSION)
+        if self.block is not None and math.prod(self.block) > _MOST_THREADS:
+            raise UsageError(
+                f"CudaKernel(block={self.block}) has {math.prod(self.block)} threads per block, but CUDA allows "
+                f"{_MOST_THREADS}."
+            )
+        if not isinstance(shared_bytes, SupportsIndex) or operator.index(shared_bytes) < 0:
+            raise ArgumentTypeError(f"CudaKernel() takes a number of bytes as shared_bytes=, not {shared_bytes!r}.")
+        self.shared_bytes = operator.index(shared_bytes)
+        #: Where it was made, for messages of the compiler.
+        self.site = Site(sys._getframe(1))
+        #: (dimensions, kinds of the arguments) -> what is known of such launches, in the runtime of this token.
+        self.plans: dict[Any, Any] = {}
+        self.plans_of: Any = None
 
     def __repr__(self) -> str:
         return f"<CudaKernel {self.name!r}>"
+
+
+def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Threads of a block or blocks of a grid, checked."""
+    if given is None:
+        return None
+    try:
+        extents = tuple(map(operator.index, given if isinstance(given, Sequence) else (given,)))
+    except TypeError:
+        raise ArgumentTypeError(f"CudaKernel() takes one int per dimension as {what}=, not {given!r}.") from None
+    if len(extents) > 3:
+        raise DimensionMismatch(f"CudaKernel({what}={extents}) has {len(extents)} dimensions, but CUDA has 3.")
+    for extent, limit in zip(reversed(extents), most, strict=False):
+        if not 1 <= extent <= limit:
+            raise UsageError(
+                f"CudaKernel({what}={extents}): CUDA allows from 1 to {', '.join(map(str, reversed(most)))} in the "
+                f"dimensions z, y, x."
+            )
+    return extents
 
 
 class Kernel:
@@ -129,6 +174,18 @@ def name_of(function: Any) -> str:
     if isinstance(function, functools.partial):
         name = name_of(function.func)
     return name if isinstance(name, str) else type(function).__name__
+
+
+def refuse_on_cuda(kernel: Kernel) -> NoReturn:
+    """Say what to do about a kernel that the CUDA backend cannot run.
+
+    Raises:
+        UsageError: Always.
+    """
+    raise UsageError(
+        f"The kernel {kernel.name!r} has no implementation for the CUDA backend, which this run uses. "
+        f"Give it one with celerity.kernel(cpu=f, cuda=g), or run with CELERITY_BACKEND=cpu."
+    )
 
 
 def refuse_on_cpu(kernel: Kernel | CudaKernel) -> NoReturn:

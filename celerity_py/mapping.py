@@ -17,15 +17,25 @@ READ, WRITE, READ_WRITE = 0, 1, 2
 MODE_NAMES = ("read", "write", "read_write")
 
 
+_kinds: dict[tuple[Any, ...], int] = {}
+
+
+def kind_of(*what: Any) -> int:
+    """A number that stands for `what`: a small key for dictionaries that are asked at every submit."""
+    return _kinds.setdefault(what, len(_kinds))
+
+
 class Port:
     """One buffer in one access mode: all that is left of an access after the submit."""
 
-    __slots__ = ("mode", "record", "runtime")
+    __slots__ = ("kind", "mode", "record", "runtime")
 
     def __init__(self, record: Any, mode: int, runtime: Any) -> None:
         self.record = record
         self.mode = mode
         self.runtime = runtime
+        #: Equal for accesses that fit the same kernels.
+        self.kind = kind_of(mode, record.dtype, len(record.shape))
 
 
 class Access:

@@ -24,6 +24,7 @@ from celerity_py.arguments import (
     granularity_of,
 )
 from celerity_py.buffer import Buffer, check_alive
+from celerity_py.cuda_launches import prepare_launch, take_back_launch
 from celerity_py.custom_mappers import box_from_slices, resolve_custom
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Hint
@@ -102,24 +103,20 @@ class Queue:
         if runtime.refuses or get_ident() in runtime.inside:
             runtime.check_usable("parallel_for()")
         if kernel.__class__ is Kernel:
-            function: Any = kernel.cpu
+            function: Any = kernel.cuda if runtime.is_cuda else kernel.cpu
             label = name or kernel.name
         else:
             function = kernel
             label = name or getattr(kernel, "__name__", "") or name_of(kernel)
+        is_native = function.__class__ is CudaKernel and runtime.is_cuda
         try:
-            box = boxes[shape] if arities[id(function.__code__)][1] == len(args) else None
+            box = boxes[shape] if is_native or arities[id(function.__code__)][1] == len(args) else None
         except (KeyError, TypeError, AttributeError):
             box = None
         if box is None:  # not inside of the block above, whose exceptions would become the context of errors
-            box = check_launch(shape, kernel, function, len(args), label)
-        granularity = None
-        split_2d = False
-        oversubscribe = 1
-        if hints:
-            split_2d, oversubscribe = hint_resolution.resolve(hints)
-        if constrain is not None:
-            granularity = granularity_of(constrain, box, f'kernel "{label}"')
+            box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
+        split_2d, oversubscribe = hint_resolution.resolve(hints) if hints else (False, 1)
+        granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         natives, reductions, kept, is_custom = collect(args, runtime, label)
         if reductions:
@@ -127,6 +124,7 @@ class Queue:
         submission = Submission("kernel", label, function, kept, natives, box, _getframe(1))
         if is_custom:
             resolve_custom(runtime, submission, args, granularity, split_2d, oversubscribe, "kernel")
+        launch = prepare_launch(runtime, function, submission) if is_native else None
         scheduler = runtime.scheduler
         blocked = scheduler.throttle()
         if blocked:
@@ -135,9 +133,12 @@ class Queue:
         submissions = runtime.submissions
         submissions[expected] = submission
         try:
+            if launch is not None:
+                runtime.executor.register_launch(expected, *launch, box.flat())
             got = scheduler.submit_kernel(label, box, natives, reductions, granularity, split_2d, oversubscribe)
         except BaseException as error:  # noqa: BLE001 - after a signal, too, the table must not keep what was not submitted
             del submissions[expected]
+            take_back_launch(runtime, launch, expected)
             raise translate(error, submission, args) from None
         if got == expected:
             runtime.next_id = got + 1

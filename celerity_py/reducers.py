@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from celerity_py.mapping import kind_of
 from celerity_py.scheduler.errors import UsageError
 
 OPERATIONS: dict[str, np.ufunc] = {
@@ -37,13 +38,15 @@ def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
 class ReductionPort:
     """All that is left of a reduction after the submit."""
 
-    __slots__ = ("identity", "op", "record", "runtime")
+    __slots__ = ("identity", "kind", "op", "record", "runtime")
 
     def __init__(self, record: Any, op: str) -> None:
         self.record = record
         self.op = op
         self.identity = identity_of(op, record.dtype)
         self.runtime = record.runtime
+        #: Equal for reductions that fit the same kernels.
+        self.kind = kind_of(op, record.dtype)
 
 
 class Reducer:

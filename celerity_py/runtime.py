@@ -66,6 +66,10 @@ class Runtime:
         self.size = settings.dry_run_ranks or communicator.size
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
+        self.is_cuda = self.devices.is_cuda
+        #: Compiled kernels are kept for as long as this is the same.
+        self.cuda_token = object()
+        self._is_direct = False
         self.is_dry = settings.dry_run_ranks > 0
         #: Why calls are refused: the runtime has ended or failed. Read on every submit.
         self.refuses = False
@@ -129,13 +133,14 @@ class Runtime:
                 wanted=self._may_be_direct(),
                 required=settings.transport == "direct" and not settings.sync,
             )
+            self._is_direct = any(direct_ranks)
             self.live = LiveExecutor(
                 self.executor,
                 communicator,
                 self,
                 num_devices=self.num_devices,
                 poll=settings.poll,
-                direct=any(direct_ranks),
+                direct=self._is_direct,
             )
         self.scheduler = _native.Scheduler(
             num_ranks=self.size,
@@ -370,6 +375,11 @@ class Runtime:
         self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame).result()
         self._report_messages()
         self._return_borrowed()
+
+    def drain(self) -> None:
+        """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
+        if self._is_direct:
+            self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
 
     def _finish_dry_run(self) -> None:
         self.scheduler.wait_until_planned()

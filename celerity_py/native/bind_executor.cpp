@@ -250,6 +250,9 @@ else (buffer, (memory, raw), address, allocated box, bounding box, [accessed box
 
 Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).)")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
+	    .def(
+	        "take_back_launch", [](executor_loop& self, const std::uint64_t submission) { self.take_back_launch(submission_id(submission)); }, "submission"_a,
+	        "The scheduler has refused the submission whose launch was registered last.")
 	    .def("register_launch", &register_launch, "submission"_a, "function"_a, "scalars"_a, "space"_a,
 	        R"(From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.
 

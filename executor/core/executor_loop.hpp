@@ -93,6 +93,7 @@ class executor_loop final : public instruction_sink {
 
 	/// From now on the kernel of this submission is launched by the executor thread itself. Before the submission; one thread.
 	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }
+	void take_back_launch(const submission_id submission) { m_launches.take_back(submission); }
 
 	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
 	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }

@@ -48,6 +48,12 @@ class launch_table {
 		m_entries.emplace_back(submission, std::make_unique<const native_launch>(std::move(launch)));
 	}
 
+	/// Forgets the newest one, whose submission was refused.
+	void take_back(const submission_id submission) {
+		const std::lock_guard lock(m_mutex);
+		if(!m_entries.empty() && m_entries.back().first == submission) m_entries.pop_back();
+	}
+
 	/// Null if the submission has none. Valid until it is dropped.
 	const native_launch* find(const submission_id submission) const {
 		const std::lock_guard lock(m_mutex);

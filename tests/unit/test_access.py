@@ -269,7 +269,7 @@ class FakeRuntime:
 
 def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
     """The mappers that the scheduler would get."""
-    record = SimpleNamespace(id=7, shape=(8, 8), box=WHOLE, label='B7 "u"')
+    record = SimpleNamespace(id=7, shape=(8, 8), dtype=np.dtype(np.float32), box=WHOLE, label='B7 "u"')
     port = Port(record, READ, runtime)
     args = [
         CustomAccess(None, (7, READ, mapper), port) if callable(mapper) or isinstance(mapper, access.PureMapper) else

@@ -17,13 +17,14 @@ import celerity_py.configuration
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+HEADER = "cuda/celerity_device.cuh"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access arguments buffer configuration cuda_execution custom_mappers devices errors execution futures
-        hints host_objects kernels lifecycle log mapping notation parts queue reducers reductions runtime small_copies
-        statistics submissions trace tracing views violations
+        __init__ access arguments buffer configuration cuda_compilation cuda_execution cuda_launches cuda_signatures
+        custom_mappers devices errors execution futures hints host_objects kernels lifecycle log mapping notation
+        parts queue reducers reductions runtime small_copies statistics submissions trace tracing views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor
@@ -79,5 +80,5 @@ def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_p
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"{folder}/{module}.py" for folder, modules in INSTALLED.items() for module in modules.split()}
-    assert names == expected | {f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed")}
+    assert names == expected | {f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed", HEADER)}
     assert "abi3" not in wheel.name

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT
+// What the CUDA kernels of celerity_py are written with. Every `celerity.CudaKernel` includes it by itself.
+//
+//     __global__ void scale(celerity::chunk<2> chunk, accessor<float, 2> y, accessor<const float, 2> x, float factor) {
+//         const auto item = chunk.item();
+//         if(!chunk.contains(item)) return; // blocks overhang the chunk
+//         y[item] = factor * x(item[0], item[1]);
+//     }
+//
+// All coordinates are those of the whole index space and of the whole buffers, 64 bits wide. The parameters are filled in by executor/core/cuda_function.cpp:
+// their layouts must not differ. -DCELERITY_BOUNDS_CHECK=1 makes accessors check every element against what the access has declared.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#endif
+
+namespace celerity {
+
+/// The position of one thread in the index space.
+template <int D>
+struct item {
+	static_assert(D >= 0 && D <= 3, "index spaces have 0 to 3 dimensions");
+	long long index[D > 0 ? D : 1];
+
+	__device__ __forceinline__ long long operator[](const int dim) const { return index[dim]; }
+};
+
+/// The part of the index space that this launch is responsible for; x is the last dimension. Of 0 dimensions, it is one item.
+template <int D>
+struct chunk {
+	static_assert(D >= 0 && D <= 3, "index spaces have 0 to 3 dimensions");
+	long long min[D > 0 ? D : 1];
+	long long max[D > 0 ? D : 1]; ///< one past the last item
+	long long global_min[D > 0 ? D : 1];
+	long long global_max[D > 0 ? D : 1];
+
+	/// This thread's item, which may lie past the end of the chunk.
+	__device__ __forceinline__ celerity::item<D> item() const {
+		celerity::item<D> result;
+		constexpr int last = D > 0 ? D - 1 : 0;
+		result.index[last] = min[last] + (long long)blockIdx.x * blockDim.x + threadIdx.x;
+		if constexpr(D > 1) result.index[D - 2] = min[D - 2] + (long long)blockIdx.y * blockDim.y + threadIdx.y;
+		if constexpr(D > 2) result.index[D - 3] = min[D - 3] + (long long)blockIdx.z * blockDim.z + threadIdx.z;
+		return result;
+	}
+
+	__device__ __forceinline__ bool contains(const celerity::item<D>& where) const {
+		bool is_inside = true;
+		for(int d = 0; d < (D > 0 ? D : 1); ++d) { // unsigned: one comparison for both ends
+			is_inside = is_inside && (unsigned long long)(where.index[d] - min[d]) < (unsigned long long)(max[d] - min[d]);
+		}
+		return is_inside;
+	}
+
+	/// Threads of the whole grid along a dimension: the step of a loop over more items than there are threads.
+	__device__ __forceinline__ long long step(const int dim) const {
+		if(dim == D - 1 || D == 0) return (long long)gridDim.x * blockDim.x;
+		if(dim == D - 2) return (long long)gridDim.y * blockDim.y;
+		return (long long)gridDim.z * blockDim.z;
+	}
+};
+
+/// Where a kernel that checks bounds reports the first element that it would have accessed outside of what was declared.
+/// It lies in host memory, all zero before the launch.
+struct violation {
+	int claimed;        ///< not 0: the rest is valid once the kernel is complete
+	int access;         ///< which of the task's accesses, from 0
+	long long index[3]; ///< in the buffer, as many as it has dimensions
+};
+
+namespace detail {
+
+	inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding box
+
+	/// What accesses out of bounds read and write instead.
+	template <int Words>
+	__device__ alignas(16) long long sink[Words];
+
+	template <int N>
+	struct bounds {
+		long long num_boxes;
+		long long low[max_boxes][N];
+		long long high[max_boxes][N];
+		violation* report;
+		long long access;
+
+		__device__ __forceinline__ bool contain(const long long (&index)[N]) const {
+			for(long long b = 0; b < num_boxes; ++b) {
+				bool is_inside = true;
+				for(int d = 0; d < N; ++d) is_inside = is_inside && index[d] >= low[b][d] && index[d] < high[b][d];
+				if(is_inside) return true;
+			}
+			return false;
+		}
+
+		__device__ void complain(const long long (&index)[N]) const {
+			if(report == nullptr || atomicCAS_system(&report->claimed, 0, 1) != 0) return;
+			report->access = (int)access;
+			for(int d = 0; d < N; ++d) report->index[d] = index[d];
+		}
+	};
+
+} // namespace detail
+
+/// A buffer in the memory of this device, indexed by global coordinates; `T` is const for read accesses.
+template <typename T, int D>
+struct accessor {
+	static_assert(D >= 0 && D <= 3, "buffers have 0 to 3 dimensions");
+	T* data;                             ///< where the element (0, ...) would be, which need not be there
+	long long stride[D > 1 ? D - 1 : 1]; ///< elements between neighbours, of all dimensions but the last
+#if CELERITY_BOUNDS_CHECK
+	detail::bounds<(D > 0 ? D : 1)> bounds;
+#endif
+
+	/// One index per dimension.
+	template <typename... Indices>
+	__device__ __forceinline__ T& operator()(const Indices... indices) const {
+		static_assert(sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
+		const long long index[D > 0 ? D : 1] = {(long long)indices...};
+		return at(index);
+	}
+
+	__device__ __forceinline__ T& operator[](const item<D>& where) const { return at(where.index); }
+
+	/// The same as `accessor(i)`.
+	__device__ __forceinline__ T& operator[](const long long i) const {
+		static_assert(D == 1, "with other than one dimension, write accessor(i, j)");
+		return operator()(i);
+	}
+
+  private:
+	__device__ __forceinline__ T& at(const long long (&index)[D > 0 ? D : 1]) const {
+#if CELERITY_BOUNDS_CHECK
+		if constexpr(D > 0) {
+			if(!bounds.contain(index)) {
+				bounds.complain(index);
+				return *(T*)detail::sink<(sizeof(T) + 7) / 8>;
+			}
+		}
+#endif
+		if constexpr(D == 0) return *data;
+		if constexpr(D == 1) return data[index[0]];
+		if constexpr(D == 2) return data[index[0] * stride[0] + index[1]];
+		if constexpr(D == 3) return data[index[0] * stride[0] + index[1] * stride[1] + index[2]];
+	}
+};
+
+// ---- reductions -------------------------------------------------------------------------------------------------------------------
+
+struct sum {};
+struct prod {};
+struct min {};
+struct max {};
+struct logical_and {};
+struct logical_or {};
+struct bitwise_xor {};
+
+namespace detail {
+
+	template <typename A, typename B>
+	inline constexpr bool is_same = false;
+	template <typename A>
+	inline constexpr bool is_same<A, A> = true;
+
+	template <typename T>
+	inline constexpr bool is_floating = is_same<T, float> || is_same<T, double>;
+
+	/// Complex numbers are whatever consists of two floats, or of two doubles.
+	template <typename T>
+	struct parts_of {
+		using type = void;
+	};
+	template <>
+	struct parts_of<float2> {
+		using type = float;
+	};
+	template <>
+	struct parts_of<double2> {
+		using type = double;
+	};
+	template <template <typename> class Complex, typename R>
+	struct parts_of<Complex<R>> {
+		using type = R;
+	};
+	template <typename T>
+	inline constexpr bool is_complex = !is_same<typename parts_of<T>::type, void>;
+
+	template <typename To, typename From>
+	__device__ __forceinline__ To bits_as(const From& from) {
+		static_assert(sizeof(To) == sizeof(From), "sizes differ");
+		To to;
+		memcpy(&to, &from, sizeof to);
+		return to;
+	}
+
+	template <typename T>
+	struct pair {
+		T a, b;
+	};
+
+	template <typename T>
+	__device__ __forceinline__ bool is_true(const T& value) {
+		if constexpr(is_complex<T>) {
+			const auto parts = bits_as<pair<typename parts_of<T>::type>>(value);
+			return parts.a != 0 || parts.b != 0;
+		} else {
+			return value != T(0);
+		}
+	}
+
+	/// As NumPy computes it: minima and maxima pass NaN on, sums and products of bool are "or" and "and".
+	template <typename Op, typename T>
+	__device__ __forceinline__ T fold(const T& x, const T& y) {
+		if constexpr(is_same<Op, logical_and> || is_same<Op, logical_or>) {
+			const bool result = is_same<Op, logical_and> ? is_true(x) && is_true(y) : is_true(x) || is_true(y);
+			if constexpr(is_complex<T>) {
+				using R = typename parts_of<T>::type;
+				return bits_as<T>(pair<R>{R(result), R(0)});
+			} else {
+				return T(result);
+			}
+		} else if constexpr(is_complex<T>) {
+			static_assert(is_same<Op, sum> || is_same<Op, prod>, "complex numbers have no order and no bits to combine");
+			using R = typename parts_of<T>::type;
+			const auto p = bits_as<pair<R>>(x);
+			const auto q = bits_as<pair<R>>(y);
+			if constexpr(is_same<Op, sum>) {
+				return bits_as<T>(pair<R>{p.a + q.a, p.b + q.b});
+			} else {
+				return bits_as<T>(pair<R>{p.a * q.a - p.b * q.b, p.a * q.b + p.b * q.a});
+			}
+		} else if constexpr(is_same<Op, sum>) {
+			return T(x + y);
+		} else if constexpr(is_same<Op, prod>) {
+			return T(x * y);
+		} else if constexpr(is_same<Op, min>) {
+			return y < x || y != y ? y : x;
+		} else if constexpr(is_same<Op, max>) {
+			return x < y || y != y ? y : x;
+		} else {
+			static_assert(is_same<Op, bitwise_xor>, "the operations are sum, prod, min, max, logical_and, logical_or and bitwise_xor");
+			return T(x ^ y);
+		}
+	}
+
+	template <typename Op, typename T>
+	__device__ __forceinline__ T identity() {
+		constexpr bool is_one = is_same<Op, prod> || is_same<Op, logical_and>;
+		if constexpr(is_complex<T>) {
+			using R = typename parts_of<T>::type;
+			return bits_as<T>(pair<R>{R(is_one), R(0)});
+		} else if constexpr(!is_same<Op, min> && !is_same<Op, max>) {
+			return T(is_one);
+		} else if constexpr(is_floating<T>) {
+			T infinity;
+			if constexpr(sizeof(T) == 4) {
+				infinity = bits_as<T>(0x7f800000u);
+			} else {
+				infinity = bits_as<T>(0x7ff0000000000000ull);
+			}
+			return is_same<Op, min> ? infinity : -infinity;
+		} else if constexpr(T(-1) < T(0)) {
+			constexpr T highest = T(((unsigned long long)1 << (8 * sizeof(T) - 1)) - 1);
+			return is_same<Op, min> ? highest : T(-highest - 1);
+		} else {
+			return is_same<Op, min> ? T(-1) : T(0); // T(-1) is true for bool
+		}
+	}
+
+	// ---- atomically, in device memory
+
+	template <typename Word, typename Op, typename T>
+	__device__ void update_word(T* const address, const T& value) {
+		Word old = *(volatile Word*)address;
+		while(true) {
+			const Word wanted = bits_as<Word>(fold<Op>(bits_as<T>(old), value));
+			if(wanted == old) return; // most values change no minimum
+			const Word found = atomicCAS((Word*)address, old, wanted);
+			if(found == old) return;
+			old = found;
+		}
+	}
+
+	template <int Size>
+	struct small_bits {
+		using type = unsigned char;
+	};
+	template <>
+	struct small_bits<2> {
+		using type = unsigned short;
+	};
+
+	/// Elements smaller than what can be exchanged atomically: with the word around them.
+	template <typename Op, typename T>
+	__device__ void update_small(T* const address, const T& value) {
+		const auto place = (unsigned long long)address;
+		auto* const word = (unsigned*)(place & ~3ull);
+		const unsigned shift = 8 * (unsigned)(place & 3ull);
+		using Bits = typename small_bits<sizeof(T)>::type;
+		const unsigned mask = (unsigned)(Bits)-1 << shift;
+		unsigned old = *(volatile unsigned*)word;
+		while(true) {
+			const T result = fold<Op>(bits_as<T>((Bits)(old >> shift)), value);
+			const unsigned wanted = (old & ~mask) | ((unsigned)bits_as<Bits>(result) << shift);
+			if(wanted == old) return;
+			const unsigned found = atomicCAS(word, old, wanted);
+			if(found == old) return;
+			old = found;
+		}
+	}
+
+	/// For what is wider than any atomic operation. One lock per kernel source and device: it is held for some instructions.
+	template <typename T>
+	__device__ unsigned wide_lock = 0;
+
+	template <typename Op, typename T>
+	__device__ void update_wide(T* const address, const T& value) {
+		using R = typename parts_of<T>::type;
+		volatile R* const parts = (volatile R*)address;
+		bool is_done = false;
+		while(!is_done) {
+			if(atomicCAS(&wide_lock<T>, 0u, 1u) != 0) continue;
+			__threadfence();
+			const auto result = bits_as<pair<R>>(fold<Op>(bits_as<T>(pair<R>{parts[0], parts[1]}), value));
+			parts[0] = result.a;
+			parts[1] = result.b;
+			__threadfence();
+			atomicExch(&wide_lock<T>, 0u);
+			is_done = true;
+		}
+	}
+
+	template <typename Op, typename T>
+	__device__ __forceinline__ void update(T* const address, const T& value) {
+		if constexpr(is_same<Op, sum> && is_complex<T>) {
+			using R = typename parts_of<T>::type;
+			const auto parts = bits_as<pair<R>>(value);
+			atomicAdd((R*)address, parts.a);
+			atomicAdd((R*)address + 1, parts.b);
+		} else if constexpr(is_same<Op, sum> && is_floating<T>) {
+			atomicAdd(address, value);
+		} else if constexpr(is_same<Op, sum> && sizeof(T) == 8 && !is_complex<T>) {
+			atomicAdd((unsigned long long*)address, (unsigned long long)value);
+		} else if constexpr(is_same<Op, sum> && sizeof(T) == 4) {
+			atomicAdd((unsigned*)address, (unsigned)value);
+		} else if constexpr(sizeof(T) < 4) {
+			update_small<Op>(address, value);
+		} else if constexpr(sizeof(T) == 4) {
+			update_word<unsigned, Op>(address, value);
+		} else if constexpr(sizeof(T) == 8) {
+			update_word<unsigned long long, Op>(address, value);
+		} else {
+			update_wide<Op>(address, value);
+		}
+	}
+
+	// ---- within a warp and a block
+
+	__device__ __forceinline__ unsigned lane() {
+		unsigned result = 0;
+#ifdef __CUDA_ARCH__
+		asm("mov.u32 %0, %%laneid;" : "=r"(result));
+#endif
+		return result;
+	}
+
+	__device__ __forceinline__ unsigned lowest_lanes(const unsigned count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+
+	template <typename T>
+	struct words_of {
+		unsigned words[(sizeof(T) + 3) / 4];
+	};
+
+	template <typename T>
+	__device__ __forceinline__ T from_lane(const unsigned mask, const T& value, const unsigned source) {
+		words_of<T> exchanged{};
+		memcpy(&exchanged, &value, sizeof value);
+		for(unsigned& word : exchanged.words) word = __shfl_sync(mask, word, (int)source);
+		T result;
+		memcpy(&result, &exchanged, sizeof result);
+		return result;
+	}
+
+	/// The fold of the values of all lanes in `mask`, which are those that are here; valid in its lowest lane.
+	template <typename Op, typename T>
+	__device__ T fold_warp(const unsigned mask, T value) {
+		if((mask & (mask + 1)) == 0) { // lanes 0 to n - 1, as but for kernels that diverge
+			for(unsigned distance = 16; distance > 0; distance /= 2) {
+				const unsigned source = lane() + distance;
+				const T other = from_lane(mask, value, source);
+				if(source < 32 && (mask >> source & 1) != 0) value = fold<Op>(value, other);
+			}
+			return value;
+		}
+		const unsigned lowest = (unsigned)__ffs((int)mask) - 1;
+		T total = from_lane(mask, value, lowest);
+		for(unsigned rest = mask & (mask - 1); rest != 0; rest &= rest - 1) {
+			const T other = from_lane(mask, value, (unsigned)__ffs((int)rest) - 1);
+			total = fold<Op>(total, other);
+		}
+		return total;
+	}
+
+} // namespace detail
+
+/// The partial result of this chunk, into which its threads combine what they have.
+/// The order in which they do is not fixed, so floating-point sums may differ in their last bits from run to run; they never differ from rank to rank.
+template <typename T, typename Op>
+struct reducer {
+	T* partial; ///< one element, which holds the identity before the launch
+
+	__device__ __forceinline__ static T identity() { return detail::identity<Op, T>(); }
+
+	/// Any thread, at any place, any number of times.
+	__device__ void combine(const T& value) const {
+		const unsigned mask = __activemask();
+		const T folded = detail::fold_warp<Op>(mask, value);
+		if(detail::lane() == (unsigned)__ffs((int)mask) - 1) detail::update<Op>(partial, folded);
+	}
+
+	/// The same with one access to memory per block, for large index spaces. All threads of the block must call it together, those whose item is not
+	/// in the chunk with `identity()`.
+	__device__ void combine_block(const T& value) const {
+		__shared__ alignas(16) unsigned char storage[32 * sizeof(T)];
+		const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+		const unsigned num_threads = blockDim.x * blockDim.y * blockDim.z;
+		const T folded = detail::fold_warp<Op>(detail::lowest_lanes(num_threads - thread / 32 * 32), value);
+		__syncthreads(); // an earlier call may still read
+		if(thread % 32 == 0) memcpy(storage + thread / 32 * sizeof(T), &folded, sizeof(T));
+		__syncthreads();
+		if(thread >= 32) return;
+		T of_warp = identity();
+		if(thread < (num_threads + 31) / 32) memcpy(&of_warp, storage + thread * sizeof(T), sizeof(T));
+		const T total = detail::fold_warp<Op>(detail::lowest_lanes(num_threads), of_warp);
+		if(thread == 0) detail::update<Op>(partial, total);
+	}
+};
+
+} // namespace celerity

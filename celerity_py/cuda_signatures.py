@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""Reads the parameters of CUDA kernels out of their source, to check arguments before anything is compiled."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from celerity_py.scheduler.errors import UsageError
+
+#: Names of operations in `celerity.reduction`, by the types of the device header.
+OPERATIONS: Final = {
+    "sum": "sum",
+    "prod": "prod",
+    "min": "min",
+    "max": "max",
+    "logical_and": "and",
+    "logical_or": "or",
+    "bitwise_xor": "xor",
+}
+
+_INTEGER_WORDS: Final = {"signed", "unsigned", "char", "short", "int", "long"}
+_COMPLEX: Final = {"float": "complex64", "double": "complex128"}
+_NAMED: Final = {
+    "bool": "bool",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "size_t": "uint64",
+    "ptrdiff_t": "int64",
+    "float2": "complex64",
+    "cuComplex": "complex64",
+    "cuFloatComplex": "complex64",
+    "double2": "complex128",
+    "cuDoubleComplex": "complex128",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+#: What to write for each dtype.
+SPELLINGS: Final = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "__half",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "float2",
+    "complex128": "double2",
+}
+
+# Text that looks like code: comments, strings (raw ones, too), and characters, but not the ' in 1'000.
+_NO_CODE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|R\"(\w*)\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'", re.DOTALL
+)
+_ALIASES = (
+    re.compile(r"\busing\s+(\w+)\s*=\s*([^;{}]+);"),
+    re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\S[^\n]*)$", re.MULTILINE),
+    re.compile(r"\b(?:constexpr|const)\s+(?:static\s+)?(?:int|unsigned|long)\s+(\w+)\s*=\s*(\d+)\s*;"),
+)
+_TYPEDEF = re.compile(r"\btypedef\s+([^;{}()]+?)\s*\b(\w+)\s*;")
+_WORD = re.compile(r"\s*([A-Za-z_]\w*)")
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct|typename|class)\b")
+_NAMESPACES = re.compile(r"(?<![\w:])(?:::\s*)?(?:(?:std|cuda|thrust|celerity)\s*::\s*)+|(?<![\w:])::\s*")
+_OURS = re.compile(r"^(chunk|accessor|reducer)\s*<(.*)>\s*(\w*)$", re.DOTALL)
+_MOST_ALIASES = 8  # of aliases; more are a circle
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel."""
+
+    kind: str  # "chunk", "accessor", "reducer" or "scalar"
+    name: str
+    text: str  # as it is written, on one line
+    dims: int = 0  # of chunks and accessors
+    element: str = ""  # the C++ type, aliases replaced
+    dtype: np.dtype[Any] | None = None  # None: a type of the user's own
+    is_const: bool = False
+    op: str = ""  # of reducers, as in `celerity.reduction`
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a kernel; the first one is its chunk."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def dims(self) -> int:
+        """Dimensions of the index space."""
+        return self.parameters[0].dims
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(parameter.text for parameter in self.parameters)})"
+
+
+def parse_signature(source: str, name: str, who: str) -> Signature:
+    """Find a kernel in its source.
+
+    Args:
+        source: CUDA C++.
+        name: The function, possibly with namespaces in front.
+        who: The subject of error messages.
+
+    Raises:
+        UsageError: If there is no such kernel, or if its parameters are not those of a kernel of ours.
+    """
+    code = _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    short_name = name.rpartition("::")[2]
+    found = _find_kernels(code)
+    lists = [text for kernel, text, _ in found if kernel == short_name]
+    if not lists:
+        others = sorted({kernel for kernel, _, _ in found})
+        there = f"It has {', '.join(others)}." if others else "It has no __global__ function at all."
+        raise UsageError(f"{who}: the source defines no kernel `__global__ void {short_name}(...)`. {there}")
+    if any(" ".join(text.split()) != " ".join(lists[0].split()) for text in lists):
+        raise UsageError(f"{who}: the source defines {short_name} more than once, with different parameters.")
+    if any(is_template for kernel, _, is_template in found if kernel == short_name):
+        raise UsageError(f"{who}: {short_name} is a template. Write a kernel with definite types that calls it.")
+    aliases = _find_aliases(code)
+    parameters = tuple(_parse_parameter(text, aliases, who) for text in _split(lists[0]) if text.strip() != "void")
+    if not parameters or parameters[0].kind != "chunk":
+        first = f"not {parameters[0].text}" if parameters else "but there is none"
+        raise UsageError(f"{who}: its first parameter must be a celerity::chunk<D>, {first}.")
+    if any(parameter.kind == "chunk" for parameter in parameters[1:]):
+        raise UsageError(f"{who}: it has more than one celerity::chunk.")
+    return Signature(name, parameters)
+
+
+def dtype_of(text: str) -> np.dtype[Any] | None:
+    """The dtype of a C++ type, or None if it is none that NumPy has."""
+    plain = _NAMESPACES.sub("", _QUALIFIERS.sub(" ", text)).strip()
+    words = plain.split()
+    if words and all(word in _INTEGER_WORDS for word in words):
+        return _integer(words)
+    if plain in _NAMED:
+        return np.dtype(_NAMED[plain])
+    complex_type = re.fullmatch(r"complex\s*<\s*(float|double)\s*>", plain)
+    return np.dtype(_COMPLEX[complex_type[1]]) if complex_type else None
+
+
+def _integer(words: list[str]) -> np.dtype[Any] | None:
+    sign = "u" if "unsigned" in words else ""
+    if "char" in words:
+        bits = 8
+    elif "short" in words:
+        bits = 16
+    else:
+        bits = 64 if "long" in words else 32
+    return np.dtype(f"{sign}int{bits}")
+
+
+def _find_kernels(code: str) -> list[tuple[str, str, bool]]:
+    """Of everything that is `__global__`: name, parameter list, and whether it is a template."""
+    found = []
+    for start in re.finditer(r"\b__global__\b", code):
+        position = start.end()
+        before = re.split(r"[;{}]", code[: start.start()])[-1]
+        while (word := _WORD.match(code, position)) is not None:
+            position = word.end()
+            bracket = re.compile(r"\s*\(").match(code, position)
+            if bracket is None:
+                continue  # void, or an attribute without arguments
+            end = _closing(code, bracket.end() - 1)
+            if not word[1].startswith("__") and word[1] not in {"alignas", "decltype"}:
+                found.append((word[1], code[bracket.end() : end], re.search(r"\btemplate\b", before) is not None))
+                break
+            position = end + 1  # __launch_bounds__(...) and the like
+    return found
+
+
+def _closing(code: str, opening: int) -> int:
+    """Position of the bracket that closes the one at `opening`."""
+    depth = 0
+    for position in range(opening, len(code)):
+        depth += (code[position] == "(") - (code[position] == ")")
+        if depth == 0:
+            return position
+    return len(code)
+
+
+def _split(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets."""
+    parts = [""]
+    depth = 0
+    for character in text:
+        depth += (character in "<([{") - (character in ">)]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts if len(parts) > 1 or parts[0].strip() else []
+
+
+def _find_aliases(code: str) -> dict[str, str]:
+    found = {match[1]: match[2].strip() for pattern in _ALIASES for match in pattern.finditer(code)}
+    found |= {match[2]: match[1].strip() for match in _TYPEDEF.finditer(code)}
+    return found
+
+
+def _resolve(text: str, aliases: dict[str, str]) -> str:
+    for _ in range(_MOST_ALIASES):
+        resolved = re.sub(r"[A-Za-z_]\w*", lambda match: aliases.get(match[0], match[0]), text)
+        if resolved == text:
+            break
+        text = resolved
+    return text
+
+
+def _parse_parameter(written: str, aliases: dict[str, str], who: str) -> Parameter:
+    text = " ".join(written.split())
+    declaration = re.sub(r"\s*=[^=<>]*$", "", text)  # without a default
+    bare = " ".join(_NAMESPACES.sub("", _QUALIFIERS.sub(" ", declaration)).split())
+    ours = _OURS.match(bare)
+    if ours is not None:
+        # With the qualifiers that are inside of the brackets.
+        inside = declaration[declaration.index("<") + 1 : declaration.rindex(">")]
+        return _parse_ours(ours, text, [part.strip() for part in _split(inside)], aliases, who)
+    if any(character in declaration for character in "*&["):
+        raise UsageError(
+            f"{who}: the parameter `{text}` is a pointer, a reference or an array. Buffers are accessors, such as "
+            f"celerity::accessor<float, 2>, and everything else is passed by value."
+        )
+    element, name = (bare, "") if dtype_of(_resolve(bare, aliases)) is not None else _split_name(bare)
+    resolved = _resolve(element, aliases)
+    dtype = dtype_of(resolved)
+    if dtype is None:
+        known = "bool, the integer types, float, double, __half, float2, double2 and complex<...>"
+        raise UsageError(f"{who}: the parameter `{text}` has a type that no argument converts to. There are {known}.")
+    return Parameter("scalar", name, text, element=resolved, dtype=dtype)
+
+
+def _split_name(declaration: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(.*?)\s*\b(\w+)", declaration)
+    return (match[1], match[2]) if match else (declaration, "")
+
+
+def _parse_ours(match: re.Match[str], text: str, given: list[str], aliases: dict[str, str], who: str) -> Parameter:
+    kind, name = match[1], match[3]
+    expected = {"chunk": ["D"], "accessor": ["T", "D"], "reducer": ["T", "Op"]}[kind]
+    if len(given) != len(expected):
+        raise UsageError(f"{who}: the parameter `{text}` is no celerity::{kind}<{', '.join(expected)}>.")
+    if kind == "reducer":
+        operation = _NAMESPACES.sub("", given[1])
+        if operation not in OPERATIONS:
+            known = ", ".join(f"celerity::{known}" for known in OPERATIONS)
+            raise UsageError(f"{who}: the parameter `{text}` needs one of {known}, not {given[1]}.")
+        element, _ = _parse_element(given[0], aliases)
+        return Parameter(kind, name, text, element=element, dtype=dtype_of(element), op=OPERATIONS[operation])
+    number = _resolve(given[-1], aliases)
+    if number not in {"0", "1", "2", "3"}:
+        raise UsageError(f"{who}: the parameter `{text}` needs a number of dimensions from 0 to 3, not {given[-1]}.")
+    if kind == "chunk":
+        return Parameter(kind, name, text, int(number))
+    element, is_const = _parse_element(given[0], aliases)
+    return Parameter(kind, name, text, int(number), element, dtype_of(element), is_const)
+
+
+def _parse_element(text: str, aliases: dict[str, str]) -> tuple[str, bool]:
+    resolved = _resolve(text, aliases)
+    return " ".join(_QUALIFIERS.sub(" ", resolved).split()), re.search(r"\bconst\b", resolved) is not None

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: MIT
+"""CUDA kernels and the arguments of their launches: what fits, what is said if not, and what values become."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import _native, cuda_compilation
+from celerity_py._native import Box
+from celerity_py.cuda_compilation import CompilationError, Program
+from celerity_py.cuda_launches import prepare_launch
+from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.kernels import CudaKernel
+from celerity_py.mapping import READ, READ_WRITE, WRITE, Port
+from celerity_py.reducers import ReductionPort
+from celerity_py.submissions import Submission
+
+
+class FakeRecord:
+    def __init__(self, shape: tuple[int, ...], dtype: Any = np.float32) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.label = 'B3 "u"'
+        self.runtime = None
+
+
+def port(mode: int = READ, shape: tuple[int, ...] = (8, 8), dtype: Any = np.float32) -> Port:
+    return Port(FakeRecord(shape, dtype), mode, None)
+
+
+class FakeGpus:
+    """Stands in for compiler and devices, and notes what they are asked."""
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.native: dict[str, Any] = {}
+        self.drains = 0
+        self.is_loaded = False
+        self.most_threads = 1024
+        self.most_shared_bytes = 200_000
+        self.allowed: list[int] = []
+        self.runtime = SimpleNamespace(
+            cuda_token=object(),
+            devices=SimpleNamespace(ordinals=(0, 2)),
+            configuration=SimpleNamespace(bounds_check=False),
+            drain=self._drain,
+        )
+
+    def _drain(self) -> None:
+        self.drains += 1
+
+    def load(self, program: Program, ordinals: tuple[int, ...]) -> list[int]:
+        if "syntax error" in program.source:
+            raise CompilationError("f.cu(2): error: expected a ';'")
+        self.programs.append(program)
+        return [100 + ordinal for ordinal in ordinals]
+
+    def allow(self, function: int, ordinal: int, shared_bytes: int) -> int:
+        self.allowed.append(shared_bytes)
+        return self.most_shared_bytes
+
+    def make(self, **arguments: Any) -> str:
+        self.native = arguments
+        return "native function"
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
+    gpus = FakeGpus()
+    monkeypatch.setattr(cuda_compilation, "load", gpus.load)
+    monkeypatch.setattr(cuda_compilation, "is_loaded", lambda program, ordinals: gpus.is_loaded)
+    monkeypatch.setattr(cuda_compilation, "most_threads", lambda function, ordinal: gpus.most_threads)
+    monkeypatch.setattr(cuda_compilation, "allow_shared_bytes", gpus.allow)
+    monkeypatch.setattr(_native, "CudaFunction", gpus.make)
+    return gpus
+
+
+def kernel_of(parameters: str, dims: int = 2, prelude: str = "", **settings: Any) -> CudaKernel:
+    behind = f", {parameters}" if parameters else ""
+    return CudaKernel(f"{prelude}__global__ void f(celerity::chunk<{dims}> chunk{behind}) {{}}", "f", **settings)
+
+
+def submission_of(args: list[Any], dims: int = 2) -> Submission:
+    return Submission("kernel", "step", None, args, [], Box((0,) * dims, (8,) * dims), sys._getframe())
+
+
+def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settings: Any) -> bytes:
+    function, scalars = prepare_launch(
+        gpus.runtime, kernel_of(parameters, dims, **settings), submission_of([*args], dims)
+    )
+    assert function == "native function"
+    return scalars
+
+
+# ---- what the native executor gets
+
+
+def test_a_kernel_that_fits_is_described_to_the_executor(gpus: FakeGpus) -> None:
+    total = ReductionPort(FakeRecord((1,), np.int16), "prod")
+    scalars = prepare(
+        gpus,
+        "accessor<float, 2> a, reducer<short, celerity::prod> r, accessor<const double, 0> b, int n, unsigned char c",
+        port(READ_WRITE),
+        total,
+        port(READ, (), np.float64),
+        7,
+        np.uint8(255),
+    )
+    assert scalars == struct.pack("=iB", 7, 255)
+    assert gpus.native == {
+        "functions": [100, 102],
+        "block": (8, 32),
+        "grid": None,
+        "shared_bytes": 0,
+        "parameters": [
+            ("chunk", 2),
+            ("accessor", 2, 4),
+            ("reducer", b"\x01\x00"),
+            ("accessor", 0, 8),
+            ("scalar", 4, 4),
+            ("scalar", 1, 1),
+        ],
+        "checks_bounds": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("dims", "given", "block"),
+    [
+        (0, None, ()),
+        (1, None, (256,)),
+        (2, None, (8, 32)),
+        (3, None, (4, 8, 8)),
+        (0, (64,), (64,)),
+        (1, 128, (128,)),
+        (3, [1, 2, 3], (1, 2, 3)),
+    ],
+)
+def test_blocks_have_the_dimensions_of_the_chunk(gpus: FakeGpus, dims: int, given: Any, block: tuple[int, ...]) -> None:
+    prepare(gpus, "", dims=dims, block=given)
+    assert gpus.native["block"] == block
+
+
+def test_a_grid_is_passed_on(gpus: FakeGpus) -> None:
+    prepare(gpus, "", dims=2, grid=(3, 4))
+    assert gpus.native["grid"] == (3, 4)
+
+
+def test_bounds_are_checked_if_the_configuration_says_so(gpus: FakeGpus) -> None:
+    gpus.runtime.configuration.bounds_check = True
+    prepare(gpus, "accessor<float, 2> a", port(WRITE))
+    assert gpus.native["checks_bounds"] is True
+    assert gpus.programs[0].options == ("-DCELERITY_BOUNDS_CHECK=1",)
+
+
+def test_structured_elements_are_left_to_the_compiler(gpus: FakeGpus) -> None:
+    dtype = [("x", "f4"), ("tag", "i8")]
+    prepare(gpus, "accessor<Particle, 1> a", port(WRITE, (8,), dtype), prelude="struct Particle { float x; };\n")
+    assert gpus.native["parameters"][1] == ("accessor", 1, 12)
+    assert gpus.programs[0].checks[0].startswith("static_assert(sizeof(Particle) == 12,")
+
+
+# ---- when things happen
+
+
+def test_kinds_of_arguments_that_were_seen_before_are_not_looked_at_again(gpus: FakeGpus) -> None:
+    kernel = kernel_of("accessor<const float, 2> a, float c")
+    for value in (1.0, 2.0, 3.0):
+        assert prepare_launch(gpus.runtime, kernel, submission_of([port(), value]))[1] == struct.pack("f", value)
+    assert len(gpus.programs) == 1
+    prepare_launch(gpus.runtime, kernel, submission_of([port(), np.float32(1)]))
+    assert len(gpus.programs) == 2
+    with pytest.raises(ArgumentTypeError):
+        prepare_launch(gpus.runtime, kernel, submission_of([port(READ_WRITE), 1.0]))
+    with pytest.raises(DimensionMismatch):
+        prepare_launch(gpus.runtime, kernel, submission_of([port(), 1.0], dims=1))
+
+
+def test_another_runtime_starts_from_scratch(gpus: FakeGpus) -> None:
+    kernel = kernel_of("")
+    prepare_launch(gpus.runtime, kernel, submission_of([]))
+    gpus.runtime.cuda_token = object()
+    prepare_launch(gpus.runtime, kernel, submission_of([]))
+    assert len(gpus.programs) == 2
+
+
+def test_streams_are_drained_before_code_is_loaded_and_only_then(gpus: FakeGpus) -> None:
+    prepare(gpus, "")
+    assert gpus.drains == 1
+    gpus.is_loaded = True
+    prepare(gpus, "")
+    assert gpus.drains == 1
+
+
+# ---- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("parameters", "args", "error", "message"),
+    [
+        (
+            "accessor<float, 2> a",
+            [],
+            ArgumentTypeError,
+            r"called with 0 argument\(s\), but .* takes 1 behind its chunk",
+        ),
+        ("", [1], ArgumentTypeError, r"called with 1 argument\(s\), but .* takes 0 behind its chunk"),
+        (
+            "accessor<const float, 2> a",
+            [port(dtype=np.float64)],
+            ArgumentTypeError,
+            r'a read access to B3 "u", .* `accessor<const float, 2> a` .* float64, .* float \(float32\). Write double',
+        ),
+        (
+            "int n, accessor<const Particle, 2> a",
+            [1, port(dtype=np.int8)],
+            ArgumentTypeError,
+            "argument 2, .* elements are int8, those of the parameter Particle. Write signed char in the kernel",
+        ),
+        ("accessor<const int, 2> a", [port(dtype=">i4")], ArgumentTypeError, "are >i4, .* Use a type of 4 bytes"),
+        ("accessor<const float, 1> a", [port()], DimensionMismatch, r"has 2 dimension\(s\), the accessor 1"),
+        ("accessor<float, 2> a", [port()], ArgumentTypeError, "it must be const: accessor<const float, 2>"),
+        ("accessor<const float, 2> a", [port(WRITE)], ArgumentTypeError, "must not be const: accessor<float, 2>"),
+        ("float a", [port()], ArgumentTypeError, "Buffers are passed as accessor<const float, 2>"),
+        ("reducer<float, celerity::sum> a", [port()], ArgumentTypeError, "Buffers are passed as"),
+        ("accessor<const float, 2> a", [3], ArgumentTypeError, "3 of type int, .* needs an access such as buffer.read"),
+        ("reducer<float, celerity::sum> a", [3], ArgumentTypeError, r"needs celerity.reduction\(\) there"),
+        ("float a", ["x"], ArgumentTypeError, "'x' of type str, .* are numbers"),
+        ("float a", [np.zeros(1)], ArgumentTypeError, "of type ndarray, .* are numbers"),
+        ("bool a", [1], ArgumentTypeError, "1 of type int, .* Pass a bool"),
+        (
+            "accessor<float, 2> a",
+            [ReductionPort(FakeRecord((1,)), "sum")],
+            ArgumentTypeError,
+            r"""the reduction 'sum' into B3 "u", .* passed as celerity::reducer<T, Op>""",
+        ),
+        (
+            "reducer<double, celerity::sum> a",
+            [ReductionPort(FakeRecord((1,)), "sum")],
+            ArgumentTypeError,
+            r"elements are float32, those of the parameter double \(float64\). Write float",
+        ),
+        (
+            "reducer<float, celerity::max> a",
+            [ReductionPort(FakeRecord((1,)), "min")],
+            ArgumentTypeError,
+            "the reduction 'min' .* The kernel combines by 'max'",
+        ),
+    ],
+)
+def test_a_mismatch_names_both_sides_and_the_line(
+    gpus: FakeGpus, parameters: str, args: list[Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        prepare(gpus, parameters, *args)
+    assert 'kernel "step" (submitted at ' in str(caught.value)
+    assert "test_cuda_launches.py:" in str(caught.value)
+    assert str(caught.value).endswith("Nothing was submitted.")
+    assert not gpus.programs
+
+
+def test_an_index_space_of_other_dimensions_is_refused(gpus: FakeGpus) -> None:
+    kernel = kernel_of("", dims=1)
+    with pytest.raises(
+        DimensionMismatch, match=r"\[0:8, 0:8\] has 2 dimension\(s\), but the CUDA kernel takes a celerity::chunk<1> c"
+    ):
+        prepare_launch(gpus.runtime, kernel, submission_of([]))
+
+
+@pytest.mark.parametrize("settings", [{"block": (32,)}, {"block": ()}, {"grid": (1, 1, 1)}])
+def test_blocks_and_grids_of_other_dimensions_are_refused(gpus: FakeGpus, settings: Any) -> None:
+    with pytest.raises(DimensionMismatch, match=r"dimension(\(s\)|s), but its chunk has 2"):
+        prepare(gpus, "", **settings)
+
+
+def test_what_the_compiler_says_is_passed_on(gpus: FakeGpus) -> None:
+    with pytest.raises(UsageError, match="does not compile") as caught:
+        prepare(gpus, "", prelude="syntax error\n")
+    assert "made at " in str(caught.value)
+    assert "test_cuda_launches.py:" in str(caught.value)
+    assert str(caught.value).endswith("f.cu(2): error: expected a ';'")
+
+
+def test_blocks_for_which_the_registers_do_not_suffice_are_refused(gpus: FakeGpus) -> None:
+    gpus.most_threads = 128
+    with pytest.raises(UsageError, match=r"blocks of 256 threads \(8, 32\), .* has room for 128"):
+        prepare(gpus, "")
+
+
+def test_much_shared_memory_is_asked_for(gpus: FakeGpus) -> None:
+    prepare(gpus, "", shared_bytes=48 * 1024)
+    assert not gpus.allowed
+    prepare(gpus, "", shared_bytes=100_000)
+    assert gpus.allowed == [100_000, 100_000]
+    with pytest.raises(UsageError, match="shared_bytes=300000, but GPU 0 has 200000 bytes"):
+        prepare(gpus, "", shared_bytes=300_000)
+
+
+# ---- values
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "packed"),
+    [
+        ("bool", True, struct.pack("?", True)),
+        ("bool", np.bool_(False), struct.pack("?", False)),
+        ("signed char", -128, struct.pack("b", -128)),
+        ("unsigned short", np.int64(65535), struct.pack("H", 65535)),
+        ("int", np.float32(3), struct.pack("i", 3)),
+        ("int", 2.0, struct.pack("i", 2)),
+        ("int", True, struct.pack("i", 1)),
+        ("int", np.bool_(True), struct.pack("i", 1)),
+        ("unsigned long long", 2**64 - 1, struct.pack("Q", 2**64 - 1)),
+        ("long", -(2**63), struct.pack("q", -(2**63))),
+        ("float", 1, struct.pack("f", 1)),
+        ("float", 0.1, np.float32(0.1).tobytes()),
+        ("float", np.float64(0.1), np.float32(0.1).tobytes()),
+        ("float", float("inf"), struct.pack("f", float("inf"))),
+        ("double", np.float16(0.5), struct.pack("d", 0.5)),
+        ("__half", 0.5, np.float16(0.5).tobytes()),
+        ("float2", 1 + 2j, np.complex64(1 + 2j).tobytes()),
+        ("float2", 3, np.complex64(3).tobytes()),
+        ("double2", np.complex64(1 - 1j), np.complex128(1 - 1j).tobytes()),
+    ],
+)
+def test_values_become_what_the_kernel_declares(gpus: FakeGpus, declared: str, value: Any, packed: bytes) -> None:
+    assert prepare(gpus, f"{declared} x", value) == packed
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "message"),
+    [
+        ("int", 2**31, "is not a whole number from -2147483648 to 2147483647"),
+        ("int", np.int64(-(2**31) - 1), "is not a whole number"),
+        ("unsigned char", -1, "is not a whole number from 0 to 255"),
+        ("int", 2.5, "is not a whole number"),
+        ("int", np.float32(2.5), "is not a whole number"),
+        ("int", float("nan"), "is not a whole number"),
+        ("long long", float("inf"), "is not a whole number"),
+        ("int", 1 + 0j, "is not a whole number"),
+        ("float", 1e300, "does not convert to float32"),
+        ("__half", 1e6, "does not convert to float16"),
+        ("float", 1j, "does not convert to float32"),
+        ("float2", 1e300, "does not convert to complex64"),
+    ],
+)
+def test_values_that_would_change_are_refused(gpus: FakeGpus, declared: str, value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        prepare(gpus, f"int n, {declared} x", 1, value)
+    text = f"argument 2, {value!r} of type {type(value).__name__}, does not fit the parameter `{declared} x`"
+    assert text in str(caught.value)
+    assert "test_cuda_launches.py:" in str(caught.value)
+
+
+def test_complex_and_other_values_may_be_mixed(gpus: FakeGpus) -> None:
+    assert prepare(gpus, "int n, double2 z, float f", 1.0, 2j, 3) == struct.pack("=iddf", 1, 0, 2, 3)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""The header of CUDA kernels, compiled for the host: layouts as the native executor fills them in, and arithmetic."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from celerity_py import cuda_compilation
+from celerity_py.cuda_signatures import OPERATIONS
+from celerity_py.reducers import OPERATIONS as UFUNCS
+from celerity_py.reducers import identity_of
+
+ROOT = Path(__file__).parents[2]
+COMPILER = shutil.which(os.environ.get("CXX", "c++"))
+MAX_BOXES = 8
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "bounds_check"])
+def checks_bounds(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module")
+def lines(checks_bounds: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What the program prints: values by name."""
+    program = tmp_path_factory.mktemp("device_header") / "check"
+    assert COMPILER is not None
+    command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
+    command += [f"-DCELERITY_BOUNDS_CHECK={int(checks_bounds)}", f"-I{ROOT / 'celerity_py' / 'cuda'}"]
+    command += [str(ROOT / "tests/unit/device_header_check.cpp"), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=120)
+    output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
+    words = [line.split() for line in output.splitlines()]
+    return {line[0] if len(line) == 4 else " ".join(line[:-1]): line for line in words}
+
+
+def value(lines: dict[str, list[str]], name: str) -> int:
+    return int(lines[name][-1])
+
+
+@pytest.mark.parametrize("dims", range(4))
+def test_chunks_lie_as_the_executor_packs_them(lines: dict[str, list[str]], dims: int) -> None:
+    size = 8 * max(dims, 1)
+    assert value(lines, f"sizeof chunk{dims}") == 4 * size
+    offsets = [value(lines, f"chunk{dims}.{field}") for field in ("min", "max", "global_min", "global_max")]
+    assert offsets == [0, size, 2 * size, 3 * size]
+
+
+@pytest.mark.parametrize("dims", range(4))
+def test_accessors_lie_as_the_executor_packs_them(lines: dict[str, list[str]], dims: int, checks_bounds: bool) -> None:
+    fields = {"data": 8, "stride": 8 * max(dims - 1, 1)}
+    if checks_bounds:
+        corners = 8 * max(dims, 1) * MAX_BOXES
+        fields |= {"bounds.num_boxes": 8, "bounds.low": corners, "bounds.high": corners}
+        fields |= {"bounds.report": 8, "bounds.access": 8}
+    offset = 0
+    for field, size in fields.items():
+        assert value(lines, f"accessor{dims}.{field}") == offset
+        offset += size
+    assert value(lines, f"sizeof accessor{dims}") == offset
+
+
+def test_the_executor_packs_as_many_boxes_as_the_header_takes() -> None:
+    header = cuda_compilation.header().decode()
+    packed = (ROOT / "executor/core/cuda_function.hpp").read_text()
+    (in_header,) = re.findall(r"constexpr int max_boxes = (\d+);", header)
+    (in_executor,) = re.findall(r"constexpr std::size_t max_checked_boxes = (\d+);", packed)
+    assert int(in_header) == int(in_executor) == MAX_BOXES
+
+
+def test_reducers_and_violations_lie_as_the_executor_expects_them(lines: dict[str, list[str]]) -> None:
+    assert value(lines, "sizeof reducer1") == 8
+    assert value(lines, "sizeof violation") <= 256
+    assert [value(lines, f"violation.{field}") for field in ("claimed", "access", "index")] == [0, 4, 8]
+
+
+def test_each_item_is_that_of_one_thread_in_global_coordinates(lines: dict[str, list[str]]) -> None:
+    assert value(lines, "wrong items") == 0
+    # 0-D: 4 - 1; 1-D: 8 - 7; 2-D: 6 x 8 - 5 x 7; 3-D: 4 x 4 x 8 - 3 x 3 x 7
+    assert value(lines, "overhanging threads") == 3 + 1 + 13 + 65
+
+
+def test_offsets_are_computed_in_64_bits(lines: dict[str, list[str]]) -> None:
+    assert value(lines, "far element") == 1
+
+
+def test_the_first_element_outside_is_reported_and_no_memory_is_touched(
+    lines: dict[str, list[str]], checks_bounds: bool
+) -> None:
+    if not checks_bounds:
+        assert "claimed outside" not in lines
+        return
+    assert value(lines, "claimed inside") == 0
+    assert value(lines, "claimed outside") == 1
+    assert value(lines, "access") == 4
+    assert [value(lines, "index 0"), value(lines, "index 1")] == [4, 6]
+    assert value(lines, "touched") == 4
+
+
+DTYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+DTYPES += ["bool", "float32", "float64", "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reducers_combine_as_numpy_does(lines: dict[str, list[str]], name: str, dtype: str) -> None:
+    kind = np.dtype(dtype).kind
+    op = OPERATIONS[name]
+    if (kind == "c" and op in {"min", "max", "xor"}) or (kind == "f" and op == "xor"):
+        assert f"{dtype}_{name}" not in lines
+        return
+    _, identity, result, damaged = lines[f"{dtype}_{name}"]
+    values = np.array([3 + 1j, 1, 5 - 2j, 2]) if kind == "c" else np.array([3, 1, 5, 2])
+    expected = np.asarray(identity_of(op, np.dtype(dtype)), dtype)
+    assert bytes.fromhex(identity) == expected.tobytes()
+    for item in values.astype(dtype):
+        expected = UFUNCS[op](expected, item).astype(dtype)
+    assert bytes.fromhex(result) == expected.tobytes()
+    assert damaged == "0"
+
+
+def test_minima_and_maxima_pass_nan_on(lines: dict[str, list[str]]) -> None:
+    assert value(lines, "nan minimum") == 1
+    assert value(lines, "nan maximum") == 1
