@@ -534,6 +534,7 @@ class Runtime:
         return RuntimeStatistics(
             rank=self.rank,
             size=self.size,
+            backend=self.devices.backend,
             num_devices=self.num_devices,
             num_submissions=self.num_submitted,
             submit_seconds=self.submit_ns * 1e-9 - self.blocked_s,

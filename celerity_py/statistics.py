@@ -17,6 +17,8 @@ class RuntimeStatistics:
 
     rank: int
     size: int
+    #: "cuda" or "cpu".
+    backend: str
     num_devices: int
     #: Kernels, host tasks, fences, waits and barriers.
     num_submissions: int

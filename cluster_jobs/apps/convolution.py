@@ -55,17 +55,59 @@ def weighted_sum(padded: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[
     return total
 
 
-@celerity.kernel
-def blur(chunk: celerity.Chunk, blurred: celerity.View, picture: celerity.View, weights: NDArray[np.float32]) -> None:
+def blur_arrays(
+    chunk: celerity.Chunk, blurred: celerity.View, picture: celerity.View, weights: celerity.View, radius: int
+) -> None:
     """Blur one chunk, repeating the rim of the picture where the access was clamped."""
-    radius = weights.shape[0] // 2
     missing = [
         (radius - (low - have_low), radius - (have_high - high))
         for low, high, have_low, have_high in zip(
             chunk.box.min, chunk.box.max, picture.box.min, picture.box.max, strict=True
         )
     ]
-    blurred[chunk.box] = weighted_sum(np.pad(picture.array, missing, mode="edge"), weights)
+    blurred[chunk.box] = weighted_sum(np.pad(picture.array, missing, mode="edge"), weights.array)
+
+
+# The same for GPUs: each block keeps the pixels that it needs in shared memory. The sums are in NumPy's order, and
+# nothing is fused, so that the bits are NumPy's as well.
+BLUR_SOURCE = r"""
+__device__ long long clamp(long long value, long long low, long long high) {
+    return value < low ? low : value >= high ? high - 1 : value;
+}
+
+__global__ void blur(celerity::chunk<2> chunk, celerity::accessor<float, 2> blurred,
+                     celerity::accessor<const float, 2> picture, celerity::accessor<const float, 2> weights,
+                     int radius) {
+    extern __shared__ float tile[];
+    const int width = blockDim.x + 2 * radius, height = blockDim.y + 2 * radius;
+    const auto item = chunk.item();
+    const long long top = item[0] - threadIdx.y - radius, left = item[1] - threadIdx.x - radius;
+    for (int i = threadIdx.y; i < height; i += blockDim.y) {
+        // A block that overhangs the chunk must not read further than the chunk does.
+        const long long row = clamp(clamp(top + i, 0, chunk.max[0] + radius), 0, chunk.global_max[0]);
+        for (int j = threadIdx.x; j < width; j += blockDim.x) {
+            const long long column = clamp(clamp(left + j, 0, chunk.max[1] + radius), 0, chunk.global_max[1]);
+            tile[i * width + j] = picture(row, column);
+        }
+    }
+    __syncthreads();
+    if (!chunk.contains(item)) return;
+    float total = 0;
+    for (int i = 0; i <= 2 * radius; ++i) {
+        const float* row = tile + (threadIdx.y + i) * width + threadIdx.x;
+        for (int j = 0; j <= 2 * radius; ++j) total += __fmul_rn(weights(i, j), row[j]);
+    }
+    blurred[item] = total;
+}
+"""
+BLOCK = (8, 32)
+
+
+def blur_kernel(radius: int) -> Any:
+    """Return a kernel for windows of this radius."""
+    pixels = (BLOCK[0] + 2 * radius) * (BLOCK[1] + 2 * radius)
+    on_gpus = celerity.CudaKernel(BLUR_SOURCE, "blur", block=BLOCK, shared_bytes=pixels * np.dtype(np.float32).itemsize)
+    return celerity.kernel(cpu=blur_arrays, cuda=on_gpus, name="blur")
 
 
 def reference(picture: NDArray[np.float32], weights: NDArray[np.float32], passes: int) -> NDArray[Any]:
@@ -88,6 +130,8 @@ def main() -> int:
     with celerity.Queue() as queue:
         picture = celerity.Buffer.from_array(original, name="picture")
         blurred = celerity.Buffer(original.shape, np.float32, name="blurred")
+        window = celerity.Buffer.from_array(weights, name="weights")
+        blur = blur_kernel(radius)
         start = time.perf_counter()
         with frame.progress("passes", passes) as advance:
             for _ in range(passes):
@@ -96,7 +140,8 @@ def main() -> int:
                     blur,
                     blurred.write(access.one_to_one()),
                     picture.read(access.neighborhood(radius, radius, shape="box")),
-                    weights,
+                    window.read(access.all()),
+                    radius,
                 )
                 picture, blurred = blurred, picture
                 advance()

@@ -58,8 +58,7 @@ def arriving(history: NDArray[Any], factors: NDArray[Any], travel: NDArray[Any],
     return total
 
 
-@celerity.kernel
-def advance_light(  # noqa: PLR0917 - a kernel has as many arguments as it has data
+def advance_light_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as it has data
     chunk: celerity.Chunk,
     row: celerity.View,
     history: celerity.View,
@@ -73,6 +72,36 @@ def advance_light(  # noqa: PLR0917 - a kernel has as many arguments as it has d
     if step > 0:
         light += arriving(history[...], factors[...], travel[...], step)
     row[step, low:high] = light
+
+
+# The same for GPUs, a warp per patch. NumPy adds in another order, so the last bits differ.
+ADVANCE_LIGHT_SOURCE = r"""
+__global__ void advance_light(celerity::chunk<1> chunk, celerity::accessor<float, 2> row,
+                              celerity::accessor<const float, 2> history, celerity::accessor<const float, 2> factors,
+                              celerity::accessor<const int, 2> travel, int step) {
+    const long long patches = chunk.global_max[0];
+    const int lane = threadIdx.x % 32;
+    const long long first = chunk.min[0] + ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    for (long long i = first; i < chunk.max[0]; i += chunk.step(0) / 32) {
+        float light = step == 0 && i >= patches / 8 && i < patches / 4 ? 1 : 0; // the flash
+        float arriving = 0;
+        if (step > 0) {
+            for (long long j = lane; j < patches; j += 32) {
+                const int sent = step - travel(i, j);
+                if (sent >= 0) arriving += factors(i, j) * history(sent, j);
+            }
+        }
+        for (int other = 16; other > 0; other /= 2) arriving += __shfl_xor_sync(0xffffffff, arriving, other);
+        if (lane == 0) row(step, i) = light + arriving;
+    }
+}
+"""
+advance_light = celerity.kernel(
+    cpu=advance_light_on_arrays,
+    cuda=celerity.CudaKernel(ADVANCE_LIGHT_SOURCE, "advance_light", block=(256,), grid=(528,)),
+    name="advance_light",
+)
+ROUNDING = 1e-5
 
 
 def rows_before(step: int, chunk: Any, shape: tuple[int, ...]) -> celerity.Box:
@@ -133,12 +162,13 @@ def main() -> int:
             },
         )
         result = future.result() if future is not None else None
+        rounding = ROUNDING if queue.statistics().backend == "cuda" else 0.0
 
     if result is None or not celerity.is_master():
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"light per step and patch": np.log10(result + 1e-6)}, colours="magma")
-    if arguments.verify and not frame.agrees(result, reference(patches, steps)):
+    if arguments.verify and not frame.agrees(result, reference(patches, steps), rounding=rounding):
         return 1
     return 0
 
