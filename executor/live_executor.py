@@ -45,6 +45,19 @@ _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a d
 _FAILED_POLL_S: Final = 2e-3
 #: How native code, which knows no names, calls buffers.
 _BUFFER: Final = re.compile(r"\bB(\d+)\b")
+# What CuPy raises in whichever call comes next after a device has failed; the call itself is innocent.
+_DEVICE_ERRORS: Final = ("CUDADriverError", "CUDARuntimeError")
+_LOST_DEVICE: Final = (
+    "ILLEGAL_ADDRESS",
+    "IllegalAddress",
+    "LAUNCH_FAILED",
+    "LaunchFailure",
+    "ASSERT",
+    "Misaligned",
+    "MISALIGNED",
+    "HARDWARE_STACK",
+    "ECC",
+)
 _SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
 
 
@@ -293,7 +306,15 @@ class LiveExecutor:
                 self._native.kernel_done(call[0])
                 self._native.kernel_issued(call[0])  # what it put on its stream, where there is one, may still run
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                self.fail(error, call[1])
+                if type(error).__name__ in _DEVICE_ERRORS and any(text in str(error) for text in _LOST_DEVICE):
+                    self._fail_natively("device", str(error), 0, self._kernels_in_flight(call[1]))
+                else:
+                    self.fail(error, call[1])
+
+    def _kernels_in_flight(self, newest: int) -> list[int]:
+        """Submissions of the kernels that a device has not finished, in their order."""
+        active = self._native.active_instructions()
+        return sorted({item[2] for item in active if item[2] and "device_kernel" in item[1]} | {newest})
 
     def _next_kernel(self, device: int) -> tuple[Any, ...] | None:
         try:

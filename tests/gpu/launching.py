@@ -47,6 +47,8 @@ def run(
     """Run `python *program` without a launcher, or on `num_ranks` ranks. A program that never ends has status 124."""
     command = [*([] if num_ranks is None else mpirun(num_ranks)), sys.executable, *program]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS)}
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:  # what the machine's owner has set for Open MPI, no launcher
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")}
     path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment |= {**_ENVIRONMENT, "PYTHONPATH": path, **(variables or {})}
     start_s = time.monotonic()
