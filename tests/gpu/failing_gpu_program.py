@@ -79,9 +79,8 @@ def illegal_address() -> None:
         field = celerity.Buffer((1000,), np.float32, name="field")
         other = celerity.Buffer((1000,), np.float32, name="other")
         queue.parallel_for(other.shape, fill, other.write(access.one_to_one()), 0, name="before")
-        queue.parallel_for(
-            field.shape, stray, field.write(access.one_to_one()), name="stray step"
-        )  # LINE illegal_address
+        cells = field.write(access.one_to_one())
+        queue.parallel_for(field.shape, stray, cells, name="stray step")  # LINE illegal_address
         queue.parallel_for(other.shape, fill, other.write(access.one_to_one()), 0, name="after")
         queue.wait()
 
