@@ -142,6 +142,21 @@ def kernel_never_ends() -> None:
         queue.wait()
 
 
+def an_element_is_outside() -> None:
+    source = """
+    __global__ void reach_far(celerity::chunk<1> chunk, accessor<float, 1> out, accessor<const float, 1> field) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out[item] = field(item[0] == 77 ? item[0] + 2000 : item[0]);
+    }"""
+    with celerity.Queue() as queue:
+        field = celerity.Buffer.from_array(np.zeros(1000, np.float32), name="field")
+        out = celerity.Buffer((1000,), np.float32, name="out")
+        kernel = celerity.CudaKernel(source, "reach_far")
+        one_to_one = access.one_to_one()
+        queue.parallel_for(1000, kernel, out.write(one_to_one), field.read(one_to_one))  # LINE an_element_is_outside
+        queue.wait()
+
+
 def exits_with_work_under_way() -> None:
     queue = celerity.Queue()
     field = celerity.Buffer((1 << 20,), np.float32, name="field")

@@ -88,6 +88,12 @@ def test_an_index_outside_of_the_declared_region_names_kernel_buffer_and_line() 
     assert_failed(outcome, "OutOfBoundsAccess", "reach_too_far", '"field"', line_of(PROGRAM, "index_is_outside"))
 
 
+def test_with_bounds_check_a_cuda_kernel_names_the_element_that_is_outside() -> None:
+    outcome = run_program("an_element_is_outside", CELERITY_BOUNDS_CHECK="1")
+    assert_failed(outcome, "OutOfBoundsAccess", "reach_far", line_of(PROGRAM, "an_element_is_outside"))
+    assert_failed(outcome, '"field"', "[2077]", "[0:1000]")
+
+
 def test_writing_through_a_read_access_is_refused() -> None:
     outcome = run_program("a_read_only_view_is_written")
     assert_failed(outcome, "ReadOnlyAccess", "overwrite", line_of(PROGRAM, "a_read_only_view_is_written"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from celerity_py import _native, cuda_compilation
+import celerity_py as celerity
+from celerity_py import _native, access, cuda_compilation, lifecycle
 from celerity_py._native import Box
 from celerity_py.cuda_compilation import CompilationError, Program
 from celerity_py.cuda_launches import prepare_launch
@@ -360,3 +362,60 @@ def test_values_that_would_change_are_refused(gpus: FakeGpus, declared: str, val
 
 def test_complex_and_other_values_may_be_mixed(gpus: FakeGpus) -> None:
     assert prepare(gpus, "int n, double2 z, float f", 1.0, 2j, 3) == struct.pack("=iddf", 1, 0, 2, 3)
+
+
+# ---- from the queue to the executor
+
+
+class LaunchRecorder:
+    """The native executor, but for launches."""
+
+    def __init__(self, native: Any, log: list[tuple[Any, ...]]) -> None:
+        self._native = native
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def register_launch(self, *arguments: Any) -> None:
+        self._log.append(("register", *arguments))
+
+    def take_back_launch(self, *arguments: Any) -> None:
+        self._log.append(("take back", *arguments))
+
+
+@pytest.fixture
+def launches(gpus: FakeGpus) -> Iterator[list[tuple[Any, ...]]]:
+    """What a queue tells the executor about CUDA kernels, which the CPU backend then does not find."""
+    log: list[tuple[Any, ...]] = []
+    runtime: Any = lifecycle.current()
+    native = runtime.executor
+    runtime.executor = LaunchRecorder(native, log)
+    runtime.is_cuda = True
+    yield log
+    runtime.executor = native
+    runtime.is_cuda = False
+
+
+def test_a_kernel_without_implementation_for_gpus_is_refused(launches: list[tuple[Any, ...]]) -> None:
+    with celerity.Queue() as queue:
+        with pytest.raises(UsageError, match="no implementation for the CUDA backend"):
+            queue.parallel_for(8, celerity.kernel(cpu=print))
+        queue.wait()
+    assert not launches
+
+
+def test_a_launch_of_a_refused_submission_is_taken_back(launches: list[tuple[Any, ...]]) -> None:
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(8, np.float32)
+        expected = lifecycle.current().next_id
+        with pytest.raises(DimensionMismatch, match="Nothing was submitted"):
+            queue.parallel_for(
+                Box((2, 0), (8, 4)), kernel_of("accessor<float, 1> a, int n"), buffer.write(access.one_to_one()), 7
+            )
+        flat = Box((2, 0), (8, 4)).flat()
+        assert launches == [
+            ("register", expected, "native function", struct.pack("i", 7), flat),
+            ("take back", expected),
+        ]
+        queue.wait()

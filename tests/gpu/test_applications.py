@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""The example applications on GPUs, checked against NumPy by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.launching import REPOSITORY, run
+
+pytestmark = pytest.mark.processes
+
+# Of odd sizes that no number of devices divides.
+RUNS = {
+    "wave_sim": ["--size", "1031", "--steps", "100"],
+    "matmul": ["--size", "397"],
+    "matmul --split-2d": ["--size", "397", "--split-2d"],
+    "convolution": ["--size", "267", "--radius", "5", "--passes", "3"],
+    "convolution, much shared memory": ["--size", "99", "--radius", "50", "--passes", "2"],
+    "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
+    "rsim_pattern": ["--size", "253", "--steps", "60"],
+}
+
+
+@pytest.mark.parametrize("bounds_check", ["0", "1"])
+@pytest.mark.parametrize("num_ranks", [None, 2])
+@pytest.mark.parametrize("name", RUNS)
+def test_an_application_computes_what_numpy_computes(name: str, num_ranks: int | None, bounds_check: str) -> None:
+    app = name.replace(",", "").split()[0]
+    outcome = run(
+        str(REPOSITORY / "cluster_jobs" / "apps" / f"{app}.py"),
+        *RUNS[name],
+        "--verify",
+        num_ranks=num_ranks,
+        variables={"CELERITY_BOUNDS_CHECK": bounds_check},
+    )
+    assert outcome.status == 0, f"{outcome.output}\n{outcome.errors}"
+    verdict = "Verified: " if app == "rsim_pattern" else "Verified: bit-identical to plain NumPy."
+    assert outcome.output.count(verdict) == 1, outcome.output

@@ -1,0 +1,556 @@
+# SPDX-License-Identifier: MIT
+"""Kernels in CUDA C++ on GPUs: items, element types, values, reductions, resources, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+from celerity_py.cuda_signatures import OPERATIONS, SPELLINGS
+from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.reducers import OPERATIONS as UFUNCS
+from celerity_py.reducers import identity_of
+
+Array = npt.NDArray[Any]
+Launch = Callable[..., celerity.Queue]
+
+# Boxes at some distance from the origin, of odd extents that no block divides.
+BOXES = [
+    Box((), ()),
+    Box((5,), (1000,)),
+    Box((3, 2), (40, 103)),
+    Box((1, 2, 3), (12, 24, 50)),
+]
+# One element more than the box at every end.
+SHAPES = [(), (1001,), (41, 104), (13, 25, 51)]
+FLOAT16 = "#include <cuda_fp16.h>\n"
+
+
+def indices(dims: int, item: str = "item") -> str:
+    return ", ".join(f"{item}[{d}]" for d in range(dims))
+
+
+# ---- items
+
+
+def numbering(dims: int, block: tuple[int, ...] | None = None) -> celerity.CudaKernel:
+    """Adds to each item's element a number made of its coordinates."""
+    number = " + ".join(["7", *(f"{1000**d} * item[{d}]" for d in range(dims))])
+    source = f"""
+    __global__ void number(celerity::chunk<{dims}> chunk, accessor<long long, {dims}> out) {{
+        const auto item = chunk.item();
+        if (!chunk.contains(item)) return;
+        out[item] += {number};
+    }}"""
+    return celerity.CudaKernel(source, "number", block=block)
+
+
+def numbers(dims: int) -> Array:
+    """What `numbering` leaves in a buffer of zeros."""
+    grids = np.indices(SHAPES[dims])
+    everywhere = sum((1000**d * grids[d] for d in range(dims)), start=np.full(SHAPES[dims], 7, np.int64))
+    expected = np.zeros(SHAPES[dims], np.int64)
+    expected[BOXES[dims].slices] = np.asarray(everywhere)[BOXES[dims].slices]
+    return expected
+
+
+BLOCKS: list[tuple[int, tuple[int, ...] | None]] = [(dims, None) for dims in range(4)]
+BLOCKS += [(0, (64,)), (1, (1024,)), (1, (1,)), (2, (1, 7)), (2, (32, 32)), (3, (64, 1, 1)), (3, (2, 3, 5))]
+
+
+@pytest.mark.parametrize(("dims", "block"), BLOCKS)
+def test_every_item_of_the_index_space_is_run_once(
+    queue: celerity.Queue, dims: int, block: tuple[int, ...] | None
+) -> None:
+    out = celerity.Buffer.from_array(np.zeros(SHAPES[dims], np.int64))
+    queue.parallel_for(BOXES[dims], numbering(dims, block), out.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out).result(), numbers(dims))
+
+
+def neighbours(dims: int) -> celerity.CudaKernel:
+    """Adds up both neighbours in all dimensions, by the sizes of the index space: those outside are 0."""
+    sums = []
+    for d in range(dims):
+        for step, inside in (
+            (-1, f"item[{d}] > chunk.global_min[{d}]"),
+            (1, f"item[{d}] + 1 < chunk.global_max[{d}]"),
+        ):
+            moved = ", ".join(f"item[{e}] + ({step if e == d else 0})" for e in range(dims))
+            sums.append(f"if ({inside}) sum += values({moved});")
+    source = f"""
+    using number = double;
+    __global__ void add(celerity::chunk<{dims}> chunk, accessor<number, {dims}> out,
+                        const accessor<const number, {dims}> values) {{
+        const auto item = chunk.item();
+        if (!chunk.contains(item)) return;
+        number sum = 0;
+        {" ".join(sums)}
+        out({indices(dims)}) = sum;
+    }}"""
+    return celerity.CudaKernel(source, "add")
+
+
+def sum_of_neighbours(values: Array) -> Array:
+    padded = np.pad(values, 1)
+    inner = (slice(1, -1),) * values.ndim
+    return sum((np.roll(padded, step, d)[inner] for d in range(values.ndim) for step in (-1, 1)), np.zeros_like(values))
+
+
+@pytest.mark.parametrize("bounds_check", [False, True])
+@pytest.mark.parametrize("hint", [celerity.hints.split_1d(), celerity.hints.split_2d()], ids=repr)
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_accessors_reach_the_halo_of_a_chunk_in_global_coordinates(
+    launch: Launch, num_gpus: int, dims: int, hint: Any, bounds_check: bool
+) -> None:
+    queue = launch(num_gpus, bounds_check=bounds_check)
+    initial = np.random.default_rng(3).integers(0, 1000, SHAPES[dims]).astype(np.float64)
+    values = celerity.Buffer.from_array(initial)
+    out = celerity.Buffer(SHAPES[dims], np.float64)
+    kernel = neighbours(dims)
+    halo = access.neighborhood(*(1,) * dims, shape="axes")
+    for _ in range(3):
+        queue.parallel_for(
+            out.shape, kernel, out.write(access.one_to_one()), values.read(halo), hints=() if dims == 1 else hint
+        )
+        values, out = out, values
+    expected = initial
+    for _ in range(3):
+        expected = sum_of_neighbours(expected)
+    np.testing.assert_array_equal(queue.fence(values).result(), expected)
+
+
+def test_a_grid_of_the_users_own_loops_over_the_chunk(queue: celerity.Queue) -> None:
+    source = """
+    __global__ void number(celerity::chunk<2> chunk, accessor<int, 2> out) {
+        const auto item = chunk.item();
+        for (long long i = item[0]; i < chunk.max[0]; i += chunk.step(0))
+            for (long long j = item[1]; j < chunk.max[1]; j += chunk.step(1)) out(i, j) += (int)(1000 * i + j);
+    }"""
+    out = celerity.Buffer.from_array(np.zeros((123, 457), np.int32))
+    kernel = celerity.CudaKernel(source, "number", block=(4, 32), grid=(3, 2))
+    queue.parallel_for(out.shape, kernel, out.read_write(access.one_to_one()))
+    rows, columns = np.indices(out.shape)
+    np.testing.assert_array_equal(queue.fence(out).result(), 1000 * rows + columns)
+
+
+def test_a_kernel_without_items_of_its_own_on_some_devices_runs_on_the_others(queue: celerity.Queue) -> None:
+    out = celerity.Buffer.from_array(np.zeros(1, np.int64))
+    queue.parallel_for(1, numbering(1), out.read_write(access.one_to_one()))
+    assert queue.fence(out).result().tolist() == [7]
+
+
+def test_a_buffer_without_dimensions_is_indexed_by_nothing(queue: celerity.Queue) -> None:
+    source = """
+    __global__ void triple(celerity::chunk<0> chunk, accessor<float, 0> out, accessor<const float, 0> value) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out() = 3 * value[item];
+    }"""
+    value = celerity.Buffer.from_array(np.float32(5))
+    out = celerity.Buffer((), np.float32)
+    queue.parallel_for((), celerity.CudaKernel(source, "triple"), out.write(), value.read())
+    assert queue.fence(out).result() == 15
+
+
+# ---- element types
+
+
+def copying(spelling: str, prelude: str = "") -> celerity.CudaKernel:
+    source = f"""{prelude}
+    __global__ void copy(celerity::chunk<1> chunk, accessor<{spelling}, 1> out, accessor<const {spelling}, 1> values) {{
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out[item] = values[item];
+    }}"""
+    return celerity.CudaKernel(source, "copy")
+
+
+def values_of(dtype: Any, size: int = 777) -> Array:
+    raw = np.random.default_rng(7).integers(0, 100, size)
+    return (raw % 2 == 1) if dtype == np.bool_ else (raw + 1j * raw[::-1] if dtype.kind == "c" else raw).astype(dtype)
+
+
+ELEMENTS = [(dtype, spelling, FLOAT16 if dtype == "float16" else "") for dtype, spelling in SPELLINGS.items()]
+ELEMENTS += [
+    ("complex64", "cuda::std::complex<float>", "#include <cuda/std/complex>"),
+    ("complex128", "cuDoubleComplex", "#include <cuComplex.h>"),
+    ("int64", "int64_t", ""),
+    ("int8", "char", ""),
+]
+
+
+@pytest.mark.parametrize(("dtype", "spelling", "prelude"), ELEMENTS)
+def test_elements_of_every_type_are_copied(queue: celerity.Queue, dtype: str, spelling: str, prelude: str) -> None:
+    initial = values_of(np.dtype(dtype))
+    values = celerity.Buffer.from_array(initial)
+    out = celerity.Buffer(initial.shape, dtype)
+    one_to_one = access.one_to_one()
+    queue.parallel_for(out.shape, copying(spelling, prelude), out.write(one_to_one), values.read(one_to_one))
+    np.testing.assert_array_equal(queue.fence(out).result(), initial)
+
+
+PARTICLE = "struct Particle { float position[3]; int charge; };"
+
+
+def test_elements_may_be_structures(queue: celerity.Queue) -> None:
+    dtype = np.dtype([("position", np.float32, 3), ("charge", np.int32)])
+    initial = np.zeros(100, dtype)
+    initial["position"] = np.arange(300, dtype=np.float32).reshape(100, 3)
+    initial["charge"] = np.arange(100)
+    source = f"""{PARTICLE}
+    __global__ void move(celerity::chunk<1> chunk, accessor<Particle, 1> particles) {{
+        const auto item = chunk.item();
+        if (!chunk.contains(item)) return;
+        particles[item].position[1] += 1;
+        particles[item].charge *= -1;
+    }}"""
+    particles = celerity.Buffer.from_array(initial)
+    queue.parallel_for(100, celerity.CudaKernel(source, "move"), particles.read_write(access.one_to_one()))
+    result = queue.fence(particles).result()
+    initial["position"][:, 1] += 1
+    initial["charge"] *= -1
+    np.testing.assert_array_equal(result, initial)
+
+
+def test_structures_of_another_size_than_the_elements_do_not_compile(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer(100, np.dtype([("x", np.float64)]))
+    with pytest.raises(UsageError, match="Particle has another size than the elements"):
+        queue.parallel_for(
+            100,
+            copying("Particle", PARTICLE),
+            buffer.write(access.one_to_one()),
+            celerity.Buffer.from_array(np.zeros(100, buffer.dtype)).read(access.one_to_one()),
+        )
+
+
+# ---- values
+
+
+def writing(spelling: str, prelude: str = "") -> celerity.CudaKernel:
+    source = f"""{prelude}
+    __global__ void write(celerity::chunk<1> chunk, unsigned char before, accessor<{spelling}, 1> out,
+                          {spelling} value, double behind) {{
+        const auto item = chunk.item();
+        if (chunk.contains(item) && before == 250 && behind == 0.1) out[item] = value;
+    }}"""
+    return celerity.CudaKernel(source, "write")
+
+
+@pytest.mark.parametrize(("dtype", "spelling", "prelude"), ELEMENTS)
+def test_values_of_every_type_arrive(queue: celerity.Queue, dtype: str, spelling: str, prelude: str) -> None:
+    value = values_of(np.dtype(dtype))[5]
+    out = celerity.Buffer(10, dtype)
+    queue.parallel_for(10, writing(spelling, prelude), 250, out.write(access.one_to_one()), value, 0.1)
+    np.testing.assert_array_equal(queue.fence(out).result(), np.full(10, value))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("float32", 3), ("int32", 2.0), ("int64", True), ("float64", np.float16(0.5)), ("uint8", 255)]
+)
+def test_values_are_converted_to_what_the_kernel_declares(queue: celerity.Queue, dtype: str, value: Any) -> None:
+    out = celerity.Buffer(10, dtype)
+    queue.parallel_for(10, writing(SPELLINGS[dtype]), 250, out.write(access.one_to_one()), value, 0.1)
+    np.testing.assert_array_equal(queue.fence(out).result(), np.full(10, value, dtype))
+
+
+def test_each_launch_gets_its_own_values(queue: celerity.Queue) -> None:
+    kernel = writing("int")
+    buffers = [celerity.Buffer(10, np.int32) for _ in range(50)]
+    for number, buffer in enumerate(buffers):
+        queue.parallel_for(10, kernel, 250, buffer.write(access.one_to_one()), number, 0.1)
+    for number, buffer in enumerate(buffers):
+        assert (queue.fence(buffer).result() == number).all()
+
+
+# ---- reductions
+
+
+def reducing(spelling: str, operation: str, how: str) -> celerity.CudaKernel:
+    """Combines all elements; threads that have more to combine than others diverge."""
+    body = {
+        "combine": "if (chunk.contains(item)) out.combine(values[item]);",
+        "combine_some": """
+            if (!chunk.contains(item)) return;
+            if (item[0] % 3 == 0) out.combine(values[item]);
+            else if (item[0] % 3 == 1) out.combine(values[item]);
+            else for (int part = 0; part < 2; ++part) if (item[0] / 3 % 2 == part) out.combine(values[item]);""",
+        "combine_block": "out.combine_block(chunk.contains(item) ? values[item] : out.identity());",
+    }[how]
+    source = f"""
+    __global__ void reduce(celerity::chunk<1> chunk, accessor<const {spelling}, 1> values,
+                           reducer<{spelling}, celerity::{operation}> out) {{
+        const auto item = chunk.item();
+        {body}
+    }}"""
+    return celerity.CudaKernel(source, "reduce", block=(96,))
+
+
+def can_reduce(dtype: str, operation: str) -> bool:
+    kind = np.dtype(dtype).kind
+    if dtype == "float16" or (kind == "c" and operation in {"min", "max", "bitwise_xor"}):
+        return False
+    return not (kind == "f" and operation == "bitwise_xor")
+
+
+REDUCTIONS = [(dtype, operation) for dtype in SPELLINGS for operation in OPERATIONS if can_reduce(dtype, operation)]
+
+
+def few_values(dtype: str, operation: str) -> Array:
+    """Values whose combination is exact in any order."""
+    random = np.random.default_rng(5)
+    kind = np.dtype(dtype).kind
+    if operation == "prod":
+        values = np.ones(2000) if kind != "c" else np.ones(2000, complex)
+        values[random.choice(2000, 5, replace=False)] = [2, 3, 1, 2, 2] if kind != "c" else [1j, 2, 1j, -1j, 1 + 1j]
+    else:
+        values = random.integers(0, 2 if operation in {"logical_and", "logical_or"} else 50, 2000)
+        if kind == "c":
+            values = values + 1j * values[::-1]
+    if operation == "logical_and":
+        values = np.ones_like(values)
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("how", ["combine", "combine_some", "combine_block"])
+@pytest.mark.parametrize(("dtype", "operation"), REDUCTIONS)
+def test_reductions_are_those_of_numpy(launch: Launch, dtype: str, operation: str, how: str) -> None:
+    queue = launch()
+    initial = few_values(dtype, operation)
+    values = celerity.Buffer.from_array(initial)
+    result = celerity.Buffer((), dtype)
+    op = OPERATIONS[operation]
+    queue.parallel_for(
+        2000,
+        reducing(SPELLINGS[dtype], operation, how),
+        values.read(access.one_to_one()),
+        celerity.reduction(result, op),
+    )
+    expected = np.asarray(identity_of(op, np.dtype(dtype)), dtype)
+    with np.errstate(over="ignore"):
+        for value in initial:
+            expected = np.asarray(UFUNCS[op](expected, value)).astype(dtype)
+    np.testing.assert_array_equal(queue.fence(result).result(), expected)
+
+
+@pytest.mark.parametrize("include_current", [False, True])
+def test_reductions_combine_all_devices_and_the_old_value_once(queue: celerity.Queue, include_current: bool) -> None:
+    values = celerity.Buffer.from_array(np.arange(100_000, dtype=np.int64))
+    total = celerity.Buffer.from_array(np.int64(5))
+    for how in ("combine", "combine_block"):
+        kernel = reducing("long long", "sum", how)
+        argument = celerity.reduction(total, "sum", include_current=include_current)
+        queue.parallel_for(100_000, kernel, values.read(access.one_to_one()), argument)
+    expected = 99_999 * 50_000 * (2 if include_current else 1) + (5 if include_current else 0)
+    assert queue.fence(total).result() == expected
+
+
+@pytest.mark.parametrize("operation", ["min", "max"])
+def test_nan_wins_as_in_numpy(queue: celerity.Queue, operation: str) -> None:
+    initial = np.random.default_rng(1).random(5000, np.float32)
+    initial[1234] = np.nan
+    values = celerity.Buffer.from_array(initial)
+    result = celerity.Buffer((), np.float32)
+    kernel = reducing("float", operation, "combine")
+    queue.parallel_for(5000, kernel, values.read(access.one_to_one()), celerity.reduction(result, operation))
+    assert np.isnan(queue.fence(result).result())
+
+
+def test_a_block_of_three_dimensions_combines_each_thread_once(queue: celerity.Queue) -> None:
+    source = """
+    __global__ void count(celerity::chunk<3> chunk, reducer<double, celerity::sum> items,
+                          reducer<int, celerity::max> x) {
+        const auto item = chunk.item();
+        items.combine_block(chunk.contains(item) ? 1.0 : items.identity());
+        x.combine_block(chunk.contains(item) ? (int)item[2] : x.identity());
+    }"""
+    items, x = celerity.Buffer((), np.float64), celerity.Buffer((), np.int32)
+    kernel = celerity.CudaKernel(source, "count", block=(3, 5, 7))
+    queue.parallel_for((17, 31, 67), kernel, celerity.reduction(items, "sum"), celerity.reduction(x, "max"))
+    assert queue.fence(items).result() == 17 * 31 * 67
+    assert queue.fence(x).result() == 66
+
+
+# ---- resources, and code of other people
+
+
+def test_dynamic_shared_memory_may_exceed_48_kib(queue: celerity.Queue) -> None:
+    source = """
+    __global__ void turn(celerity::chunk<1> chunk, accessor<int, 1> out, accessor<const int, 1> values) {
+        extern __shared__ int mirrored[];
+        for (int i = threadIdx.x; i < 16000; i += blockDim.x) mirrored[i] = values(i);
+        __syncthreads();
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out[item] = mirrored[15999 - item[0]];
+    }"""
+    values = celerity.Buffer.from_array(np.arange(16000, dtype=np.int32))
+    out = celerity.Buffer(16000, np.int32)
+    kernel = celerity.CudaKernel(source, "turn", block=(512,), shared_bytes=64_000)
+    queue.parallel_for(16000, kernel, out.write(access.one_to_one()), values.read(access.all()))
+    np.testing.assert_array_equal(queue.fence(out).result(), np.arange(16000)[::-1])
+
+
+def test_more_shared_memory_than_there_is_is_refused(queue: celerity.Queue) -> None:
+    kernel = celerity.CudaKernel(
+        "__global__ void f(celerity::chunk<1> chunk) {}", "f", block=(32,), shared_bytes=1 << 20
+    )
+    with pytest.raises(UsageError, match="has shared_bytes=1048576, but GPU"):
+        queue.parallel_for(1, kernel)
+
+
+def test_blocks_larger_than_a_kernel_is_compiled_for_are_refused(queue: celerity.Queue) -> None:
+    source = "__global__ void __launch_bounds__(128) f(celerity::chunk<1> chunk) {}"
+    with pytest.raises(UsageError, match=r"blocks of 1024 threads \(1024,\), but .* has room for 128"):
+        queue.parallel_for(1, celerity.CudaKernel(source, "f", block=(1024,)))
+
+
+def test_device_functions_templates_and_several_kernels_live_in_one_source(queue: celerity.Queue) -> None:
+    source = """
+    namespace mine {
+    template <typename T> T twice(T x) { return x + x; }  // a device function, as all without a word on it are
+    __global__ void __launch_bounds__(256) doubled(celerity::chunk<1> chunk, accessor<int, 1> x) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) x[item] = twice(x[item]);
+    }
+    }
+    extern "C" __global__ void plus_one(const celerity::chunk<1> chunk, const accessor<int, 1> x) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) x[item] += 1;
+    }"""
+    x = celerity.Buffer.from_array(np.arange(1000, dtype=np.int32))
+    for name in ("mine::doubled", "plus_one"):
+        queue.parallel_for(1000, celerity.CudaKernel(source, name), x.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(x).result(), 2 * np.arange(1000) + 1)
+
+
+def test_a_kernel_per_backend_runs_the_one_for_gpus(queue: celerity.Queue) -> None:
+    def on_cpu(chunk: Any, out: Any) -> None:
+        raise AssertionError("this is for the CPU backend")
+
+    def on_gpu(chunk: Any, out: Any) -> None:
+        out[...] += 1
+
+    out = celerity.Buffer.from_array(np.zeros(SHAPES[1], np.int64))
+    queue.parallel_for(BOXES[1], celerity.kernel(cpu=on_cpu, cuda=numbering(1)), out.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out).result(), numbers(1))
+    queue.parallel_for(out.shape, celerity.kernel(cpu=on_cpu, cuda=on_gpu), out.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out).result(), numbers(1) + 1)
+
+
+def test_a_kernel_for_the_cpu_only_is_refused(queue: celerity.Queue) -> None:
+    with pytest.raises(UsageError, match="no implementation for the CUDA backend"):
+        queue.parallel_for(1, celerity.kernel(cpu=lambda chunk: None))
+
+
+def test_cuda_and_python_kernels_take_turns(queue: celerity.Queue) -> None:
+    @celerity.kernel
+    def halve(chunk: Any, x: Any) -> None:
+        x[chunk.box] //= 2
+
+    source = """
+    __global__ void plus(celerity::chunk<1> chunk, accessor<int, 1> x, int n) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) x[item] += n;
+    }"""
+    kernel = celerity.CudaKernel(source, "plus")
+    expected = np.arange(10_000, dtype=np.int32)
+    x = celerity.Buffer.from_array(expected)
+    for n in range(30):
+        queue.parallel_for(x.shape, kernel, x.read_write(access.one_to_one()), n)
+        queue.parallel_for(x.shape, halve, x.read_write(access.one_to_one()))
+        expected = (expected + n) // 2
+    np.testing.assert_array_equal(queue.fence(x).result(), expected)
+
+
+# ---- mistakes
+
+
+def test_what_does_not_compile_is_told_with_the_lines_of_the_source_and_the_program_goes_on(
+    queue: celerity.Queue,
+) -> None:
+    source = "__global__ void f(celerity::chunk<1> chunk) {\n    int x = 1;\n    x = nonsense;\n}\n"
+    with pytest.raises(UsageError, match=r"does not compile") as caught:
+        queue.parallel_for(10, celerity.CudaKernel(source, "f"), name="step")
+    text = str(caught.value)
+    assert 'f.cu(3): error: identifier "nonsense" is undefined' in text
+    assert 'kernel "step" (submitted at ' in text
+    assert text.count("test_cuda_kernels.py:") == 2  # where it was submitted, and where it was made
+    out = celerity.Buffer.from_array(np.zeros(SHAPES[1], np.int64))
+    queue.parallel_for(BOXES[1], numbering(1), out.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out).result(), numbers(1))
+
+
+def test_arguments_that_do_not_fit_are_refused_and_the_program_goes_on(queue: celerity.Queue) -> None:
+    out = celerity.Buffer.from_array(np.zeros(SHAPES[2], np.int64))
+    write = out.read_write(access.one_to_one())
+    with pytest.raises(ArgumentTypeError, match="takes 1 behind its chunk"):
+        queue.parallel_for(BOXES[2], numbering(2), write, 1)
+    with pytest.raises(DimensionMismatch, match="takes a celerity::chunk<2>"):
+        queue.parallel_for(BOXES[3], numbering(2), write)
+    with pytest.raises(ArgumentTypeError, match="elements are float32, those of the parameter long long"):
+        queue.parallel_for(BOXES[2], numbering(2), celerity.Buffer(SHAPES[2], np.float32).write(access.one_to_one()))
+    queue.parallel_for(BOXES[2], numbering(2), write)
+    np.testing.assert_array_equal(queue.fence(out).result(), numbers(2))
+
+
+def test_a_submission_that_is_refused_leaves_no_launch_behind(queue: celerity.Queue) -> None:
+    source = "__global__ void f(celerity::chunk<2> chunk, accessor<long long, 1> x) { x(chunk.min[0]) = 5; }"
+    x = celerity.Buffer.from_array(np.zeros(1000, np.int64))
+    with pytest.raises(DimensionMismatch, match="Nothing was submitted"):
+        queue.parallel_for((10, 100), celerity.CudaKernel(source, "f"), x.read_write(access.one_to_one()))
+    # Has the id that the refused one would have had.
+    queue.parallel_for(1000, plus_one, x.read_write(access.one_to_one()))
+    assert (queue.fence(x).result() == 1).all()
+
+
+@celerity.kernel
+def plus_one(chunk: Any, x: Any) -> None:
+    x[chunk.box] += 1
+
+
+@pytest.mark.parametrize("bounds_check", [False, True])
+def test_accesses_of_many_boxes_are_within_bounds(launch: Launch, num_gpus: int, bounds_check: bool) -> None:
+    queue = launch(num_gpus, bounds_check=bounds_check)
+    spots = celerity.Region([Box((n, 3 * n), (n + 1, 3 * n + 2)) for n in range(20)])
+    source = """
+    __global__ void gather(celerity::chunk<1> chunk, accessor<long long, 1> out, accessor<const long long, 2> values) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out[item] = values(item[0], 3 * item[0]) + values(item[0], 3 * item[0] + 1);
+    }"""
+    initial = np.arange(40 * 70, dtype=np.int64).reshape(40, 70)
+    values, out = celerity.Buffer.from_array(initial), celerity.Buffer(20, np.int64)
+    kernel = celerity.CudaKernel(source, "gather")
+    queue.parallel_for(20, kernel, out.write(access.one_to_one()), values.read(lambda chunk: spots))
+    rows = np.arange(20)
+    np.testing.assert_array_equal(queue.fence(out).result(), initial[rows, 3 * rows] + initial[rows, 3 * rows + 1])
+
+
+# ---- compiled kernels on disk
+
+
+def test_results_are_kept_on_disk_and_damaged_ones_compiled_again(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    queue = launch()
+    source = f"""
+    __global__ void number(celerity::chunk<1> chunk, accessor<long long, 1> out) {{ // {tmp_path}
+        const auto item = chunk.item();
+        if (chunk.contains(item)) out[item] = item[0];
+    }}"""
+    folder = tmp_path / "celerity_py" / "kernels"
+    out = celerity.Buffer(100, np.int64)
+    queue.parallel_for(100, celerity.CudaKernel(source, "number"), out.write(access.one_to_one()))
+    (path,) = folder.glob("*.kernel")
+    path.write_bytes(path.read_bytes()[:-5])
+    damaged = path.stat().st_size
+    from celerity_py import cuda_compilation
+
+    monkeypatch.setattr(cuda_compilation, "_functions", {})  # as a process that starts
+    queue.parallel_for(100, celerity.CudaKernel(source, "number"), out.write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out).result(), np.arange(100))
+    assert path.stat().st_size == damaged + 5
