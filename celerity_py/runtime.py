@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,15 @@ import numpy as np
 from celerity_py import _native, execution
 from celerity_py.devices import choose_devices
 from celerity_py.futures import RuntimeFuture
+from celerity_py.mapping import Port
+from celerity_py.notation import show
 from celerity_py.scheduler.errors import (
     CelerityError,
     CelerityWarning,
     ClosedQueue,
     InternalError,
     NestedUse,
+    OutOfBoundsAccess,
     TaskFailed,
     UninitializedRead,
 )
@@ -518,6 +521,25 @@ class Runtime:
         """Name and "file:line" of a submission, if it is still known."""
         submission = self.submissions.get(submission_id)
         return None if submission is None else (submission.name, submission.site)
+
+    def explain_violation(
+        self,
+        submission_id: int,
+        access: int,
+        index: tuple[int, ...],
+        declared: Sequence[tuple[int, int, int, int, int, int]],
+    ) -> BaseException:
+        """The error of a kernel that would have left the declared region of one of its accesses."""
+        submission = self.submissions[submission_id]
+        record = [arg for arg in submission.args if arg.__class__ is Port][access].record
+        ndim = len(record.shape)
+        region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
+        where = ", ".join(map(str, index[:ndim]))
+        return OutOfBoundsAccess(
+            f"{submission.describe()} accesses {record.label} at [{where}], outside of its declared region "
+            f"{show(region)}. Widen the range mapper of this access, or test the index in the kernel "
+            f"(the whole buffer is {show(record.box)})."
+        )
 
     def describe_buffer(self, buffer: int) -> str:
         """How messages call a buffer: with its name, as long as its handle lives."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from celerity_py.executor.failure import Failure
 
 
@@ -41,6 +43,15 @@ class ExecutorDelegate(Protocol):
 
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         """Return (name of the task, "file:line" that submitted it), or None if that is not known (any more)."""
+
+    def explain_violation(
+        self,
+        submission_id: int,
+        access: int,
+        index: tuple[int, ...],
+        declared: Sequence[tuple[int, int, int, int, int, int]],
+    ) -> BaseException:
+        """The error of a kernel that would have left the declared region of one of its accesses, at `index`."""
 
     def describe_buffer(self, buffer: int) -> str:
         """Return how messages call a buffer, such as 'B3 "u"'."""

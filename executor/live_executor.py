@@ -150,7 +150,11 @@ class LiveExecutor:
             Failure(self._communicator.rank, describe_error(error), name, site, submission=submission, error=error)
         )
 
-    def _fail_natively(self, kind: str, text: str, submission: int, in_flight: list[int]) -> None:
+    def _fail_natively(self, kind: str, text: str, submission: int, details: Any) -> None:
+        if kind == "bounds":
+            self.fail(self._delegate.explain_violation(submission, *details), submission)
+            return
+        in_flight: list[int] = details
         if kind != "device" or not in_flight:
             error = {"memory": OutOfMemory, "device": DeviceError}.get(kind, ResourceError)
             named = _BUFFER.sub(lambda match: self._delegate.describe_buffer(int(match[1])), text)

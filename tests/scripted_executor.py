@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from celerity_py.executor.communicator import Arrivals, Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from celerity_py.executor.communicator import Payload
     from celerity_py.executor.failure import Failure
@@ -139,6 +139,11 @@ class ScriptedRuntime:
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         function = self.functions.get(submission)
         return (function.__name__, f"program.py:{submission}") if function else None
+
+    def explain_violation(
+        self, submission_id: int, access: int, index: tuple[int, ...], declared: Sequence[tuple[int, ...]]
+    ) -> BaseException:
+        return IndexError(f"submission {submission_id}, access {access}, at {index}, declared {declared}")
 
     def describe_buffer(self, buffer: int) -> str:
         return f'B{buffer} "u"'

@@ -60,7 +60,11 @@ struct event_converter {
 	nb::tuple operator()(const failed_event& e) const {
 		nb::list in_flight;
 		for(const auto submission : e.in_flight) in_flight.append(submission.value);
-		static constexpr const char* kinds[] = {"other", "memory", "device"};
+		static constexpr const char* kinds[] = {"other", "memory", "device", "bounds"};
+		if(e.kind == failed_event::kind_type::bounds) {
+			const auto where = nb::make_tuple(e.access, nb::make_tuple(e.index[0], e.index[1], e.index[2]), to_python_list(e.declared));
+			return nb::make_tuple("failed", "bounds", e.text, e.submission.value, where);
+		}
 		return nb::make_tuple("failed", kinds[static_cast<std::size_t>(e.kind)], e.text, e.submission.value, in_flight);
 	}
 	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }
@@ -307,7 +311,8 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]), ("shutdown",), ("stopped",).)")
+("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
+("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).)")
 	    .def("lanes", &lanes, nb::sig("def lanes(self) -> list[tuple[str, int]]"), "Kind and device of every lane, by its number.")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(

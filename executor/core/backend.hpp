@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 
@@ -52,6 +53,13 @@ struct shared_location {
 class device_failure : public std::runtime_error {
   public:
 	using std::runtime_error::runtime_error;
+};
+
+/// The first element that a kernel which checks bounds would have accessed outside of what its access declares.
+struct bounds_violation {
+	const device_kernel_instruction* kernel = nullptr;
+	std::uint32_t access = 0; ///< which of the kernel's
+	point index;
 };
 
 /// An allocation failed for good.
@@ -123,6 +131,8 @@ class backend {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 
+	/// Of a kernel that is complete according to completed(), before that is told to anybody.
+	virtual std::optional<bounds_violation> take_violation() { return std::nullopt; }
 	/// Throws device_failure.
 	virtual std::uint64_t completed(lane_index lane) = 0;
 

@@ -31,6 +31,7 @@ constexpr std::size_t inline_copy_bytes = 128 * 1024;
 /// What cuMemAlloc aligns to, and what every vector type and coalesced access wants.
 constexpr std::size_t device_alignment_bytes = 512;
 constexpr std::size_t pinned_alignment_bytes = 4096;
+constexpr std::size_t reports_per_block = 256;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
 constexpr std::size_t pinned_slab_bytes = std::size_t{16} << 20;
 
@@ -442,9 +443,40 @@ void cuda_backend::end_kernel(const lane_position position) {
 }
 
 void cuda_backend::enqueue_launch(const lane_position position, const std::span<const lane_position> waits, const launch_operation& launch) {
+	violation_report* report = nullptr;
+	if(static_cast<const cuda_function&>(*launch.launch->kernel).checks_bounds()) {
+		report = take_report();
+		m_checked.push_back({position, launch.instruction, report});
+	}
 	hand_over({position, small_vector<lane_position, 4>(waits),
 	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
-	        small_vector<void*, 2>(launch.reduction_addresses)}});
+	        small_vector<void*, 2>(launch.reduction_addresses), report}});
+}
+
+cuda_backend::violation_report* cuda_backend::take_report() {
+	if(m_free_reports.empty()) {
+		auto* const reports = static_cast<violation_report*>(m_pinned->allocate(reports_per_block * sizeof(violation_report)));
+		std::memset(reports, 0, reports_per_block * sizeof(violation_report));
+		for(std::size_t i = 0; i < reports_per_block; ++i) m_free_reports.push_back(reports + i);
+	}
+	auto* const report = m_free_reports.back();
+	m_free_reports.pop_back();
+	return report;
+}
+
+std::optional<bounds_violation> cuda_backend::take_violation() {
+	std::optional<bounds_violation> found;
+	std::erase_if(m_checked, [&](const checked_launch& checked) {
+		if(found.has_value() || m_lanes[checked.position.lane]->completed() < checked.position.sequence) return false;
+		const auto& report = *checked.report;
+		if(report.claimed != 0) {
+			found = bounds_violation{checked.kernel, static_cast<std::uint32_t>(report.access), point{{report.index[0], report.index[1], report.index[2]}}};
+		}
+		*checked.report = {};
+		m_free_reports.push_back(checked.report);
+		return true;
+	});
+	return found;
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launch) {
@@ -460,7 +492,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launc
 	auto& parameters = m_parameters[launch.instruction->device.value];
 	const std::span accesses(launch.access_addresses.data(), launch.access_addresses.size());
 	const std::span reductions(launch.reduction_addresses.data(), launch.reduction_addresses.size());
-	parameters.pack(function, {launch.launch, launch.instruction, accesses, reductions}, nullptr);
+	parameters.pack(function, {launch.launch, launch.instruction, accesses, reductions}, launch.violation);
 	const auto grid = function.grid(launch.instruction->chunk);
 	const auto block = function.block();
 	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],

@@ -77,6 +77,7 @@ class cuda_backend final : public backend {
 	void enqueue_signal(lane_position position, std::span<const lane_position> waits, const shared_flag& flag) override;
 	void enqueue_pulls(lane_position position, std::span<const lane_position> waits, std::span<const pull_operation> pulls) override;
 
+	std::optional<bounds_violation> take_violation() override;
 	std::uint64_t completed(lane_index lane) override;
 	std::uint64_t num_waits() const override { return m_num_waits.load(std::memory_order_relaxed); }
 	void cancel() override;
@@ -89,6 +90,19 @@ class cuda_backend final : public backend {
 		cuda::context context = nullptr;
 		cuda::stream utility = nullptr; ///< for work that the host waits for
 		std::unique_ptr<slab_arena> arena;
+	};
+
+	/// As the device header has it.
+	struct violation_report {
+		std::int32_t claimed;
+		std::int32_t access;
+		std::int64_t index[3];
+	};
+	/// A kernel that checks bounds. Executor thread.
+	struct checked_launch {
+		lane_position position;
+		const device_kernel_instruction* kernel = nullptr;
+		violation_report* report = nullptr;
 	};
 
 	const cuda::driver& m_driver;
@@ -110,6 +124,8 @@ class cuda_backend final : public backend {
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
+	std::vector<checked_launch> m_checked;         // in flight
+	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<std::uint64_t> m_num_waits{0};
 	std::atomic<bool> m_is_cancelled{false};
 	bool m_is_stopped = false;
@@ -117,6 +133,7 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	violation_report* take_report();
 	void trim(memory_id memory);
 	void make_current(cuda::context context);
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);

@@ -30,6 +30,7 @@ struct cuda_operation {
 		const device_kernel_instruction* instruction = nullptr;
 		small_vector<void*, 6> access_addresses;
 		small_vector<void*, 2> reduction_addresses;
+		void* violation = nullptr; ///< where the kernel reports, if it checks bounds
 	};
 	lane_position position;
 	small_vector<lane_position, 4> waits;

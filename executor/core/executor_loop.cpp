@@ -448,17 +448,34 @@ bool executor_loop::is_communication_outstanding() const {
 }
 
 bool executor_loop::poll_lanes() {
-	bool has_progressed = false;
+	m_progressed.clear();
 	const auto& lanes = m_engine.lanes();
 	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
 		if(lanes.in_flight(lane) == 0) continue;
 		const std::uint64_t completed = m_backend->completed(lane);
-		if(completed <= lanes.completed(lane)) continue;
-		m_engine.complete_lane(lane, completed);
-		has_progressed = true;
+		if(completed > lanes.completed(lane)) m_progressed.emplace_back(lane, completed);
 	}
-	if(has_progressed) retire();
-	return has_progressed;
+	if(m_progressed.empty()) return false;
+	if(const auto violation = m_backend->take_violation()) {
+		fail_out_of_bounds(*violation);
+		return true;
+	}
+	for(const auto& [lane, completed] : m_progressed) m_engine.complete_lane(lane, completed);
+	retire();
+	return true;
+}
+
+void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
+	m_is_failed.store(true, std::memory_order_relaxed);
+	cancel();
+	failed_event event;
+	event.kind = failed_event::kind_type::bounds;
+	event.text = "a kernel left its declared region";
+	event.submission = violation.kernel->submission;
+	event.access = violation.access;
+	event.index = violation.index;
+	if(violation.access < violation.kernel->accesses.size()) event.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
+	m_events.emplace_back(std::move(event));
 }
 
 int executor_loop::issue_ready() {
@@ -544,7 +561,12 @@ void executor_loop::enter_failure(const std::string& text, const failed_event::k
 	m_is_failed.store(true, std::memory_order_relaxed);
 	cancel();
 	auto in_flight = kind == failed_event::kind_type::device ? kernels_in_flight() : std::vector<submission_id>{};
-	m_events.emplace_back(failed_event{kind, std::move(message), submission, std::move(in_flight)});
+	failed_event event;
+	event.kind = kind;
+	event.text = std::move(message);
+	event.submission = submission;
+	event.in_flight = std::move(in_flight);
+	m_events.emplace_back(std::move(event));
 }
 
 } // namespace celerity

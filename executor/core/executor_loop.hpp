@@ -182,12 +182,15 @@ class executor_loop final : public instruction_sink {
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
+	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
+
 	void work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
 	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
 	void trace_call(call_ticket ticket, const running_call& call) const;
 	bool poll_lanes();
+	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
 	void release_held();
 	bool is_communication_outstanding() const;

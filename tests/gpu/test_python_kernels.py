@@ -72,6 +72,7 @@ def test_a_chunk_that_accesses_nothing_gets_an_empty_view(queue: celerity.Queue)
     assert not queue.fence(out).result().any()
 
 
+@pytest.mark.filterwarnings("ignore:cupyx.jit.rawkernel is experimental:FutureWarning")
 def test_kernels_written_with_cupyx_jit_run_inside(queue: celerity.Queue, values: Any) -> None:
     from cupyx import jit
 
