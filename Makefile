@@ -152,7 +152,7 @@ mutants: $(VENV)/.installed ## Does the property test find deliberately broken c
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py
 
 # These need GPUs and are started by hand, as their docstrings say.
-GPU_BENCHMARKS := direct_protocols dispatch wave_sim_scaling
+GPU_BENCHMARKS := direct_protocols dispatch
 BENCHMARKS = $(filter-out $(GPU_BENCHMARKS),$(basename $(notdir $(shell grep -l __main__ cluster_jobs/benchmarks/*.py))))
 
 bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each, into results/

@@ -42,6 +42,21 @@ def argument_parser(description: str, *, size: int, size_help: str) -> argparse.
     return parser
 
 
+def add_hint_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add arguments on how kernels are split, for applications whose kernels have two dimensions; see `hints`."""
+    parser.add_argument("--split-2d", action="store_true", help="cut the index space into tiles instead of rows")
+    parser.add_argument(
+        "--oversubscribe", type=positive_int, default=1, metavar="K", help="chunks of each device, in each kernel"
+    )
+
+
+def hints(arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
+    """Return the hints that the arguments ask for."""
+    split = (celerity.hints.split_2d(),) if arguments.split_2d else ()
+    several = (celerity.hints.oversubscribe(arguments.oversubscribe),) if arguments.oversubscribe > 1 else ()
+    return split + several
+
+
 def positive_int(text: str) -> int:
     """Convert a command line argument that counts something."""
     value = int(text)

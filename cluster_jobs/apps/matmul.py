@@ -6,10 +6,13 @@
 
 A chunk of the result needs full rows of the left factor and full columns of the right one. With the default split into
 rows, the second product makes every device fetch the whole of B C, each part from the one that computed it.
+`--benchmark` measures the steady state, in which A, B and C stay where they are; the scaling benchmark uses it.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,7 +24,11 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+WARM_UP_BATCHES, TIMED_BATCHES = 1, 5
 
 
 def entries(box: celerity.Box, seed: int) -> NDArray[np.float64]:
@@ -73,49 +80,95 @@ def reference(size: int) -> NDArray[Any]:
     return a @ (b @ c)
 
 
+class Matrices:
+    """The three factors and the two products, `size` rows and columns each."""
+
+    def __init__(self, size: int) -> None:
+        def factor(name: str, seed: int) -> celerity.Buffer:
+            return celerity.Buffer.from_function((size, size), np.float64, lambda box: entries(box, seed), name=name)
+
+        self.size = size
+        self.a, self.b, self.c = factor("A", 1), factor("B", 2), factor("C", 3)
+        self.bc = celerity.Buffer((size, size), np.float64, name="BC")
+        self.d = celerity.Buffer((size, size), np.float64, name="D")
+
+
+def multiply_twice(queue: celerity.Queue, matrices: Matrices, hints: Sequence[celerity.hints.Hint]) -> None:
+    """Submit both products."""
+    m = matrices
+    for product, left, right in ((m.bc, m.b, m.c), (m.d, m.a, m.bc)):
+        queue.parallel_for(
+            product.shape,
+            multiply,
+            product.write(access.one_to_one()),
+            left.read(access.slice(1)),
+            right.read(access.slice(0)),
+            m.size,
+            hints=hints,
+        )
+
+
+def measure(
+    queue: celerity.Queue, matrices: Matrices, steps: int, hints: Sequence[celerity.hints.Hint]
+) -> dict[str, Any]:
+    """Time batches in the steady state; microseconds per step of two products. Collective."""
+    times = []
+    for _ in range(WARM_UP_BATCHES + TIMED_BATCHES):
+        queue.barrier()
+        start = time.perf_counter()
+        for _ in range(steps):
+            multiply_twice(queue, matrices, hints)
+        queue.barrier()
+        times.append((time.perf_counter() - start) * 1e6 / steps)
+    timed = times[WARM_UP_BATCHES:]
+    return {
+        "size": matrices.size,
+        "steps": steps,
+        "ranks": celerity.size(),
+        "devices_per_rank": queue.statistics().num_devices,
+        "us_per_step": statistics.median(timed),
+        "batches_us_per_step": timed,
+    }
+
+
 def main() -> int:
     """Multiply as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="rows and columns of each matrix")
-    parser.add_argument("--split-2d", action="store_true", help="cut the results into tiles instead of rows")
+    frame.add_hint_arguments(parser)
+    parser.add_argument(
+        "--steps", type=frame.positive_int, default=1, metavar="S", help="how often both products are computed"
+    )
+    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
     arguments = parser.parse_args()
-    shape = (arguments.size, arguments.size)
-    hints = (celerity.hints.split_2d(),) if arguments.split_2d else ()
-
-    def matrix(name: str, seed: int) -> celerity.Buffer:
-        return celerity.Buffer.from_function(shape, np.float64, lambda box: entries(box, seed), name=name)
+    size, steps, hints = arguments.size, arguments.steps, frame.hints(arguments)
 
     with celerity.Queue() as queue:
-        a, b, c = matrix("A", 1), matrix("B", 2), matrix("C", 3)
-        bc = celerity.Buffer(shape, np.float64, name="BC")
-        d = celerity.Buffer(shape, np.float64, name="D")
+        matrices = Matrices(size)
+        if arguments.benchmark:
+            figures = measure(queue, matrices, steps, hints)
+            if celerity.is_master():
+                print(json.dumps(figures))
+            return 0
         start = time.perf_counter()
-        for product, left, right in ((bc, b, c), (d, a, bc)):
-            queue.parallel_for(
-                shape,
-                multiply,
-                product.write(access.one_to_one()),
-                left.read(access.slice(1)),
-                right.read(access.slice(0)),
-                arguments.size,
-                hints=hints,
-            )
+        for _ in range(steps):
+            multiply_twice(queue, matrices, hints)
         queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
-            f"matmul: two products of {shape[0]} x {shape[1]}, {celerity.size()} rank(s)",
+            f"matmul: two products of {size} x {size}, {celerity.size()} rank(s)",
             {
                 "time": f"{seconds:.3f} s",
-                "rate": frame.quantity(4 * float(arguments.size) ** 3 / seconds, "FLOP/s"),
+                "rate": frame.quantity(4 * float(size) ** 3 * steps / seconds, "FLOP/s"),
                 **frame.traffic(queue),
             },
         )
-        result = queue.fence(d, on="master").result() if arguments.verify or arguments.output else None
+        result = queue.fence(matrices.d, on="master").result() if arguments.verify or arguments.output else None
 
     if result is None:
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"D = A (B C)": result}, colours="RdBu", centred=True)
-    if arguments.verify and not frame.agrees(result, reference(arguments.size)):
+    if arguments.verify and not frame.agrees(result, reference(size)):
         return 1
     return 0
 

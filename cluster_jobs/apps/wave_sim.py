@@ -5,7 +5,7 @@
     CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/wave_sim.py
 
 Every step reads a halo of one cell around each chunk; two buffers take turns as the old and the new state.
-`--benchmark` measures the steady state; `cluster_jobs/benchmarks/wave_sim_scaling.py` uses it.
+`--benchmark` measures the steady state; `cluster_jobs/benchmarks/strong_scaling.py` uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,7 +97,11 @@ def reference(size: int, steps: int) -> NDArray[Any]:
 
 
 def advance_waves(
-    queue: celerity.Queue, states: list[celerity.Buffer], steps: int, advance: Callable[[], None]
+    queue: celerity.Queue,
+    states: list[celerity.Buffer],
+    steps: int,
+    hints: Sequence[celerity.hints.Hint],
+    advance: Callable[[], None],
 ) -> None:
     """Submit steps; `states` are the current and the previous one, before and after."""
     for _ in range(steps):
@@ -108,18 +112,21 @@ def advance_waves(
             u_next.read_write(access.one_to_one()),
             u.read(access.neighborhood(1, 1, shape="axes")),
             COURANT_SQUARED,
+            hints=hints,
         )
         states.reverse()
         advance()
 
 
-def measure(queue: celerity.Queue, states: list[celerity.Buffer], steps: int) -> dict[str, Any]:
+def measure(
+    queue: celerity.Queue, states: list[celerity.Buffer], steps: int, hints: Sequence[celerity.hints.Hint]
+) -> dict[str, Any]:
     """Time batches of steps in the steady state; microseconds per step. Collective."""
     times = []
     for _ in range(WARM_UP_BATCHES + TIMED_BATCHES):
         queue.barrier()
         start = time.perf_counter()
-        advance_waves(queue, states, steps, lambda: None)
+        advance_waves(queue, states, steps, hints, lambda: None)
         queue.barrier()
         times.append((time.perf_counter() - start) * 1e6 / steps)
     timed = times[WARM_UP_BATCHES:]
@@ -137,9 +144,10 @@ def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
+    frame.add_hint_arguments(parser)
     parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
     arguments = parser.parse_args()
-    size, steps = arguments.size, arguments.steps
+    size, steps, hints = arguments.size, arguments.steps, frame.hints(arguments)
 
     with celerity.Queue() as queue:
         states = [
@@ -147,13 +155,13 @@ def main() -> int:
             for name in ("u", "u_next")
         ]
         if arguments.benchmark:
-            figures = measure(queue, states, steps)
+            figures = measure(queue, states, steps, hints)
             if celerity.is_master():
                 print(json.dumps(figures))
             return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:
-            advance_waves(queue, states, steps, advance)
+            advance_waves(queue, states, steps, hints, advance)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

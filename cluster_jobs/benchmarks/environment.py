@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("numpy", "mpi4py", "cupy-cuda13x", "cupy-cuda12x", "cupy", "nvidia-nccl-cu13", "nvidia-nccl-cu12")
@@ -23,6 +24,7 @@ def describe() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {
+        "commit": _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")[:1],
         "python": platform.python_version(),
         "packages": versions,
         "cpu_count": len(os.sched_getaffinity(0)),

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Starts programs as processes of their own, alone or on several ranks, for benchmarks that compare programs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Threads of a rank must not share one core, and a host may have fewer slots than GPUs. MPICH's launcher does not bind.
+_OPEN_MPI = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+_GPUS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NCCL_NVLS_ENABLE": "0"}
+_GRACE_S = 10.0
+
+
+def default_launcher() -> str:
+    """The `mpirun` or `mpiexec` of this interpreter's environment, else of the path; "mpirun" if there is none."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path) or "mpirun"
+
+
+def on_ranks(launcher: str, num_ranks: int) -> list[str]:
+    """How a command for several ranks begins; `launcher` may have options, as in "mpirun --bind-to none"."""
+    return [*shlex.split(launcher), "-n", str(num_ranks)]
+
+
+def devices_of(backend: str, layout: str, count: int) -> dict[str, str]:
+    """The variables that let a program use `count` devices of this host.
+
+    Args:
+        backend: "cuda" or "cpu".
+        layout: "process" if one process drives all of them, "rank" if each rank has one.
+        count: How many in all.
+    """
+    devices = "".join(f"{index}," for index in range(count))  # of the host, divided among its ranks
+    variables = {"CELERITY_BACKEND": backend, "CELERITY_DEVICES": devices}
+    if backend == "cpu":  # a device is a core: BLAS would take them all for each
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        variables |= {"CELERITY_DEVICES": f"cpu:{count if layout == 'process' else 1}", **one_thread}
+    return variables
+
+
+def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) -> str:
+    """Run a command at the root of the repository and return what it printed.
+
+    Args:
+        command: The program and its arguments, behind a launcher if it is to run on several ranks.
+        variables: Environment variables besides those of this process.
+        limit_s: It is stopped after so long; the ranks of a launcher with it.
+
+    Raises:
+        RuntimeError: If it cannot be started, ends with a status other than 0, or is stopped; with the end of what it
+            printed.
+    """
+    environment = os.environ | _OPEN_MPI | _GPUS | {"PYTHONPATH": str(ROOT)} | dict(variables)
+    shown = shlex.join(command)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - programs of this repository
+            command,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RuntimeError(f"{shown} cannot be started: {error}") from error
+    try:
+        output, errors = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _stop(process)
+        raise RuntimeError(f"{shown} had not ended after {limit_s:g} s.") from None
+    except BaseException:
+        _stop(process)
+        raise
+    if process.returncode != 0:
+        raise RuntimeError(f"{shown} ended with {process.returncode}:\n{(output + errors)[-3000:]}")
+    return output
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)  # a launcher passes it on
+    try:
+        process.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

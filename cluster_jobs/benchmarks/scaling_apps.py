@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""What the scaling benchmark knows of each application: its sizes, its peers, and what can be taken away from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ScalingApp:
+    """An application `apps/<name>.py` with `--size`, `--steps`, `--benchmark` and `--verify`."""
+
+    name: str
+    title: str
+    #: What is measured if the command line names no sizes: on GPUs, and on CPU devices.
+    sizes: tuple[int, ...]
+    cpu_sizes: tuple[int, ...]
+    #: Steps of a batch on GPUs: about a quarter of a second on one of them.
+    steps_for: Callable[[int], int]
+    #: Modules of `peers/` by layout, with `--size`, `--steps`, `--gpus`, `--seconds`, `--output` and `--check`.
+    peers: Mapping[str, str]
+    #: Arguments of the run that is compared with NumPy. Of a size that no number of devices divides.
+    check: tuple[str, ...]
+    #: Which ablations it has arguments for, besides those that are made by environment variables.
+    ablations: frozenset[str] = field(default=frozenset())
+
+
+def _clamp(value: float, low: int, high: int) -> int:
+    return int(min(high, max(low, value)))
+
+
+APPS = {
+    app.name: app
+    for app in (
+        ScalingApp(
+            name="wave_sim",
+            title="WaveSim, {size}² cells",
+            sizes=(16384, 4096),
+            cpu_sizes=(512,),
+            steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
+            peers={"process": "wave_sim_process", "rank": "wave_sim_nccl"},
+            check=("--size", "515", "--steps", "60"),
+            ablations=frozenset({"split", "oversubscription"}),
+        ),
+        ScalingApp(
+            name="matmul",
+            title="two matrix products, {size}² float64",
+            sizes=(8192,),
+            cpu_sizes=(256,),
+            steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100),
+            peers={},
+            check=("--size", "397", "--steps", "2"),
+            ablations=frozenset({"split", "oversubscription"}),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run an application."""
+
+    label: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+
+# The first of each is the default of the runtime.
+ABLATIONS: dict[str, tuple[Variant, ...]] = {
+    "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
+    "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
+    "split": (Variant("split 1-D"), Variant("split 2-D", arguments=("--split-2d",))),
+    "oversubscription": tuple(
+        Variant(f"oversubscription {factor}", arguments=("--oversubscribe", str(factor))) for factor in (1, 2, 4)
+    ),
+}
+BY_VARIABLES = frozenset({"lookahead", "transport"})
