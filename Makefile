@@ -127,7 +127,7 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	cd $$tree; \
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
-		timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py \
+		TSAN_OPTIONS=suppressions=tests/thread_sanitizer.supp timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py \
 			--deselect tests/unit/test_executor_loop_life.py::test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest \
 			--deselect tests/unit/test_launch_detection.py::test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error
 

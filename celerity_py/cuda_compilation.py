@@ -252,6 +252,16 @@ def _locked(path: Path, timeout_s: float) -> Iterator[None]:
 _functions: dict[tuple[Program, int], int] = {}  # by ordinal; what is loaded stays, as unloading would wait for streams
 
 
+@contextlib.contextmanager
+def _current(ordinal: int) -> Iterator[None]:
+    """For driver functions: CuPy's `with` alone leaves a thread without context if its device is the first one."""
+    import cupy
+
+    with cupy.cuda.Device(ordinal):
+        cupy.cuda.runtime.setDevice(ordinal)
+        yield
+
+
 def is_loaded(program: Program, ordinals: tuple[int, ...]) -> bool:
     """Whether `load` would return at once."""
     return all((program, ordinal) in _functions for ordinal in ordinals)
@@ -274,7 +284,7 @@ def load(program: Program, ordinals: tuple[int, ...]) -> list[int]:
         if function is None:
             device: Any = cupy.cuda.Device(ordinal)
             compiled = compile_cached(program, str(device.compute_capability), compiler_version())
-            with device:
+            with _current(ordinal):
                 module = cupy.cuda.driver.moduleLoadData(compiled.image)
                 function = int(cupy.cuda.driver.moduleGetFunction(module, compiled.symbol))
             _functions[program, ordinal] = function
@@ -287,7 +297,7 @@ def most_threads(function: int, ordinal: int) -> int:
     import cupy
 
     driver = cupy.cuda.driver
-    with cupy.cuda.Device(ordinal):
+    with _current(ordinal):
         return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function))
 
 
@@ -302,7 +312,7 @@ def allow_shared_bytes(function: int, ordinal: int, shared_bytes: int) -> int:
 
     driver = cupy.cuda.driver
     device = cupy.cuda.Device(ordinal)
-    with device:
+    with _current(ordinal):
         static_bytes = int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
         most = int(device.attributes["MaxSharedMemoryPerBlockOptin"]) - static_bytes
         if shared_bytes <= most:

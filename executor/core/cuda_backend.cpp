@@ -129,13 +129,13 @@ cuda_backend::~cuda_backend() {
 		m_driver.stream_destroy(device.utility);
 	}
 	for(const auto& slab : m_pinned->slabs()) m_driver.host_free(slab.address);
-	for(auto& device : m_devices) m_driver.primary_context_release(device.handle);
 }
 
 void cuda_backend::add_device(const int ordinal) {
 	auto& device = m_devices.emplace_back();
 	device.ordinal = ordinal;
 	m_driver.check(m_driver.device_get(&device.handle, ordinal), "cuDeviceGet");
+	// For good: modules, and arrays and streams of CuPy live in it.
 	m_driver.check(m_driver.primary_context_retain(&device.context, device.handle), "cuDevicePrimaryCtxRetain");
 	make_current(device.context);
 	m_driver.check(m_driver.stream_create(&device.utility, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
@@ -344,8 +344,7 @@ void cuda_backend::issue(const cuda_operation& operation) {
 	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits.size() == 1) {
 		// Behind the producer itself, if nothing has followed it yet: that saves the way of an event from one stream to another.
 		auto& producer = *m_lanes[operation.waits[0].lane];
-		if(producer.device() == lane.device() && producer.recorded() == operation.waits[0].sequence) {
-			issue_on(producer, *flag);
+		if(producer.device() == lane.device() && producer.append_behind(operation.waits[0].sequence, [&] { issue_on(producer, *flag); })) {
 			// The lane itself waits all the same: the engine takes it that what follows there runs after the producer.
 			if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return;
 			lane.begin(operation.position.sequence);
@@ -429,7 +428,10 @@ bool cuda_backend::begin_kernel(const lane_position position, const std::span<co
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
 	auto& lane = *m_lanes[position.lane];
 	make_current(lane.context());
-	if(!wait_for(lane.stream(), waits) || !lane.wait_until_recorded(position.sequence - 1)) return false;
+	// First what comes before it on the stream: behind the waits it might hold up what another rank needs for them to end.
+	if(!lane.wait_until_recorded(position.sequence - 1)) return false;
+	lane.claim(position.sequence);
+	if(!wait_for(lane.stream(), waits)) return false;
 	lane.begin(position.sequence);
 	return true;
 }

@@ -28,7 +28,6 @@ driver load() {
 	resolve(library, d.device_get_attribute, "cuDeviceGetAttribute");
 	resolve(library, d.device_can_access_peer, "cuDeviceCanAccessPeer");
 	resolve(library, d.primary_context_retain, "cuDevicePrimaryCtxRetain");
-	resolve(library, d.primary_context_release, "cuDevicePrimaryCtxRelease_v2");
 	resolve(library, d.context_set_current, "cuCtxSetCurrent");
 	resolve(library, d.context_get_current, "cuCtxGetCurrent");
 	resolve(library, d.context_enable_peer_access, "cuCtxEnablePeerAccess");

@@ -100,7 +100,6 @@ struct driver {
 	result (*device_get_attribute)(int* value, int attribute, device dev);
 	result (*device_can_access_peer)(int* can, device from, device to);
 	result (*primary_context_retain)(context* out, device dev);
-	result (*primary_context_release)(device dev);
 	result (*context_set_current)(context ctx);
 	result (*context_get_current)(context* out);
 	result (*context_enable_peer_access)(context peer, unsigned flags);

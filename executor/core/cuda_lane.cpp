@@ -43,6 +43,11 @@ void cuda_lane::begin(const std::uint64_t sequence) {
 	m_driver.check(m_driver.event_record(mark.event, m_stream), "cuEventRecord");
 }
 
+void cuda_lane::claim(const std::uint64_t sequence) {
+	const std::lock_guard lock(m_mutex);
+	m_claimed = sequence;
+}
+
 void cuda_lane::record(const std::uint64_t sequence) {
 	const std::lock_guard lock(m_mutex);
 	if(sequence - completed() >= m_events.size()) grow();

@@ -31,6 +31,16 @@ class cuda_lane {
 	void begin(std::uint64_t sequence);
 	/// Everything that is on the stream now belongs to `sequence` or to what came before.
 	void record(std::uint64_t sequence);
+	/// From now on the stream gets what belongs to `sequence`, from a thread other than the one that issues the rest.
+	void claim(std::uint64_t sequence);
+	/// Calls `append`, which puts something on the stream, if nothing else has followed `sequence` there. Otherwise false.
+	template <typename Append>
+	bool append_behind(const std::uint64_t sequence, const Append& append) {
+		const std::lock_guard lock(m_mutex);
+		if(m_claimed > sequence || m_recorded.load(std::memory_order_relaxed) != sequence) return false;
+		append();
+		return true;
+	}
 	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for.
 	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
 
@@ -61,6 +71,7 @@ class cuda_lane {
 	cuda_timeline* const m_timeline;
 	const lane_index m_index;
 	std::vector<begin_mark> m_begins; ///< in the places of m_events; empty without a timeline
+	std::uint64_t m_claimed = 0;
 	std::atomic<std::uint64_t> m_recorded{0};
 	std::atomic<bool> m_is_cancelled{false};
 	std::atomic<std::uint64_t> m_completed{0};
