@@ -327,7 +327,7 @@ void cuda_backend::enqueue_copy(const lane_position position, const std::span<co
 		m_host_lane->enqueue(position.sequence, waits, operation);
 		return;
 	}
-	hand_over({position, small_vector<lane_position, 4>(waits), operation});
+	hand_over({position, small_vector<lane_position, 4>(waits), operation, {}});
 }
 
 void cuda_backend::hand_over(cuda_operation&& operation) {
@@ -340,6 +340,9 @@ void cuda_backend::hand_over(cuda_operation&& operation) {
 
 void cuda_backend::issue(const cuda_operation& operation) {
 	auto& lane = *m_lanes[operation.position.lane];
+	for(std::uint32_t d = 0; d < operation.behind.size(); ++d) {
+		if(d != lane.device() && !m_workers[d]->wait_until_issued(operation.behind[d])) return;
+	}
 	make_current(lane.context());
 	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits.size() == 1) {
 		// Behind the producer itself, if nothing has followed it yet: that saves the way of an event from one stream to another.
@@ -452,7 +455,8 @@ void cuda_backend::enqueue_launch(const lane_position position, const std::span<
 	}
 	hand_over({position, small_vector<lane_position, 4>(waits),
 	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
-	        small_vector<void*, 2>(launch.reduction_addresses), report}});
+	        small_vector<void*, 2>(launch.reduction_addresses), report},
+	    {}});
 }
 
 cuda_backend::violation_report* cuda_backend::take_report() {
@@ -543,7 +547,7 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 }
 
 void cuda_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {
-	hand_over({position, small_vector<lane_position, 4>(waits), flag});
+	hand_over({position, small_vector<lane_position, 4>(waits), flag, {}});
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
@@ -552,7 +556,11 @@ void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 
 void cuda_backend::enqueue_pulls(
     const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls) {
-	hand_over({position, small_vector<lane_position, 4>(waits), std::vector<pull_operation>(pulls.begin(), pulls.end())});
+	cuda_operation operation{position, small_vector<lane_position, 4>(waits), std::vector<pull_operation>(pulls.begin(), pulls.end()), {}};
+	// The engine lets a wait for another rank go only after everything that the other one may need first: that has to be on all devices of this rank
+	// by then and not only with their workers, one of which the driver might hold up, or block behind this wait.
+	for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
+	hand_over(std::move(operation));
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {

@@ -34,6 +34,18 @@ void cuda_worker::push(cuda_operation&& operation) {
 	m_wake_up.signal();
 }
 
+bool cuda_worker::wait_until_issued(const std::uint64_t num_operations) const {
+	for(int looks = 0; m_popped.load(std::memory_order_acquire) < num_operations; ++looks) {
+		if(m_is_stopping.load(std::memory_order_relaxed) || m_has_failed.load(std::memory_order_acquire)) return false;
+		if(looks < 1000) {
+			relax_cpu();
+		} else {
+			std::this_thread::yield();
+		}
+	}
+	return true;
+}
+
 void cuda_worker::rethrow() const {
 	if(m_has_failed.load(std::memory_order_acquire)) std::rethrow_exception(m_error);
 }

@@ -35,6 +35,8 @@ struct cuda_operation {
 	lane_position position;
 	small_vector<lane_position, 4> waits;
 	std::variant<copy_operation, launch, shared_flag, std::vector<pull_operation>> what;
+	/// How many operations each worker must have issued before this one; empty if that does not matter.
+	small_vector<std::uint64_t, 8> behind;
 };
 
 class cuda_worker {
@@ -49,6 +51,10 @@ class cuda_worker {
 
 	/// One thread.
 	void push(cuda_operation&& operation);
+	/// Operations so far. The thread that pushes.
+	std::uint64_t num_pushed() const { return m_pushed.load(std::memory_order_relaxed); }
+	/// Blocks until so many operations are on their lanes. False if that will not happen any more. Any other thread.
+	bool wait_until_issued(std::uint64_t num_operations) const;
 	/// Something has been put on a lane by another thread. Any thread.
 	void wake() { m_wake_up.signal(); }
 	/// Throws what the thread has met, again and again. Any thread.
