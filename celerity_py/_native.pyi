@@ -324,9 +324,9 @@ class GraphContext:
 
     def destroy_buffer(self, buffer: int) -> None: ...
 
-    def chunks_for(self, box: Box, *, granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, kind: str = 'kernel') -> list[Box]: ...
+    def chunks_for(self, box: Box, *, granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, border: int = 0, kind: str = 'kernel') -> list[Box]: ...
 
-    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object = (), granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1) -> int: ...
+    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object = (), granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, border: int = 0) -> int: ...
 
     def submit_host_task(self, name: str, box: object | None, accesses: object, on: str) -> int: ...
 
@@ -740,12 +740,12 @@ class Scheduler:
     def destroy_buffer(self, buffer: int) -> None:
         """Free the buffer after its last use. Any thread; only enqueues."""
 
-    def chunks_for(self, box: Box, *, granularity: object | None, split_2d: bool, oversubscribe: int, kind: str) -> list[Box]:
+    def chunks_for(self, box: Box, *, granularity: object | None, split_2d: bool, oversubscribe: int, border: int, kind: str) -> list[Box]:
         """
-        Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and oversubscribed part.
+        Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.
         """
 
-    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object, granularity: object | None, split_2d: bool, oversubscribe: int) -> int:
+    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object, granularity: object | None, split_2d: bool, oversubscribe: int, border: int = 0) -> int:
         """
         Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.
         """

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.access import PureMapper
+from celerity_py.hints import Division
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
 from celerity_py.notation import show
 from celerity_py.parts import MapperChunk
@@ -30,8 +31,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
     submission: Submission,
     args: Sequence[Any],
     granularity: tuple[int, ...] | None,
-    split_2d: bool,
-    oversubscribe: int,
+    division: Division,
     kind: str,
 ) -> None:
     """Replace the callables among the submission's accesses by tables of their results.
@@ -41,8 +41,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         submission: Its `natives` are changed in place.
         args: The arguments as the user gave them.
         granularity: As for `Scheduler.chunks_for`.
-        split_2d: Same.
-        oversubscribe: Same.
+        division: What the hints come to.
         kind: Same.
 
     Raises:
@@ -59,16 +58,14 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         mapper: Any = given.mapper
         key = None
         if isinstance(mapper, PureMapper):
-            split = (whole, granularity, split_2d, oversubscribe, kind, record.shape)
+            split = (whole, granularity, division, kind, record.shape)
             key = (getattr(mapper.function, "__code__", mapper.function), mapper.key, split)
             table = runtime.pure_tables.get(key)
             if table is not None:
                 submission.natives[position] = (record.id, given.native[1], table)
                 continue
         if chunks is None:
-            chunks = runtime.scheduler.chunks_for(
-                whole, granularity=granularity, split_2d=split_2d, oversubscribe=oversubscribe, kind=kind
-            )
+            chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
         who = _Subject(submission, given)
         inside = runtime.inside
         inside.add(threading.get_ident())

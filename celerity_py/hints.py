@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
-__all__ = ["Hint", "oversubscribe", "split_1d", "split_2d"]
+__all__ = ["Hint", "border_first", "oversubscribe", "split_1d", "split_2d"]
+
+
+_MAX_BORDER = 2**32 - 1
 
 
 def __dir__() -> list[str]:
@@ -24,7 +27,7 @@ class Hint:
     value: int = 1
 
     def __repr__(self) -> str:
-        return f"{self.kind}({self.value})" if self.kind == "oversubscribe" else f"{self.kind}()"
+        return f"{self.kind}()" if self.kind.startswith("split") else f"{self.kind}({self.value})"
 
 
 def split_1d() -> Hint:
@@ -51,8 +54,38 @@ def oversubscribe(factor: int) -> Hint:
     return Hint("oversubscribe", factor)
 
 
-def resolve(hints: Sequence[Any] | Hint) -> tuple[bool, int]:
-    """Whether to split in two dimensions, and the chunks per device.
+def border_first(width: int = 1) -> Hint:
+    """Run the outermost items of each device's part as chunks of their own, and before the rest.
+
+    What neighbours need of a stencil is then under way while the inside is computed. Only sides next to another part
+    are cut off: of dimension 0, and of dimension 1 after `split_2d()`. Kernels with reductions ignore it.
+
+    Args:
+        width: Items to cut off at each such side, rounded up to what `constrain=` asks for; as many as the stencil
+            reaches, or a few more for a kernel that runs better on them.
+
+    Raises:
+        UsageError: If it is less than 1.
+    """
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= _MAX_BORDER:
+        raise UsageError(f"hints.border_first() needs a positive number of items, not {width!r}.")
+    return Hint("border_first", width)
+
+
+class Division(NamedTuple):
+    """What the hints of a kernel come to."""
+
+    split_2d: bool = False
+    oversubscribe: int = 1  # chunks per device
+    border: int = 0  # items; 0: no chunks of their own
+
+    def whole_shares(self) -> Division:
+        """One chunk per device."""
+        return Division(self.split_2d)
+
+
+def resolve(hints: Sequence[Any] | Hint) -> Division:
+    """Put hints together.
 
     Raises:
         ArgumentTypeError: If something is no hint.
@@ -67,5 +100,8 @@ def resolve(hints: Sequence[Any] | Hint) -> tuple[bool, int]:
         given[hint.kind] = hint
     if "split_1d" in given and "split_2d" in given:
         raise UsageError("The hints split_1d() and split_2d() contradict each other; give one of them.")
+    if "oversubscribe" in given and "border_first" in given:
+        raise UsageError("The hints oversubscribe() and border_first() contradict each other; give one of them.")
     oversubscription = given["oversubscribe"].value if "oversubscribe" in given else 1
-    return "split_2d" in given, oversubscription
+    border = given["border_first"].value if "border_first" in given else 0
+    return Division("split_2d" in given, oversubscription, border)

@@ -27,7 +27,7 @@ from celerity_py.buffer import Buffer, check_alive
 from celerity_py.cuda_launches import prepare_launch, take_back_launch
 from celerity_py.custom_mappers import box_from_slices, resolve_custom
 from celerity_py.futures import RuntimeFuture
-from celerity_py.hints import Hint
+from celerity_py.hints import Division, Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.mapping import Access
 from celerity_py.notation import show
@@ -43,6 +43,8 @@ from celerity_py.scheduler.errors import (
 from celerity_py.statistics import RuntimeStatistics
 from celerity_py.submissions import Submission
 from celerity_py.violations import translate
+
+_UNDIVIDED = Division()
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 
@@ -115,15 +117,15 @@ class Queue:
             box = None
         if box is None:  # not inside of the block above, whose exceptions would become the context of errors
             box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
-        split_2d, oversubscribe = hint_resolution.resolve(hints) if hints else (False, 1)
+        division = hint_resolution.resolve(hints) if hints else _UNDIVIDED
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         natives, reductions, kept, is_custom = collect(args, runtime, label)
         if reductions:
-            oversubscribe = 1  # each device folds its chunk in one go, so that the order of combination is fixed
+            division = division.whole_shares()  # each folds its chunk in one go: a fixed order of combination
         submission = Submission("kernel", label, function, kept, natives, box, _getframe(1))
         if is_custom:
-            resolve_custom(runtime, submission, args, granularity, split_2d, oversubscribe, "kernel")
+            resolve_custom(runtime, submission, args, granularity, division, "kernel")
         launch = prepare_launch(runtime, function, submission) if is_native else None
         scheduler = runtime.scheduler
         blocked = scheduler.throttle()
@@ -135,7 +137,7 @@ class Queue:
         try:
             if launch is not None:
                 runtime.executor.register_launch(expected, *launch, box.flat())
-            got = scheduler.submit_kernel(label, box, natives, reductions, granularity, split_2d, oversubscribe)
+            got = scheduler.submit_kernel(label, box, natives, reductions, granularity, *division)
         except BaseException as error:  # noqa: BLE001 - after a signal, too, the table must not keep what was not submitted
             del submissions[expected]
             take_back_launch(runtime, launch, expected)
@@ -201,7 +203,7 @@ class Queue:
             kept.append(arg)
         whole = box if box is not None else Box((), ())
         submission = Submission("host task", label, fn, kept, natives, whole, _getframe(1))
-        resolve_custom(runtime, submission, args, None, False, 1, "host" if distribution == "split" else "single")
+        resolve_custom(runtime, submission, args, None, Division(), "host" if distribution == "split" else "single")
         blocked = runtime.scheduler.throttle()
         if blocked:
             runtime.note_blocked(blocked, "host_task()")

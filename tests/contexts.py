@@ -151,6 +151,7 @@ class RankContext:
                 granularity=task.granularity,
                 split_2d=task.split_2d,
                 oversubscribe=task.oversubscribe,
+                border=task.border,
                 kind="kernel",
             )
         else:
@@ -162,7 +163,14 @@ class RankContext:
         accesses = self._accesses(task, self._chunks(task))
         return int(
             self.native.submit_kernel(
-                name, native_box(task.box), accesses, reductions, task.granularity, task.split_2d, task.oversubscribe
+                name,
+                native_box(task.box),
+                accesses,
+                reductions,
+                task.granularity,
+                task.split_2d,
+                task.oversubscribe,
+                task.border,
             )
         )
 
@@ -226,6 +234,10 @@ class TaskBuilder:
 
     def oversubscribe(self, factor: int) -> TaskBuilder:
         self._options["oversubscribe"] = factor
+        return self
+
+    def border_first(self, width: int = 1) -> TaskBuilder:
+        self._options["border"] = width
         return self
 
     def submit(self) -> int:

@@ -121,16 +121,16 @@ void bind_graphs(nb::module_& m) {
 	    .def(
 	        "chunks_for",
 	        [](const graph_context& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, kind)), space.dims); },
-	        "box"_a, nb::kw_only(), "granularity"_a.none() = nb::none(), "split_2d"_a = false, "oversubscribe"_a = 1, "kind"_a = "kernel")
+	            const std::uint32_t border, const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims); },
+	        "box"_a, nb::kw_only(), "granularity"_a.none() = nb::none(), "split_2d"_a = false, "oversubscribe"_a = 1, "border"_a = 0, "kind"_a = "kernel")
 	    .def(
 	        "submit_kernel",
 	        [](graph_context& self, std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions,
-	            const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe) {
-		        return self.submit_task(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe));
+	            const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe, const std::uint32_t border) {
+		        return self.submit_task(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe, border));
 	        },
 	        "name"_a, "box"_a, "accesses"_a, "reductions"_a = nb::make_tuple(), "granularity"_a.none() = nb::none(), "split_2d"_a = false,
-	        "oversubscribe"_a = 1)
+	        "oversubscribe"_a = 1, "border"_a = 0)
 	    .def(
 	        "submit_host_task",
 	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {

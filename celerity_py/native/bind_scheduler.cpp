@@ -131,16 +131,16 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "chunks_for",
 	        [](const scheduler& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, kind)), space.dims); },
-	        "box"_a, nb::kw_only(), "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "kind"_a,
-	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and oversubscribed part.")
+	            const std::uint32_t border, const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims); },
+	        "box"_a, nb::kw_only(), "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a, "kind"_a,
+	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
 	    .def(
 	        "submit_kernel",
 	        [](scheduler& self, std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
-	            const bool split_2d, const std::uint32_t oversubscribe) {
-		        return self.submit(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe)).value;
+	            const bool split_2d, const std::uint32_t oversubscribe, const std::uint32_t border) {
+		        return self.submit(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe, border)).value;
 	        },
-	        "name"_a, "box"_a, "accesses"_a, "reductions"_a, "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a,
+	        "name"_a, "box"_a, "accesses"_a, "reductions"_a, "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a = 0,
 	        "Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.")
 	    .def(
 	        "submit_host_task",

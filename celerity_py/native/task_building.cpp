@@ -42,7 +42,8 @@ namespace {
 		}
 	}
 
-	task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription) {
+	task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription,
+	    const std::uint32_t border) {
 		task_geometry geometry;
 		geometry.dims = space.dims;
 		geometry.global = space.b;
@@ -52,6 +53,7 @@ namespace {
 		}
 		geometry.split = split_2d ? split_kind::split_2d : split_kind::split_1d;
 		geometry.oversubscription = oversubscription;
+		geometry.border = border;
 		if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
 		for(std::size_t d = 0; d < 3; ++d) {
 			if(geometry.granularity[d] < 1) throw nb::value_error("constrain takes positive integers");
@@ -62,10 +64,10 @@ namespace {
 } // namespace
 
 task make_kernel(std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
-    const bool split_2d, const std::uint32_t oversubscription) {
+    const bool split_2d, const std::uint32_t oversubscription, const std::uint32_t border) {
 	task result;
 	result.kind = task_kind::device_kernel;
-	result.geometry = make_geometry(space, granularity, split_2d, oversubscription);
+	result.geometry = make_geometry(space, granularity, split_2d, oversubscription, border);
 	result.name = std::move(name);
 	read_accesses(accesses, result.accesses);
 	for(const nb::handle item : reductions) {
@@ -87,7 +89,7 @@ task make_host_task(std::string name, const nb::handle space, const nb::handle a
 	result.kind = task_kind::host_task;
 	result.distribution = look_up(names, on, "on");
 	if(result.distribution == host_distribution::split) {
-		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1);
+		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1, 0);
 	} else {
 		result.geometry.can_split = false;
 	}
@@ -118,9 +120,10 @@ task make_epoch(const std::string& action) {
 	return result;
 }
 
-task make_shape(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription, const std::string& kind) {
+task make_shape(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription, const std::uint32_t border,
+    const std::string& kind) {
 	task result;
-	result.geometry = make_geometry(space, granularity, split_2d, oversubscription);
+	result.geometry = make_geometry(space, granularity, split_2d, oversubscription, border);
 	result.kind = kind == "kernel" ? task_kind::device_kernel : task_kind::host_task;
 	result.geometry.can_split = kind != "single";
 	return result;

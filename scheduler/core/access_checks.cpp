@@ -112,11 +112,12 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 		std::vector<local_chunk> local;
 		split_among_devices(node, ranks[parts.local_rank.value], parts.num_devices, local);
 		for(const auto& [chunk, memory] : local) add(chunk);
-		if(node.geometry.oversubscription > 1) { // ignored by tasks with reductions
+		if(node.geometry.oversubscription > 1 || node.geometry.border > 0) { // ignored by tasks with reductions
 			task whole_shares;
 			whole_shares.kind = node.kind;
 			whole_shares.geometry = node.geometry;
 			whole_shares.geometry.oversubscription = 1;
+			whole_shares.geometry.border = 0;
 			split_among_devices(whole_shares, ranks[parts.local_rank.value], parts.num_devices, local);
 			for(const auto& [chunk, memory] : local) add(chunk);
 		}

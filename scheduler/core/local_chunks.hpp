@@ -17,7 +17,8 @@ struct local_chunk {
 };
 
 /// Divides a rank's chunk of a task among its devices, then each device's share into oversubscribed parts, so that what one device works on
-/// stays contiguous. Host tasks stay whole. Tasks with reductions are not oversubscribed: each device has one place for its partial result.
+/// stays contiguous, or into borders and what they enclose, borders first. Host tasks stay whole, and so do the shares of tasks with reductions:
+/// each device has one place for its partial result.
 void split_among_devices(const task& node, const box& rank_chunk, std::size_t num_devices, std::vector<local_chunk>& out);
 
 } // namespace celerity

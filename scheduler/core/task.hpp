@@ -39,6 +39,7 @@ struct task_geometry {
 	point granularity{{1, 1, 1}};             ///< chunk extents are multiples of this
 	split_kind split = split_kind::split_1d;
 	std::uint32_t oversubscription = 1; ///< parts per device
+	std::uint32_t border = 0;           ///< items next to another device's share that run as parts of their own, and first; 0: none
 	bool can_split = true;              ///< false: one chunk, on rank 0
 
 	friend bool operator==(const task_geometry&, const task_geometry&) = default;

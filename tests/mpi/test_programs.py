@@ -52,12 +52,13 @@ def reference_wave(initial: npt.NDArray[np.float64], steps: int) -> npt.NDArray[
     return u
 
 
-@pytest.mark.parametrize("hint", ["split_1d", "split_2d", "oversubscribe"])
+@pytest.mark.parametrize("hint", ["split_1d", "split_2d", "oversubscribe", "border_first"])
 def test_a_stencil_exchanges_its_halos(queue: celerity.Queue, hint: str) -> None:
     hints = {
         "split_1d": celerity.hints.split_1d(),
         "split_2d": celerity.hints.split_2d(),
         "oversubscribe": celerity.hints.oversubscribe(3),
+        "border_first": celerity.hints.border_first(),
     }
     initial = random_array(61, 47)
     u = celerity.Buffer.from_array(initial, name="u")

@@ -124,4 +124,6 @@ def _kernel_features(kernel: Kernel) -> set[str]:
         result.add("split_2d")
     if kernel.oversubscribe > 1:
         result.add("oversubscription")
+    if kernel.border > 0:
+        result.add("border first")
     return result

@@ -278,6 +278,8 @@ class ProgramRun:
             given.append(hints.split_2d())
         if task.oversubscribe > 1:
             given.append(hints.oversubscribe(task.oversubscribe))
+        if task.border:
+            given.append(hints.border_first(task.border))
         oracle = OracleTask(self, number, task)
         arguments = self._accesses(task)
         kernel: Any = _with_name(oracle)

@@ -54,6 +54,10 @@ def random_settings(draws: Draws) -> Settings:
     )
 
 
+#: granularity, split_2d, oversubscribe, border
+_SplitOptions = tuple[tuple[int, ...] | None, bool, int, int]
+
+
 class ProgramGenerator:
     """Appends one legal step after the other; a decision that leads nowhere appends nothing."""
 
@@ -156,11 +160,14 @@ class ProgramGenerator:
                     if not region & ~buffer.initialised:
                         accesses.append(Access(number, "read", mappers.one_to_one()))
 
-    def _split_options(self, dims: int, may_split_2d: bool) -> tuple[tuple[int, ...] | None, bool, int]:
+    def _split_options(self, dims: int, may_split_2d: bool) -> _SplitOptions:
         granularity = tuple(self.draws.integer(1, 3) for _ in range(dims)) if dims and chance(self.draws, 15) else None
         split_2d = dims >= 2 and may_split_2d and chance(self.draws, 40)
         oversubscribe = weighted(self.draws, [(8, 1), (2, 2), (1, 3)])
-        return granularity, split_2d, oversubscribe
+        border = 0
+        if dims and oversubscribe == 1:
+            border = weighted(self.draws, [(7, 0), (2, 1), (1, 2)])
+        return granularity, split_2d, oversubscribe, border
 
     def add_kernel(self) -> None:
         target = self._random_live()
@@ -175,8 +182,7 @@ class ProgramGenerator:
                 self._write_or_update(accesses, second.decl.number, choice(self.draws, candidates), whole)
         self._add_reads(accesses, whole)
         if accesses:
-            granularity, split_2d, oversubscribe = self._split_options(len(whole), writer.may_split_2d)
-            self._submit(Kernel(whole, tuple(accesses), (), granularity, split_2d, oversubscribe))
+            self._submit(Kernel(whole, tuple(accesses), (), *self._split_options(len(whole), writer.may_split_2d)))
 
     def add_host_task(self) -> None:
         on = choice(self.draws, ["split", "once", "master"])
@@ -226,10 +232,10 @@ class ProgramGenerator:
         extents = [self.draws.integer(0, 2) for _ in shape]
         mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]))
         mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
-        _, split_2d, oversubscribe = self._split_options(len(shape), True)
+        _, split_2d, oversubscribe, border = self._split_options(len(shape), True)
         for _ in range(self.draws.integer(1, 5)):
             accesses = (Access(following, mode, mappers.one_to_one()), Access(current, "read", mapper))
-            self._submit(Kernel(full_box(shape), accesses, (), None, split_2d, oversubscribe))
+            self._submit(Kernel(full_box(shape), accesses, (), None, split_2d, oversubscribe, border))
             current, following = following, current
 
     def add_growing_rows(self) -> None:
@@ -261,8 +267,8 @@ class ProgramGenerator:
         self._add_reads(accesses, whole)
         taken = {reduction.buffer for reduction in reductions}
         accesses = [access for access in accesses if access.buffer not in taken]
-        granularity, split_2d, oversubscribe = self._split_options(len(whole), True)
-        self._submit(Kernel(whole, tuple(accesses), tuple(reductions), granularity, split_2d, oversubscribe))
+        options = self._split_options(len(whole), True)
+        self._submit(Kernel(whole, tuple(accesses), tuple(reductions), *options))
 
 
 def seeded_program(seed: int) -> Program:

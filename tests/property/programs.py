@@ -61,6 +61,7 @@ class Kernel:
     granularity: tuple[int, ...] | None = None
     split_2d: bool = False
     oversubscribe: int = 1
+    border: int = 0
 
     def __str__(self) -> str:
         parts = [show_box(self.box), *map(str, self.accesses), *map(str, self.reductions)]
@@ -70,6 +71,8 @@ class Kernel:
             parts.append("split_2d")
         if self.oversubscribe != 1:
             parts.append(f"oversubscribe({self.oversubscribe})")
+        if self.border:
+            parts.append(f"border_first({self.border})")
         return f"kernel({', '.join(parts)})"
 
 

@@ -17,6 +17,7 @@ from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.custom_mappers import evaluate, resolve_custom, wants_shape
 from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
+from celerity_py.hints import Division
 from celerity_py.mapping import READ, Access, CustomAccess, Port, check_mapper, describe
 from celerity_py.submissions import Submission
 
@@ -277,7 +278,7 @@ def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
         for mapper in mappers
     ]  # fmt: skip
     submission = Submission("kernel", "step", None, [], [arg.native for arg in args], WHOLE, sys._getframe(1))
-    resolve_custom(runtime, submission, [np.float32(1), *args], None, False, 1, "kernel")
+    resolve_custom(runtime, submission, [np.float32(1), *args], None, Division(), "kernel")
     assert all(native[:2] == (7, READ) for native in submission.natives)
     return [native[2] for native in submission.natives]
 
@@ -344,7 +345,7 @@ def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper() -> None:
 
 def test_the_module_offers_mappers_and_nothing_else() -> None:
     assert dir(access) == sorted(factory.__name__ for factory in access.FACTORIES)
-    assert dir(celerity.hints) == ["Hint", "oversubscribe", "split_1d", "split_2d"]
+    assert dir(celerity.hints) == ["Hint", "border_first", "oversubscribe", "split_1d", "split_2d"]
 
 
 def test_pure_needs_a_callable_and_a_hashable_key() -> None:

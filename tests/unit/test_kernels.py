@@ -88,10 +88,11 @@ def test_names_come_from_functions_partials_and_types() -> None:
 
 
 def test_hints_are_resolved() -> None:
-    assert hints.resolve(()) == (False, 1)
-    assert hints.resolve([hints.split_1d()]) == (False, 1)
-    assert hints.resolve([hints.split_2d(), hints.oversubscribe(4)]) == (True, 4)
-    assert hints.resolve(hints.oversubscribe(2)) == (False, 2)
+    assert hints.resolve(()) == (False, 1, 0)
+    assert hints.resolve([hints.split_1d()]) == (False, 1, 0)
+    assert hints.resolve([hints.split_2d(), hints.oversubscribe(4)]) == (True, 4, 0)
+    assert hints.resolve(hints.oversubscribe(2)) == (False, 2, 0)
+    assert hints.resolve([hints.border_first(3), hints.split_2d()]) == (True, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_hints_are_resolved() -> None:
     [
         ([hints.split_1d(), hints.split_2d()], "contradict"),
         ([hints.oversubscribe(2), hints.oversubscribe(3)], r"given twice: oversubscribe\(2\) and oversubscribe\(3\)"),
+        ([hints.oversubscribe(2), hints.border_first()], "contradict"),
         (["split_2d"], "hints.split_2d"),
         ([hints.split_2d], "hints.split_2d"),
     ],
@@ -114,7 +116,14 @@ def test_oversubscription_needs_a_positive_factor(factor: Any) -> None:
         hints.oversubscribe(factor)
 
 
+@pytest.mark.parametrize("width", [0, -1, 1.5, True, 2**32])
+def test_a_border_needs_a_positive_width(width: Any) -> None:
+    with pytest.raises(UsageError, match="positive number of items"):
+        hints.border_first(width)
+
+
 def test_foreign_hints_are_type_errors() -> None:
     with pytest.raises(ArgumentTypeError):
         hints.resolve([3])
     assert repr(Hint("split_2d")) == "split_2d()"
+    assert repr(hints.border_first(2)) == "border_first(2)"

@@ -75,6 +75,15 @@ def test_oversubscription_makes_more_chunks(queue: celerity.Queue) -> None:
     assert len(seen) == 4 * queue.statistics().num_devices
 
 
+def test_borders_are_chunks_of_their_own(queue: celerity.Queue) -> None:
+    seen: list[Box] = []
+    queue.parallel_for(64, lambda chunk: seen.append(chunk.box), hints=celerity.hints.border_first(2))
+    queue.wait()
+    devices = queue.statistics().num_devices
+    assert sum(box.size for box in seen) == 64
+    assert sum(box.size == 2 for box in seen) == 2 * (devices - 1)
+
+
 def test_plain_arguments_are_passed_on_as_they_are(queue: celerity.Queue) -> None:
     given: list[Any] = [3, np.float32(0.5), np.ones(2), {"a": 1}, None, "text", object()]
     got: list[Any] = []
