@@ -23,6 +23,7 @@ _LANES = {
     "peer": "copy",
     "pull": "fetch",
     "signal": "signal",
+    "urgent": "compute, first",
 }
 #: Tracks from top to bottom; those of lanes and launchers come in between.
 _FIRST = ("application", "scheduler", "executor")

@@ -78,7 +78,8 @@ class backend {
 	virtual ~backend() = default;
 
 	virtual std::span<const lane_class> lane_classes() const = 0;
-	virtual std::uint32_t kernel_class(device_id device) const = 0;
+	/// `is_urgent`: others wait for what it computes.
+	virtual std::uint32_t kernel_class(device_id device, bool is_urgent) const = 0;
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
 	/// Whether a launcher thread reports when it has enqueued a kernel. Otherwise a kernel counts as issued when it is handed to the launcher.
 	virtual bool defers_kernels() const = 0;

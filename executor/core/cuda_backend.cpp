@@ -15,12 +15,16 @@ namespace celerity {
 namespace {
 
 /// Kinds of lanes per device, in the order of their classes.
-enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal };
-constexpr std::uint32_t num_roles = 6;
+enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal, urgent };
+constexpr std::uint32_t num_roles = 7;
 constexpr std::array<lane_kind, num_roles> role_kinds{
-    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal};
+    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal,
+    lane_kind::urgent};
 /// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one.
-constexpr std::array<std::uint32_t, num_roles> lanes_per_role{4, 2, 2, 4, 4, 2};
+constexpr std::array<std::uint32_t, num_roles> lanes_per_role{4, 2, 2, 4, 4, 2, 2};
+/// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
+/// priority that there is.
+constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, 0, -100, 0, -100};
 
 /// Lanes that can wait for each other without the host.
 constexpr std::uint32_t cuda_domain = 0;
@@ -77,7 +81,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
 			for(std::uint32_t i = 0; i < size; ++i) {
 				m_lanes.push_back(
-				    std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, timeline, static_cast<lane_index>(m_lanes.size())));
+				    std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, stream_priorities[role], timeline, static_cast<lane_index>(m_lanes.size())));
 				m_device_of_lane.push_back(d);
 			}
 		}
@@ -188,7 +192,9 @@ namespace {
 std::uint32_t class_index(const device_id device, const lane_role role) { return device.value * num_roles + static_cast<std::uint32_t>(role); }
 } // namespace
 
-std::uint32_t cuda_backend::kernel_class(const device_id device) const { return class_index(device, lane_role::compute); }
+std::uint32_t cuda_backend::kernel_class(const device_id device, const bool is_urgent) const {
+	return class_index(device, is_urgent ? lane_role::urgent : lane_role::compute);
+}
 
 std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to) const {
 	if(is_device_memory(from)) {

@@ -51,7 +51,7 @@ class cuda_backend final : public backend {
 	static cuda_topology probe(std::span<const int> ordinals);
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
-	std::uint32_t kernel_class(device_id device) const override;
+	std::uint32_t kernel_class(device_id device, bool is_urgent) const override;
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;

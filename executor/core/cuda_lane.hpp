@@ -18,7 +18,7 @@ namespace celerity {
 class cuda_lane {
   public:
 	/// `device` is the index of its device among those of the rank. `timeline`, if there is one, outlives the lane, which it knows as number `index`.
-	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, cuda_timeline* timeline = nullptr, lane_index index = 0);
+	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, int priority, cuda_timeline* timeline = nullptr, lane_index index = 0);
 	~cuda_lane();
 	cuda_lane(const cuda_lane&) = delete;
 	cuda_lane& operator=(const cuda_lane&) = delete;

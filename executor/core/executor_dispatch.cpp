@@ -54,7 +54,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
-		               to_lane(m_backend->kernel_class(kernel.device));
+		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border));
 		               request.deferred = m_backend->defers_kernels() && m_launches.find(kernel.submission) == nullptr;
 	               },
 	               [&](const send_instruction& send) {

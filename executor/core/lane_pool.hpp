@@ -12,9 +12,10 @@
 
 namespace celerity {
 
-enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal };
+enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal, urgent };
 /// By lane_kind.
-inline constexpr std::array<const char*, 7> lane_kind_names{"compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal"};
+inline constexpr std::array<const char*, 8> lane_kind_names{
+    "compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent"};
 
 using lane_index = std::uint32_t;
 inline constexpr lane_index no_lane = UINT32_MAX;

@@ -22,7 +22,7 @@ namespace {
 				continue;
 			}
 			split_among_devices(node, ranks[r], parts.num_devices, local);
-			for(const auto& [chunk, memory] : local) result.push_back(chunk);
+			for(const auto& part : local) result.push_back(part.chunk);
 		}
 		return result;
 	}
@@ -111,7 +111,7 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 	if(parts.local_rank.value < ranks.size()) {
 		std::vector<local_chunk> local;
 		split_among_devices(node, ranks[parts.local_rank.value], parts.num_devices, local);
-		for(const auto& [chunk, memory] : local) add(chunk);
+		for(const auto& part : local) add(part.chunk);
 		if(node.geometry.oversubscription > 1 || node.geometry.border > 0) { // ignored by tasks with reductions
 			task whole_shares;
 			whole_shares.kind = node.kind;
@@ -119,7 +119,7 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 			whole_shares.geometry.oversubscription = 1;
 			whole_shares.geometry.border = 0;
 			split_among_devices(whole_shares, ranks[parts.local_rank.value], parts.num_devices, local);
-			for(const auto& [chunk, memory] : local) add(chunk);
+			for(const auto& part : local) add(part.chunk);
 		}
 	}
 	return result;

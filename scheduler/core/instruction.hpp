@@ -83,6 +83,7 @@ struct device_kernel_instruction {
 	box chunk;
 	std::span<const access_binding> accesses; ///< in the order of the task's accesses
 	std::span<const reduction_binding> reductions;
+	bool is_border = false; ///< goes before other kernels of the device: others wait for what it computes
 };
 struct host_task_instruction {
 	submission_id submission;

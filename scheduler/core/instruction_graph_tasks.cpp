@@ -17,7 +17,7 @@ void instruction_graph_generator::map_accesses(const task& node) {
 	m_regions.clear();
 	for(const auto& access : node.accesses) {
 		const auto& buffer = m_buffers.at(access.buffer);
-		for(const auto& [chunk, memory] : m_chunks) {
+		for(const auto& [chunk, memory, is_border] : m_chunks) {
 			m_regions.push_back(access.mapper.map(chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims));
 		}
 	}
@@ -86,7 +86,7 @@ void instruction_graph_generator::collect_requirements(const task& node, const b
 }
 
 void instruction_graph_generator::emit_chunk(const task& node, const std::size_t chunk_index) {
-	const auto& [chunk, memory] = m_chunks[chunk_index];
+	const auto& [chunk, memory, is_border] = m_chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
 	std::uint64_t traffic_bytes = 0;
@@ -128,7 +128,7 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 	const auto accesses = nodes().copy(m_access_bindings);
 	if(node.kind == task_kind::device_kernel) {
 		const auto reductions = nodes().copy(m_reduction_bindings);
-		self = emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions}, priorities::kernel, traffic_bytes);
+		self = emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel, traffic_bytes);
 	} else {
 		self = emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel, traffic_bytes);
 	}

@@ -22,12 +22,12 @@ void cut_borders(const task_geometry& geometry, const box& share, const memory_i
 		if(is_cut_low) {
 			auto end = high;
 			low[d] = end[d] = inner.min()[d] + width;
-			out.push_back({box(inner.min(), end), memory});
+			out.push_back({box(inner.min(), end), memory, true});
 		}
 		if(is_cut_high) {
 			auto begin = low;
 			high[d] = begin[d] = inner.max()[d] - width;
-			out.push_back({box(begin, inner.max()), memory});
+			out.push_back({box(begin, inner.max()), memory, true});
 		}
 		inner = box(low, high);
 	}

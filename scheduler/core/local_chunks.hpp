@@ -14,6 +14,7 @@ namespace celerity {
 struct local_chunk {
 	box chunk;
 	memory_id memory;
+	bool is_border = false; ///< other devices wait for what it computes
 };
 
 /// Divides a rank's chunk of a task among its devices, then each device's share into oversubscribed parts, so that what one device works on

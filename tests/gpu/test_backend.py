@@ -192,7 +192,9 @@ def test_rows_too_long_for_a_pitched_copy_are_copied_all_the_same(queue: celerit
 # ---- splits
 
 
-@pytest.mark.parametrize("hint", [hints.split_1d(), hints.split_2d(), hints.oversubscribe(3), hints.border_first(2)], ids=repr)
+@pytest.mark.parametrize(
+    "hint", [hints.split_1d(), hints.split_2d(), hints.oversubscribe(3), hints.border_first(2)], ids=repr
+)
 def test_a_stencil_exchanges_its_halos_between_devices(queue: celerity.Queue, hint: Any) -> None:
     initial = random_array(61, 47)
     u, u_next = celerity.Buffer.from_array(initial), celerity.Buffer.from_array(initial)
