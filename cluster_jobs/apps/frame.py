@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import statistics
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +24,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+WARM_UP_BATCHES, TIMED_BATCHES = 2, 7
 
-def argument_parser(description: str, *, size: int, size_help: str) -> argparse.ArgumentParser:
+
+def argument_parser(description: str, *, size: int, size_help: str, size_name: str = "") -> argparse.ArgumentParser:
     """Make a parser with the arguments that all applications share.
 
     Args:
         description: What the application computes; its first line goes to `--help`.
         size: Default of `--size`.
         size_help: What the size is the size of.
+        size_name: What `--size` may be called besides, such as `--bodies`.
 
     Returns:
         A parser for `--size`, `--output` and `--verify`; add the application's own.
@@ -36,15 +42,17 @@ def argument_parser(description: str, *, size: int, size_help: str) -> argparse.
     parser = argparse.ArgumentParser(
         description=description.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--size", type=positive_int, default=size, metavar="N", help=size_help)
+    names = [name for name in (size_name, "--size") if name]
+    parser.add_argument(*names, dest="size", type=positive_int, default=size, metavar="N", help=size_help)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write a picture of the result, e.g. result.png")
     parser.add_argument("--verify", action="store_true", help="compare with plain NumPy; exit status 1 if it differs")
     return parser
 
 
-def add_hint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add arguments on how kernels are split, for applications whose kernels have two dimensions; see `hints`."""
-    parser.add_argument("--split-2d", action="store_true", help="cut the index space into tiles instead of rows")
+def add_hint_arguments(parser: argparse.ArgumentParser, *, dimensions: int = 2) -> None:
+    """Add arguments on how kernels of one or two dimensions are split; see `hints`."""
+    if dimensions > 1:
+        parser.add_argument("--split-2d", action="store_true", help="cut the index space into tiles instead of rows")
     parser.add_argument(
         "--oversubscribe", type=positive_int, default=1, metavar="K", help="chunks of each device, in each kernel"
     )
@@ -52,9 +60,59 @@ def add_hint_arguments(parser: argparse.ArgumentParser) -> None:
 
 def hints(arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
     """Return the hints that the arguments ask for."""
-    split = (celerity.hints.split_2d(),) if arguments.split_2d else ()
+    split = (celerity.hints.split_2d(),) if getattr(arguments, "split_2d", False) else ()
     several = (celerity.hints.oversubscribe(arguments.oversubscribe),) if arguments.oversubscribe > 1 else ()
     return split + several
+
+
+def add_benchmark_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--benchmark`, which prints what `measure` returns, with `print_figures`, and nothing else."""
+    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+
+
+def measure(
+    queue: celerity.Queue,
+    batch: Callable[[], None],
+    *,
+    size: int,
+    steps: int,
+    num_batches: tuple[int, int] = (WARM_UP_BATCHES, TIMED_BATCHES),
+) -> dict[str, Any]:
+    """Time batches of steps, each until all ranks have finished it. Collective.
+
+    Args:
+        queue: Where the batches are submitted.
+        batch: Submits the steps of a batch.
+        size: The problem size, for the figures.
+        steps: Steps of a batch.
+        num_batches: Batches that are not counted, because memory is allocated and code is loaded in them, and batches
+            that are.
+
+    Returns:
+        What every application reports with `--benchmark`; `us_per_step` is the median of the batches, in microseconds.
+    """
+    times = []
+    for _ in range(sum(num_batches)):
+        queue.barrier()
+        start = time.perf_counter()
+        batch()
+        queue.barrier()
+        times.append((time.perf_counter() - start) * 1e6 / steps)
+    timed = times[num_batches[0] :]
+    return {
+        "size": size,
+        "steps": steps,
+        "ranks": celerity.size(),
+        "devices_per_rank": queue.statistics().num_devices,
+        "us_per_step": statistics.median(timed),
+        "batches_us_per_step": timed,
+    }
+
+
+def print_figures(figures: Mapping[str, Any]) -> None:
+    """Print what was measured as one line of JSON, on the master rank only."""
+    if celerity.is_master():
+        print(json.dumps(figures))
 
 
 def positive_int(text: str) -> int:

@@ -11,8 +11,7 @@ rows, the second product makes every device fetch the whole of B C, each part fr
 
 from __future__ import annotations
 
-import json
-import statistics
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,11 +23,11 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-WARM_UP_BATCHES, TIMED_BATCHES = 1, 5
+WARM_UP_AND_TIMED_BATCHES = (1, 5)
 
 
 def entries(box: celerity.Box, seed: int) -> NDArray[np.float64]:
@@ -93,42 +92,27 @@ class Matrices:
         self.d = celerity.Buffer((size, size), np.float64, name="D")
 
 
-def multiply_twice(queue: celerity.Queue, matrices: Matrices, hints: Sequence[celerity.hints.Hint]) -> None:
-    """Submit both products."""
+def multiply_twice(
+    queue: celerity.Queue,
+    matrices: Matrices,
+    steps: int,
+    hints: Sequence[celerity.hints.Hint],
+    advance: Callable[[], None],
+) -> None:
+    """Submit both products, `steps` times."""
     m = matrices
-    for product, left, right in ((m.bc, m.b, m.c), (m.d, m.a, m.bc)):
-        queue.parallel_for(
-            product.shape,
-            multiply,
-            product.write(access.one_to_one()),
-            left.read(access.slice(1)),
-            right.read(access.slice(0)),
-            m.size,
-            hints=hints,
-        )
-
-
-def measure(
-    queue: celerity.Queue, matrices: Matrices, steps: int, hints: Sequence[celerity.hints.Hint]
-) -> dict[str, Any]:
-    """Time batches in the steady state; microseconds per step of two products. Collective."""
-    times = []
-    for _ in range(WARM_UP_BATCHES + TIMED_BATCHES):
-        queue.barrier()
-        start = time.perf_counter()
-        for _ in range(steps):
-            multiply_twice(queue, matrices, hints)
-        queue.barrier()
-        times.append((time.perf_counter() - start) * 1e6 / steps)
-    timed = times[WARM_UP_BATCHES:]
-    return {
-        "size": matrices.size,
-        "steps": steps,
-        "ranks": celerity.size(),
-        "devices_per_rank": queue.statistics().num_devices,
-        "us_per_step": statistics.median(timed),
-        "batches_us_per_step": timed,
-    }
+    for _ in range(steps):
+        for product, left, right in ((m.bc, m.b, m.c), (m.d, m.a, m.bc)):
+            queue.parallel_for(
+                product.shape,
+                multiply,
+                product.write(access.one_to_one()),
+                left.read(access.slice(1)),
+                right.read(access.slice(0)),
+                m.size,
+                hints=hints,
+            )
+        advance()
 
 
 def main() -> int:
@@ -138,21 +122,21 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=frame.positive_int, default=1, metavar="S", help="how often both products are computed"
     )
-    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+    frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     size, steps, hints = arguments.size, arguments.steps, frame.hints(arguments)
 
     with celerity.Queue() as queue:
         matrices = Matrices(size)
         if arguments.benchmark:
-            figures = measure(queue, matrices, steps, hints)
-            if celerity.is_master():
-                print(json.dumps(figures))
+            batch = functools.partial(multiply_twice, queue, matrices, steps, hints, lambda: None)
+            figures = frame.measure(queue, batch, size=size, steps=steps, num_batches=WARM_UP_AND_TIMED_BATCHES)
+            frame.print_figures(figures)
             return 0
         start = time.perf_counter()
-        for _ in range(steps):
-            multiply_twice(queue, matrices, hints)
-        queue.wait()
+        with frame.progress("products", steps) as advance:
+            multiply_twice(queue, matrices, steps, hints, advance)
+            queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
             f"matmul: two products of {size} x {size}, {celerity.size()} rank(s)",

@@ -10,8 +10,7 @@ Every step reads a halo of one cell around each chunk; two buffers take turns as
 
 from __future__ import annotations
 
-import json
-import statistics
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,6 @@ COURANT_SQUARED = np.float32(0.25)
 # a device with few cells three kernels instead of one take longer than what they hide.
 BORDER_ROWS = 8
 CELLS_WORTH_A_BORDER = 2**23
-WARM_UP_BATCHES, TIMED_BATCHES = 2, 7
 
 
 def drops(box: celerity.Box, size: int) -> NDArray[np.float32]:
@@ -133,35 +131,13 @@ def hints_for(queue: celerity.Queue, arguments: argparse.Namespace) -> tuple[cel
     return (*given, celerity.hints.border_first(rows)) if rows else given
 
 
-def measure(
-    queue: celerity.Queue, states: list[celerity.Buffer], steps: int, hints: Sequence[celerity.hints.Hint]
-) -> dict[str, Any]:
-    """Time batches of steps in the steady state; microseconds per step. Collective."""
-    times = []
-    for _ in range(WARM_UP_BATCHES + TIMED_BATCHES):
-        queue.barrier()
-        start = time.perf_counter()
-        advance_waves(queue, states, steps, hints, lambda: None)
-        queue.barrier()
-        times.append((time.perf_counter() - start) * 1e6 / steps)
-    timed = times[WARM_UP_BATCHES:]
-    return {
-        "size": states[0].shape[0],
-        "steps": steps,
-        "ranks": celerity.size(),
-        "devices_per_rank": queue.statistics().num_devices,
-        "us_per_step": statistics.median(timed),
-        "batches_us_per_step": timed,
-    }
-
-
 def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
     frame.add_hint_arguments(parser)
     parser.add_argument("--border", type=int, metavar="ROWS", help="rows computed before the others; 0: none")
-    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+    frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
 
@@ -172,9 +148,8 @@ def main() -> int:
             for name in ("u", "u_next")
         ]
         if arguments.benchmark:
-            figures = measure(queue, states, steps, hints)
-            if celerity.is_master():
-                print(json.dumps(figures))
+            batch = functools.partial(advance_waves, queue, states, steps, hints, lambda: None)
+            frame.print_figures(frame.measure(queue, batch, size=size, steps=steps))
             return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:

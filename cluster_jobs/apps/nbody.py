@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: MIT
+"""Two galaxies that meet: the gravity of every body on every other one.
+
+    python cluster_jobs/apps/nbody.py --bodies 2048 --steps 100 --verify --output galaxies.png
+    CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/nbody.py
+
+Each chunk of bodies needs the positions of all bodies, and moves its own: after every step, all positions travel to all
+devices. Two buffers take turns as the old and the new positions. `--benchmark` measures the steady state.
+
+The source for GPUs has two parts, so that other programs can use the first one, which knows nothing of the runtime.
+Every warp of a block has the same bodies and adds up another part of the sources, tile by tile through shared memory:
+so a few thousand bodies are enough to fill a GPU. That sources go through shared memory in tiles is the idea of Nyland,
+Harris and Prins, "Fast N-Body Simulation with CUDA", GPU Gems 3, chapter 31.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import frame
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+# Lengths, masses and times are such that the gravitational constant and the total mass are 1.
+TIME_STEP = np.float32(0.004)
+SOFTENING = np.float32(0.05)  # no pull is stronger than that of a body at about this distance
+SCALE_LENGTH = 0.15  # of a galaxy: a quarter of its bodies are nearer to its centre
+# Where each galaxy starts, how fast, and how its disc lies: angles about the x and the y axis.
+GALAXIES = (
+    ((-0.55, -0.12, 0.0), (0.60, 0.00, 0.0), (0.25, 0.20)),
+    ((0.55, 0.12, 0.0), (-0.60, 0.00, 0.0), (-0.50, 0.80)),
+)
+
+# How far changes of velocity and position may be off, relative to the largest of all bodies. Sums of thousands of
+# float32 values are good to about 1e-6; bodies that pass each other closely magnify that with every step.
+ROUNDING = 1e-4
+# Of more bodies, only some are compared with NumPy, in the field of all others as it is after each step.
+MOST_VERIFIED_FULLY, SAMPLES = 4096, 512
+
+
+def galaxies(num_bodies: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return positions (x, y, z, mass) and velocities (x, y, z, 0) at the start: two rotating discs of Kuzmin's kind.
+
+    Args:
+        num_bodies: How many, in both galaxies.
+
+    Returns:
+        Two float32 arrays of the shape (num_bodies, 4).
+    """
+    random = np.random.default_rng(31)
+    positions, velocities = np.zeros((2, num_bodies, 4))
+    positions[:, 3] = random.uniform(0.5, 1.5, num_bodies)
+    positions[:, 3] /= positions[:, 3].sum()
+    for number, (centre, velocity, (about_x, about_y)) in enumerate(GALAXIES):
+        mine = slice(number * num_bodies // 2, (number + 1) * num_bodies // 2)
+        count = mine.stop - mine.start
+        inside = random.uniform(0, 0.85, count)  # share of the galaxy that is nearer to the centre
+        radius = SCALE_LENGTH * np.sqrt((1 - inside) ** -2 - 1)
+        speed = np.sqrt(0.5 * radius**2 / (radius**2 + SCALE_LENGTH**2) ** 1.5)
+        scatter = random.normal(0, 0.2, (count, 3)) * speed[:, np.newaxis]  # or the disc falls into lumps
+        angle = random.uniform(0, 2 * np.pi, count)
+        cos, sin = np.cos(angle), np.sin(angle)
+        height = random.normal(0, 0.02, count)
+        tilt = _rotation(about_x, about_y)
+        rotation = np.stack([-speed * sin, speed * cos, np.zeros(count)], axis=1)
+        positions[mine, :3] = np.stack([radius * cos, radius * sin, height], axis=1) @ tilt.T + centre
+        velocities[mine, :3] = (rotation + scatter) @ tilt.T + velocity
+    return positions.astype(np.float32), velocities.astype(np.float32)
+
+
+def _rotation(about_x: float, about_y: float) -> NDArray[np.float64]:
+    (cx, sx), (cy, sy) = ((np.cos(angle), np.sin(angle)) for angle in (about_x, about_y))
+    y, x = np.array([[[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]], [[1, 0, 0], [0, cx, -sx], [0, sx, cx]]])
+    return np.asarray(y @ x)
+
+
+def accelerations(targets: NDArray[Any], sources: NDArray[Any], softening_squared: Any) -> NDArray[Any]:
+    """Add up the pull of all sources on each target.
+
+    Args:
+        targets: Positions, (n, 3) or more columns, of which the first three count.
+        sources: Positions and masses, (m, 4), of the same dtype.
+        softening_squared: What is added to each squared distance.
+
+    Returns:
+        Accelerations, (n, 3).
+    """
+    result = np.empty((len(targets), 3), dtype=targets.dtype)
+    columns = [np.ascontiguousarray(sources[:, axis]) for axis in range(4)]
+    rows = max(1, 2**17 // len(sources))  # pairs at a time: what a cache holds
+    for first in range(0, len(targets), rows):
+        block = slice(first, first + rows)
+        apart = [columns[axis] - targets[block, axis, np.newaxis] for axis in range(3)]
+        squared = apart[0] * apart[0] + apart[1] * apart[1] + apart[2] * apart[2] + softening_squared
+        pull = columns[3] / (squared * np.sqrt(squared))
+        for axis in range(3):
+            result[block, axis] = (pull * apart[axis]).sum(axis=1)
+    return result
+
+
+def nbody_step_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as it has data
+    chunk: celerity.Chunk,
+    moved: celerity.View,
+    velocities: celerity.View,
+    positions: celerity.View,
+    dt: np.float32,
+    softening_squared: np.float32,
+) -> None:
+    """Accelerate and move the bodies of one chunk."""
+    own, everywhere = slice(chunk.box.min[0], chunk.box.max[0]), positions[...]
+    here, velocity = everywhere[own], velocities[own, :]
+    velocity[:, :3] += accelerations(here, everywhere, softening_squared) * dt
+    moved[own, :] = here
+    moved[own, :3] += velocity[:, :3] * dt
+
+
+ACCELERATION_SOURCE = r"""
+constexpr int WARPS = 16;            // of a block
+constexpr int BODIES = 4;            // of each thread; the same in all warps of a block
+constexpr int GROUP = 32 * BODIES;   // of a block
+constexpr int BLOCK = 32 * WARPS;
+static_assert(GROUP <= BLOCK, "a thread for each body, in the end");
+
+// rsqrtf() without what it does for numbers below 1e-38: a fifth of all instructions here.
+__device__ __forceinline__ float fast_rsqrt(const float x) {
+    float result;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
+// Which bodies pull: those `from` to `to` places behind `start`, going round from the last body to the first.
+struct source_range {
+    long long start, from, to;
+};
+
+// Adds up what sources pull on the bodies [first, first + GROUP) below `end`; masses are the w of positions. All
+// threads of a block must call it; thread i gets the acceleration of body first + i, and threads beyond the group get
+// nothing. The order of the sum depends on the sources only: a body has the same bits on whatever device it is.
+__device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict__ positions, long long num_bodies,
+                                                        long long first, long long end, source_range sources,
+                                                        float softening_squared) {
+    __shared__ float4 tiles[WARPS][32];
+    __shared__ float3 partial[WARPS][GROUP];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const auto source_at = [&](const long long place) {
+        if (place >= sources.to) return make_float4(0, 0, 0, 0); // no mass
+        const long long body = sources.start + place;
+        return positions[body < num_bodies ? body : body - num_bodies];
+    };
+
+    float4 own[BODIES];
+    float3 sum[BODIES];
+    for (int k = 0; k < BODIES; ++k) {
+        const long long body = first + 32 * k + lane;
+        own[k] = positions[body < end ? body : end - 1];
+        sum[k] = make_float3(0, 0, 0);
+    }
+    float4 fetched = source_at(sources.from + 32 * warp + lane);
+    for (long long tile = sources.from + 32 * warp; tile < sources.to; tile += BLOCK) {
+        __syncwarp(); // all lanes are done with the tile before
+        tiles[warp][lane] = fetched;
+        __syncwarp();
+        fetched = source_at(tile + BLOCK + lane); // arrives while this tile is at work
+#pragma unroll 8
+        for (int j = 0; j < 32; ++j) {
+            const float4 source = tiles[warp][j];
+#pragma unroll
+            for (int k = 0; k < BODIES; ++k) {
+                const float x = source.x - own[k].x, y = source.y - own[k].y, z = source.z - own[k].z;
+                const float inverse = fast_rsqrt(fmaf(x, x, fmaf(y, y, fmaf(z, z, softening_squared))));
+                const float pull = (source.w * inverse) * (inverse * inverse);
+                sum[k].x = fmaf(pull, x, sum[k].x);
+                sum[k].y = fmaf(pull, y, sum[k].y);
+                sum[k].z = fmaf(pull, z, sum[k].z);
+            }
+        }
+    }
+
+    for (int k = 0; k < BODIES; ++k) partial[warp][32 * k + lane] = sum[k];
+    __syncthreads();
+    float3 total = make_float3(0, 0, 0);
+    if (threadIdx.x < GROUP) {
+        for (int w = 0; w < WARPS; ++w) {
+            const float3 addend = partial[w][threadIdx.x];
+            total.x += addend.x;
+            total.y += addend.y;
+            total.z += addend.z;
+        }
+    }
+    __syncthreads(); // before the next group comes
+    return total;
+}
+"""
+BODIES_PER_BLOCK, THREADS_PER_BLOCK = 128, 512  # GROUP and BLOCK
+
+NBODY_STEP_SOURCE = (
+    ACCELERATION_SOURCE
+    + r"""
+__global__ void __launch_bounds__(BLOCK, 2)
+nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerity::accessor<float, 2> velocities,
+           celerity::accessor<const float, 2> positions, float dt, float softening_squared) {
+    const float4* const places = (const float4*)positions.data;
+    const long long num_bodies = chunk.global_max[0], end = chunk.max[0], step = (long long)gridDim.x * GROUP;
+    for (long long first = chunk.min[0] + (long long)blockIdx.x * GROUP; first < end; first += step) {
+        const source_range all = {0, 0, num_bodies};
+        const float3 pull = acceleration_in_group(places, num_bodies, first, end, all, softening_squared);
+        const long long body = first + threadIdx.x;
+        if (threadIdx.x >= GROUP || body >= end) continue;
+        moved(body, 0) = fmaf(velocities(body, 0) += pull.x * dt, dt, places[body].x);
+        moved(body, 1) = fmaf(velocities(body, 1) += pull.y * dt, dt, places[body].y);
+        moved(body, 2) = fmaf(velocities(body, 2) += pull.z * dt, dt, places[body].z);
+        moved(body, 3) = places[body].w;
+    }
+}
+"""
+)
+
+
+def nbody_kernel(num_bodies: int) -> Any:
+    """Return a kernel for up to so many bodies on one device; of more, its blocks take several groups one by one."""
+    grid = (min(4096, -(-num_bodies // BODIES_PER_BLOCK)),)
+    on_gpus = celerity.CudaKernel(NBODY_STEP_SOURCE, "nbody_step", block=(THREADS_PER_BLOCK,), grid=grid)
+    return celerity.kernel(cpu=nbody_step_on_arrays, cuda=on_gpus, name="nbody_step")
+
+
+class Simulation:
+    """The bodies: positions with masses, twice, and velocities; 4 float32 each."""
+
+    def __init__(self, queue: celerity.Queue, num_bodies: int, hints: Sequence[celerity.hints.Hint]) -> None:
+        self.queue, self.hints = queue, hints
+        self.step = nbody_kernel(num_bodies)
+        self.start = galaxies(num_bodies)
+        self.positions = celerity.Buffer.from_array(self.start[0], name="positions")
+        self.moved = celerity.Buffer(self.positions.shape, np.float32, name="moved")
+        self.velocities = celerity.Buffer.from_array(self.start[1], name="velocities")
+
+    def advance(self, steps: int, after_each: Callable[[], None] = lambda: None) -> None:
+        """Submit steps; the velocity first, then the position with the new velocity."""
+        for _ in range(steps):
+            self.queue.parallel_for(
+                self.positions.shape[0],
+                self.step,
+                self.moved.write(access.slice(1)),
+                self.velocities.read_write(access.slice(1)),
+                self.positions.read(access.all()),
+                TIME_STEP,
+                SOFTENING * SOFTENING,
+                hints=self.hints,
+            )
+            self.positions, self.moved = self.moved, self.positions
+            after_each()
+
+
+def reference(
+    start: tuple[NDArray[Any], NDArray[Any]], fields: Sequence[NDArray[Any]] | int, bodies: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Follow bodies with plain NumPy in float64.
+
+    Args:
+        start: Positions and velocities of all bodies.
+        fields: Positions of all bodies before each step, as the program has computed them; or how many steps all
+            bodies are to be followed independently of it.
+        bodies: Which ones are followed; all, if there are no fields.
+
+    Returns:
+        Their positions and velocities in the end, (2, len(bodies), 3).
+    """
+    dt, softening_squared = np.float64(TIME_STEP), np.float64(SOFTENING * SOFTENING)
+    place, velocity = (values[bodies].astype(np.float64) for values in start)
+    for field in [None] * fields if isinstance(fields, int) else fields:
+        sources = place if field is None else field.astype(np.float64)
+        velocity[:, :3] += accelerations(place, sources, softening_squared) * dt
+        place[:, :3] += velocity[:, :3] * dt
+    return np.stack([place[:, :3], velocity[:, :3]])
+
+
+def verify(
+    start: tuple[NDArray[Any], NDArray[Any]],
+    result: tuple[NDArray[Any], NDArray[Any]],
+    steps: int,
+    fields: Sequence[NDArray[Any]],
+) -> bool:
+    """Compare how far bodies have come, and how much faster or slower they are, with NumPy; print the verdict.
+
+    Args:
+        start: Positions and velocities at the start.
+        result: The same in the end.
+        steps: How many there were.
+        fields: Positions before each step, if there are more than `MOST_VERIFIED_FULLY` bodies.
+    """
+    everyone = np.arange(len(start[0]))
+    some = np.sort(np.random.default_rng(1).choice(everyone, SAMPLES, replace=False)) if fields else everyone
+    expected = reference(start, fields or steps, some)
+    before = np.stack([values[some, :3].astype(np.float64) for values in start])
+    after = np.stack([values[some, :3].astype(np.float64) for values in result])
+    largest = np.abs(expected - before).max(axis=(1, 2), keepdims=True)  # in position, and in velocity
+    print(f"Comparing positions and velocities of {len(some)} of {len(everyone)} bodies with float64:")
+    return frame.agrees((after - before) / largest, (expected - before) / largest, rounding=ROUNDING)
+
+
+def column_density(positions: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return how much mass lies behind each pixel, on a logarithmic scale."""
+    pixels = int(np.clip(1.5 * np.sqrt(len(positions)), 64, 800))
+    edges = np.linspace(-1.2, 1.2, pixels + 1)
+    density, _, _ = np.histogram2d(-positions[:, 1], positions[:, 0], bins=(edges, edges), weights=positions[:, 3])
+    return np.asarray(np.log1p(density * len(positions)))
+
+
+def main() -> int:
+    """Run the simulation as the command line asks."""
+    parser = frame.argument_parser(
+        __doc__ or "", size=2048, size_name="--bodies", size_help="bodies in both galaxies together"
+    )
+    parser.add_argument("--steps", type=frame.positive_int, default=100, metavar="S", help="time steps")
+    frame.add_hint_arguments(parser, dimensions=1)
+    frame.add_benchmark_argument(parser)
+    arguments = parser.parse_args()
+    num_bodies, steps = arguments.size, arguments.steps
+
+    with celerity.Queue() as queue:
+        simulation = Simulation(queue, num_bodies, frame.hints(arguments))
+        if arguments.benchmark:
+            figures = frame.measure(queue, functools.partial(simulation.advance, steps), size=num_bodies, steps=steps)
+            frame.print_figures(figures | {"interactions_per_s": num_bodies**2 / figures["us_per_step"] * 1e6})
+            return 0
+        fields = []
+        start = time.perf_counter()
+        with frame.progress("steps", steps) as advance:
+
+            def after_each() -> None:
+                if arguments.verify and num_bodies > MOST_VERIFIED_FULLY:
+                    fields.append(queue.fence(simulation.positions, on="master"))
+                advance()
+
+            simulation.advance(steps, after_each)
+            queue.wait()
+        seconds = time.perf_counter() - start
+        frame.print_summary(
+            f"nbody: {num_bodies} bodies, {steps} steps, {celerity.size()} rank(s)",
+            {
+                "time": f"{seconds:.3f} s",
+                "steps/s": f"{steps / seconds:.1f}",
+                "interactions/s": frame.quantity(num_bodies**2 * steps / seconds, ""),
+                **frame.traffic(queue),
+            },
+        )
+        futures = [queue.fence(buffer, on="master") for buffer in (simulation.positions, simulation.velocities)]
+        positions, velocities = (future.result() for future in futures)
+        before_each = [simulation.start[0], *(field.result() for field in fields[:-1])] if fields else []
+
+    if positions is None:
+        return 0
+    if arguments.output:
+        pictures = {"at the start": simulation.start[0], f"after {steps} steps": positions}
+        panels = {title: column_density(places) for title, places in pictures.items()}
+        frame.save_picture(arguments.output, panels, colours="inferno")
+    if arguments.verify and not verify(simulation.start, (positions, velocities), steps, before_each):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
