@@ -63,7 +63,8 @@ def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) ->
         RuntimeError: If it cannot be started, ends with a status other than 0, or is stopped; with the end of what it
             printed.
     """
-    environment = os.environ | _OPEN_MPI | _GPUS | {"PYTHONPATH": str(ROOT)} | dict(variables)
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | _OPEN_MPI | _GPUS | {"PYTHONPATH": path} | dict(variables)
     shown = shlex.join(command)
     try:
         process = subprocess.Popen(  # noqa: S603 - programs of this repository

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The scaling benchmark on CPU devices, small, and what it makes of its figures."""
+"""The benchmarks of scaling and of task granularity on CPU devices, small, and what they make of their figures."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cluster_jobs.benchmarks import launching, scaling_apps, scaling_plot, strong_scaling
+from cluster_jobs.benchmarks import launching, metg, scaling_apps, scaling_plot, strong_scaling, task_patterns
+from cluster_jobs.benchmarks.peers import metg_plan
 
 ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 240
@@ -127,3 +129,78 @@ def test_the_plot_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
     strong_scaling.add_speedups(rows)
     assert rows[1]["ratio"] is None
     assert all(file.exists() for file in scaling_plot.save(rows, "{size}", tmp_path / "plot.json"))
+
+
+@needs_a_launcher
+def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) -> None:
+    output = tmp_path / "metg.json"
+    result = _benchmark(
+        "metg", "--backend", "cpu", "--devices", "2", "--patterns", "fft,tree", "--tasks-per-device", "2",
+        "--longest-us", "400", "--sample-seconds", "0.002", "--repetitions", "1", "--output", str(output),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    figures = json.loads(output.read_text())
+    assert figures["problems"] == []
+    programs = {row["program"] for row in figures["rows"]}
+    assert programs >= {"celerity_py, process", "celerity_py, rank", "mpi4py + NumPy"}
+    assert ("Dask is not installed" in result.stdout) == (importlib.util.find_spec("distributed") is None)
+    checksums = {(sweep["pattern"], sweep["checksum"]) for sweep in figures["sweeps"]}
+    assert len(checksums) == 2, "all programs compute the same"
+    assert all(sweep["points"][0]["iterations"] > sweep["points"][-1]["iterations"] for sweep in figures["sweeps"])
+
+
+@needs_a_launcher
+@pytest.mark.parametrize("pattern", task_patterns.PATTERNS)
+def test_ours_and_by_hand_leave_on_three_ranks_what_numpy_computes(pattern: str) -> None:
+    for only in ("celerity", "mpi-numpy"):
+        command = launching.on_ranks(launching.default_launcher(), 3)
+        command += [sys.executable, "-m", "cluster_jobs.benchmarks.metg", "--only", only, "--backend", "cpu"]
+        command += ["--devices", "3", "--patterns", pattern, "--tasks-per-device", "3", "--longest-us", "1"]
+        variables = {**launching.devices_of("cpu", "rank", 3), "CELERITY_CHECK": "1"}
+        lines = launching.run([*command, "--sample-seconds", "0.0001"], variables, TIME_LIMIT_S).splitlines()
+        (figures,) = json.loads(lines[-1])
+        expected = task_patterns.reference(pattern, 9, task_patterns.CHECK_STEPS)
+        assert figures["checksum"] == int(expected.sum(dtype="uint64")) & task_patterns.MASK
+
+
+def test_a_result_that_misses_a_dependency_is_found() -> None:
+    for pattern in task_patterns.PATTERNS:
+        result = task_patterns.reference(pattern, 12, 5)
+        task_patterns.require_reference(result, pattern, 5)
+        others = [task_patterns.reference(other, 12, 5) for other in task_patterns.PATTERNS if other != pattern]
+        for wrong in others:
+            with pytest.raises(SystemExit, match="WRONG"):
+                task_patterns.require_reference(wrong, pattern, 5)
+
+
+def test_a_program_with_a_fixed_overhead_has_twice_its_granularity() -> None:
+    overhead_us, us_per_iteration, tasks = 30.0, 0.25, 4
+
+    def run(iterations: int, steps: int) -> float:
+        return (overhead_us + us_per_iteration * iterations) * tasks * steps / 1e6
+
+    points = task_patterns.sweep(run, tasks, 5000.0, 0.01)
+    assert points[0].us_per_task > 5000
+    found = task_patterns.metg_us(points, 1 / us_per_iteration)
+    assert found == pytest.approx(2 * overhead_us, rel=0.02)
+    assert task_patterns.metg_us(points, 100 / us_per_iteration) is None, "never half effective"
+
+
+def test_the_peak_is_that_of_the_best_program_on_as_many_devices() -> None:
+    def sweep(program: str, devices: int, slowdown: float) -> dict[str, Any]:
+        points = [{"iterations": n, "us_per_task": slowdown * n + 10, "steps": 8} for n in (10000, 1000, 100, 10, 1)]
+        return {"program": program, "devices": devices, "pattern": "tree", "points": points}
+
+    rows = metg.evaluate([sweep("a", 2, 1.0), sweep("b", 2, 4.0), sweep("b", 1, 4.0)])
+    assert [row["metg_us"] is None for row in rows] == [False, True, False]
+    assert rows[0]["metg_us"] == pytest.approx(20, rel=0.3)
+
+
+def test_what_one_rank_sends_the_other_receives() -> None:
+    for pattern in task_patterns.PATTERNS:
+        for step in range(task_patterns.rounds_of(pattern, 16)):
+            plans = [metg_plan.plan_of(pattern, step, 16, rank, 4) for rank in range(4)]
+            sent = {(rank, other, *span) for rank, plan in enumerate(plans) for other, *span in plan.sends}
+            received = {(other, rank, *span) for rank, plan in enumerate(plans) for other, *span in plan.receives}
+            assert sent == received
+            assert bool(sent) == (pattern != "trivial" and (pattern, step) not in {("fft", 0), ("fft", 1)})
