@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and how batches are timed.
+"""What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the verdict.
 
 The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result, to the bit.
 """
@@ -7,17 +7,11 @@ The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+from cluster_jobs.benchmarks.peers import batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,95 +111,15 @@ class Slab:
         return rows
 
 
-def argument_parser(description: str) -> argparse.ArgumentParser:
-    """The options that both programs have."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=16384, help="cells along each side of the pond")
-    parser.add_argument("--steps", type=int, default=200, help="steps per batch, rounded up to an even number")
-    parser.add_argument("--batches", type=int, default=7, help="batches, of which the median counts")
-    parser.add_argument("--seconds", type=float, default=10, help="no further batch begins after so long")
-    parser.add_argument(
-        "--overlap",
-        choices=("auto", "on", "off"),
-        default="auto",
-        help="halo behind the interior: auto takes the faster",
-    )
-    parser.add_argument("--check", action="store_true", help="compare with NumPy instead; for small sizes")
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
-    return parser
-
-
-def time_variants(
-    variants: dict[str, Callable[[int], None]],
-    options: argparse.Namespace,
-    finish: Callable[[], None],
-    agree: Callable[[Any], Any],
-    slowest: Callable[[float], float],
-) -> tuple[str, list[float]]:
-    """Time batches of the fastest variant.
-
-    Args:
-        variants: By name, what enqueues a step of a parity.
-        options: From `argument_parser`.
-        finish: Waits for all of this process's GPUs, and for the other ranks.
-        agree: Returns the first rank's argument on all ranks.
-        slowest: Returns the greatest argument of all ranks.
-
-    Returns:
-        The name of the variant, and microseconds per step of each batch.
-    """
-    steps = options.steps + options.steps % 2
-
-    def batch(step: Callable[[int], None], count: int) -> float:
-        finish()
-        begun = time.perf_counter()
-        for _ in range(count // 2):
-            step(0)
-            step(1)
-        finish()
-        return slowest((time.perf_counter() - begun) * 1e6 / count)
-
-    trials = {}
-    for name, step in variants.items():
-        batch(step, 20)
-        trials[name] = min(batch(step, max(20, steps // 4 * 2)) for _ in range(2))
-    best = agree(min(trials, key=lambda name: trials[name]))
-    deadline = time.perf_counter() + options.seconds
-    times: list[float] = []
-    while agree(not times or (len(times) < options.batches and time.perf_counter() < deadline)):
-        times.append(batch(variants[best], steps))
-    return best, times
-
-
-def chosen(variants: dict[str, Callable[[int], None]], overlap: str) -> dict[str, Callable[[int], None]]:
-    """The variants that `--overlap` leaves."""
-    if overlap == "auto":
-        return variants
-    name = "overlapped" if overlap == "on" else "plain"
-    return {name: variants[name]}
-
-
 def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
     """Print the table, and write the JSON file if asked to."""
-    median = statistics.median(times)
-    bandwidth = 3 * 4 * options.size**2 / median / 1e6
-    table = Table(title=f"WaveSim {options.size} x {options.size} float32, {program}")
-    for column in ("GPUs", "variant", "µs per step", "min to max", "batches", "TB/s at 12 bytes per cell"):
-        table.add_column(column, justify="right")
-    spread = f"{min(times):.1f} to {max(times):.1f}"
-    table.add_row(str(gpus), variant, f"{median:.1f}", spread, str(len(times)), f"{bandwidth:.2f}")
-    Console(width=110).print(table)
-    if options.output:
-        figures = {
-            "program": program,
-            "size": options.size,
-            "gpus": gpus,
-            "variant": variant,
-            "us_per_step": median,
-            "batches_us_per_step": times,
-            "python": sys.version,
-        }
-        options.output.write_text(json.dumps(figures, indent=1) + "\n")
+
+    def bandwidth(us_per_step: float) -> str:
+        return f"{3 * 4 * options.size**2 / us_per_step / 1e6:.2f}"
+
+    title = f"WaveSim {options.size} x {options.size} float32, {program}"
+    rate = ("TB/s at 12 bytes per cell", bandwidth)
+    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)
 
 
 def verdict(result: NDArray[np.float32], options: argparse.Namespace, steps: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from cluster_jobs.benchmarks.peers import wave
+from cluster_jobs.benchmarks.peers import batches, wave
 
 
 class Rank:
@@ -86,7 +86,7 @@ class Rank:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure or check; the first rank prints."""
-    parser = wave.argument_parser(__doc__ or "")
+    parser = batches.argument_parser(__doc__ or "", size=16384, size_help="cells along each side of the pond")
     parser.add_argument("--gpus", type=int, help="stop if there are not so many ranks")
     options = parser.parse_args(arguments)
     os.environ["NCCL_NVLS_ENABLE"] = "0"
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.gpus not in {None, comm.size}:
         raise SystemExit(f"--gpus {options.gpus}, but there are {comm.size} ranks: mpirun -n {options.gpus}")
     rank = Rank(comm, options.size)
-    variants = wave.chosen({"plain": rank.plain, "overlapped": rank.overlapped}, options.overlap)
+    variants = batches.chosen({"plain": rank.plain, "overlapped": rank.overlapped}, options.overlap)
 
     def finish() -> None:
         rank.synchronize()
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(name, end=": ")
                 status |= wave.verdict(np.concatenate(rows), options, number * (options.steps // 2 + 1) * 2)
         return int(comm.bcast(status))
-    best, times = wave.time_variants(
+    best, times = batches.time_variants(
         variants, options, finish, comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))
     )
     if comm.rank == 0:

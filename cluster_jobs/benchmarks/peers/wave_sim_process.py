@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.peers import wave
+from cluster_jobs.benchmarks.peers import batches, wave
 
 
 class Gpu:
@@ -89,7 +89,7 @@ class Gpu:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure or check."""
-    parser = wave.argument_parser(__doc__ or "")
+    parser = batches.argument_parser(__doc__ or "", size=16384, size_help="cells along each side of the pond")
     parser.add_argument("--gpus", type=int, help="how many, all if left out")
     options = parser.parse_args(arguments)
     import cupy
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         for gpu in gpus:
             gpu.synchronize()
 
-    variants = wave.chosen({"plain": plain, "overlapped": overlapped}, options.overlap)
+    variants = batches.chosen({"plain": plain, "overlapped": overlapped}, options.overlap)
     if options.check:
         status = 0
         for number, (name, step) in enumerate(variants.items(), 1):
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(name, end=": ")
             status |= wave.verdict(result, options, number * (options.steps // 2 + 1) * 2)
         return status
-    best, times = wave.time_variants(variants, options, finish, lambda value: value, lambda value: value)
+    best, times = batches.time_variants(variants, options, finish, lambda value: value, lambda value: value)
     wave.report("one process, CuPy with peer copies and events", count, best, times, options)
     return 0
 
