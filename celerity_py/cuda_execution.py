@@ -102,6 +102,14 @@ class CudaBinder(Binder):
         return array
 
 
+def release_cached_memory(ordinal: int) -> None:
+    """Make CuPy give back what its pool keeps of a GPU's memory without using it. Waits for the GPU."""
+    import cupy
+
+    with cupy.cuda.Device(ordinal):
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
 #: By ordinal.
 _binders: dict[int, CudaBinder] = {}
 

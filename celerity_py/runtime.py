@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celerity_py import _native, execution
+from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices
 from celerity_py.futures import RuntimeFuture
 from celerity_py.mapping import Port
@@ -129,6 +130,7 @@ class Runtime:
                 else [],
                 direct=self._may_be_direct(),
                 trace=self.tracer.recorder if self.tracer is not None else None,
+                release_cached=release_cached_memory if self.devices.is_cuda else None,
             )
             direct_ranks = agree_on_direct_peers(
                 self.executor,

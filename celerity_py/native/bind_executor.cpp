@@ -3,6 +3,7 @@
 #include "bind_executor.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -191,7 +192,7 @@ nb::dict statistics(executor_loop& self) {
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
     const bool check, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes,
-    const bool direct, std::shared_ptr<trace_recorder> trace) {
+    const bool direct, std::shared_ptr<trace_recorder> trace, const std::optional<nb::callable>& release_cached) {
 	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, sync, direct, std::move(trace)};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
@@ -200,7 +201,14 @@ void construct(executor_loop* const self, const std::size_t num_ranks, const std
 	if(cuda_ordinals.size() != num_devices) throw nb::value_error("cuda_ordinals needs one entry per device");
 	if(!small_copies.empty() && small_copies.size() != num_devices) throw nb::value_error("small_copies needs one entry per device");
 	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
-		auto made = std::make_unique<cuda_backend>(cuda_options{cuda_ordinals, compute_lanes, has_free_cores(options), options.trace.get()}, completions);
+		cuda_options cuda{cuda_ordinals, compute_lanes, has_free_cores(options), options.trace.get(), {}};
+		if(release_cached.has_value()) {
+			cuda.release_cached = [release = *release_cached](const int ordinal) {
+				const nb::gil_scoped_acquire gil;
+				release(ordinal);
+			};
+		}
+		auto made = std::make_unique<cuda_backend>(cuda, completions);
 		std::vector<cuda::function> functions;
 		for(const auto handle : small_copies) functions.push_back(reinterpret_cast<cuda::function>(handle));
 		if(!functions.empty()) made->set_small_copies(functions);
@@ -299,7 +307,7 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
 	        "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = 4, "direct"_a = false,
-	        "trace"_a = nb::none())
+	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 
 Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")

@@ -84,6 +84,8 @@ class backend {
 	/// Whether a launcher thread reports when it has enqueued a kernel. Otherwise a kernel counts as issued when it is handed to the launcher.
 	virtual bool defers_kernels() const = 0;
 
+	/// Whether allocate() returns soon. If not, somebody else has begun to make room: the event count is signalled then, and this is to be asked again.
+	virtual bool is_ready_to_allocate(memory_id /* memory */, std::size_t /* size_bytes */) { return true; }
 	/// Throws std::bad_alloc. Contents are undefined.
 	virtual void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;

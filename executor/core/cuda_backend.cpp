@@ -34,10 +34,8 @@ constexpr std::uint32_t host_domain = 1;
 constexpr std::size_t inline_copy_bytes = 128 * 1024;
 /// What cuMemAlloc aligns to, and what every vector type and coalesced access wants.
 constexpr std::size_t device_alignment_bytes = 512;
-constexpr std::size_t pinned_alignment_bytes = 4096;
 constexpr std::size_t reports_per_block = 256;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
-constexpr std::size_t pinned_slab_bytes = std::size_t{16} << 20;
 
 /// Leaves the thread with the context that it came with: users have their own idea of the current device.
 class kept_context {
@@ -92,16 +90,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_device_of_lane.push_back(0);
 	m_host_progress = std::vector<lane_progress>(m_lanes.size());
 	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions, nullptr, options.trace);
-	m_pinned = std::make_unique<slab_arena>(
-	    [this](const std::size_t size_bytes) {
-		    void* address = nullptr;
-		    make_current(m_devices.front().context);
-		    const auto code = m_driver.host_allocate(&address, size_bytes, cuda::host_memory_portable | cuda::host_memory_mapped);
-		    if(code == cuda::error_out_of_memory) throw std::bad_alloc();
-		    m_driver.check(code, "cuMemHostAlloc");
-		    return address;
-	    },
-	    pinned_alignment_bytes, pinned_slab_bytes);
+	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
 	m_parameters.resize(m_devices.size());
 	m_small_copies.resize(m_devices.size());
 	if(m_devices.size() > 1) start_workers();
@@ -132,7 +121,7 @@ cuda_backend::~cuda_backend() {
 		}
 		m_driver.stream_destroy(device.utility);
 	}
-	for(const auto& slab : m_pinned->slabs()) m_driver.host_free(slab.address);
+	m_pinned->release();
 }
 
 void cuda_backend::add_device(const int ordinal) {
@@ -275,15 +264,25 @@ void cuda_backend::stop() {
 
 // ---- memory -----------------------------------------------------------------------------------------------------------------------
 
+bool cuda_backend::is_ready_to_allocate(const memory_id memory, const std::size_t size_bytes) {
+	return is_device_memory(memory) || m_pinned->is_ready(size_bytes);
+}
+
 void* cuda_backend::allocate(const memory_id memory, const std::size_t size_bytes, const std::size_t /* alignment_bytes */) {
 	if(!is_device_memory(memory)) return m_pinned->allocate(size_bytes);
-	auto& arena = *m_devices.at(device_of(memory).value).arena;
+	auto& device = m_devices.at(device_of(memory).value);
 	try {
-		return arena.allocate(size_bytes);
+		return device.arena->allocate(size_bytes);
 	} catch(const std::bad_alloc&) {
 		trim(memory);
-		return arena.allocate(size_bytes);
 	}
+	try {
+		return device.arena->allocate(size_bytes);
+	} catch(const std::bad_alloc&) {
+		if(!m_options.release_cached) throw;
+	}
+	m_options.release_cached(device.ordinal);
+	return device.arena->allocate(size_bytes);
 }
 
 // Slabs that nothing lies in may add up to what is missing. Those that another rank has mapped must stay. Freeing waits for everything that is on the

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -19,6 +20,7 @@
 #include "cuda_driver.hpp"
 #include "cuda_function.hpp"
 #include "cuda_lane.hpp"
+#include "cuda_pinned_pool.hpp"
 #include "cuda_small_copies.hpp"
 #include "cuda_timeline.hpp"
 #include "cuda_worker.hpp"
@@ -34,6 +36,8 @@ struct cuda_options {
 	std::uint32_t compute_lanes = 4; ///< per device
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
+	/// Makes others in this process give back what they keep of a device's memory without using it. Null: there are none.
+	std::function<void(int ordinal)> release_cached;
 };
 
 /// What the planner has to know about the devices of this rank.
@@ -60,6 +64,7 @@ class cuda_backend final : public backend {
 	void set_small_copies(std::span<const cuda::function> functions);
 	bool must_poll() const override { return m_workers.empty(); }
 
+	bool is_ready_to_allocate(memory_id memory, std::size_t size_bytes) override;
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
@@ -109,7 +114,7 @@ class cuda_backend final : public backend {
 	cuda_options m_options;
 	event_count& m_completions;
 	std::vector<device_state> m_devices;
-	std::unique_ptr<slab_arena> m_pinned;
+	std::unique_ptr<cuda_pinned_pool> m_pinned;
 	std::size_t m_max_pitch_bytes = 0;
 	std::vector<lane_class> m_classes;                  // see class_index()
 	std::vector<std::unique_ptr<cuda_timeline>> m_timelines; // by device; none without a trace

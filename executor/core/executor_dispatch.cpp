@@ -89,6 +89,29 @@ void executor_loop::dispatch(const issue& item) {
 // ---- memory ---------------------------------------------------------------------------------------------------------------------
 
 void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
+	// One after the other, so that none is passed for ever.
+	if(alloc.allocation.memory == host_memory && (!m_waiting_allocations.empty() || !m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes))) {
+		m_waiting_allocations.push_back({item.id, item.payload, &alloc});
+		return;
+	}
+	allocate(item.id, alloc);
+}
+
+bool executor_loop::allocate_waiting() {
+	bool has_allocated = false;
+	while(!m_waiting_allocations.empty()) {
+		const auto waiting = m_waiting_allocations.front();
+		if(!m_backend->is_ready_to_allocate(host_memory, waiting.alloc->size_bytes)) break;
+		m_waiting_allocations.pop_front();
+		m_current = waiting.payload;
+		allocate(waiting.id, *waiting.alloc);
+		has_allocated = true;
+	}
+	if(has_allocated) complete_done();
+	return has_allocated;
+}
+
+void executor_loop::allocate(const instruction_id id, const alloc_instruction& alloc) {
 	void* address = nullptr;
 	try {
 		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
@@ -102,7 +125,7 @@ void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
 	++m_statistics.allocations_by_buffer[{alloc.buffer, alloc.allocation.memory}];
 	if(m_direct != nullptr) m_direct->notify_allocated(alloc.allocation);
-	m_done.push_back(item.id);
+	m_done.push_back(id);
 }
 
 std::string executor_loop::explain_shortage(const alloc_instruction& alloc) const {

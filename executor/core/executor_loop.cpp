@@ -353,6 +353,7 @@ void executor_loop::work() {
 			if(m_is_failed.load(std::memory_order_relaxed)) break;
 			has_progressed |= poll_lanes();
 			has_progressed |= poll_direct();
+			has_progressed |= allocate_waiting();
 			if(const int issued = issue_ready(); issued > 0) {
 				has_progressed = true;
 				num_issued += static_cast<std::uint64_t>(issued);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -172,6 +173,12 @@ class executor_loop final : public instruction_sink {
 	communication m_communication;
 	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
 	bool m_has_unsent_pilots = false;           // among m_events
+	struct waiting_allocation {
+		instruction_id id;
+		const instruction* payload;
+		const alloc_instruction* alloc;
+	};
+	std::deque<waiting_allocation> m_waiting_allocations; // until the backend has room for the first one
 	std::vector<direct_transport::released_instruction> m_released;
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;
@@ -210,6 +217,8 @@ class executor_loop final : public instruction_sink {
 	engine_request make_request(const instruction& instruction) const;
 	void dispatch(const issue& item);
 	void execute(const issue& item, const alloc_instruction& alloc);
+	void allocate(instruction_id id, const alloc_instruction& alloc);
+	bool allocate_waiting();
 	void execute(const issue& item, const free_instruction& free);
 	void execute(const issue& item, const copy_instruction& copy);
 	void execute(const issue& item, const device_kernel_instruction& kernel);

@@ -53,6 +53,18 @@ class slab_arena {
 		return reinterpret_cast<void*>(found->first);
 	}
 
+	/// Whether allocate() needs no new slab.
+	bool fits(const std::size_t wanted_bytes) const { return m_free.lower_bound({round_up(wanted_bytes), 0}) != m_free.end(); }
+
+	/// Takes over a slab that was made elsewhere; its size is a multiple of the alignment.
+	void adopt(const slab& made) { insert_slab(made.address, made.size_bytes); }
+
+	/// What an allocation of so many bytes takes.
+	std::size_t round_up(const std::size_t size_bytes) const {
+		if(size_bytes > SIZE_MAX - m_alignment_bytes) throw std::bad_alloc();
+		return size_bytes == 0 ? m_alignment_bytes : (size_bytes + m_alignment_bytes - 1) & ~(m_alignment_bytes - 1);
+	}
+
 	void deallocate(const void* const address) {
 		auto freed = m_blocks.find(reinterpret_cast<std::uintptr_t>(address));
 		if(freed == m_blocks.end() || freed->second.is_free) throw std::invalid_argument("this address was not allocated from the arena");
@@ -127,11 +139,6 @@ class slab_arena {
 	std::size_t m_used_bytes = 0;
 	std::size_t m_total_bytes = 0;
 
-	std::size_t round_up(const std::size_t size_bytes) const {
-		if(size_bytes > SIZE_MAX - m_alignment_bytes) throw std::bad_alloc();
-		return size_bytes == 0 ? m_alignment_bytes : (size_bytes + m_alignment_bytes - 1) & ~(m_alignment_bytes - 1);
-	}
-
 	free_set::iterator insert_free(const std::uintptr_t address, const std::size_t size_bytes, const std::size_t slab_number) {
 		m_blocks.emplace(address, block{size_bytes, slab_number, true});
 		return m_free.emplace(size_bytes, address).first;
@@ -147,6 +154,10 @@ class slab_arena {
 			size_bytes = at_least; // better a small slab than none
 			address = m_make_slab(size_bytes);
 		}
+		return insert_slab(address, size_bytes);
+	}
+
+	free_set::iterator insert_slab(void* const address, const std::size_t size_bytes) {
 		m_slabs.push_back({address, size_bytes});
 		m_total_bytes += size_bytes;
 		return insert_free(reinterpret_cast<std::uintptr_t>(address), size_bytes, m_slabs.size() - 1);

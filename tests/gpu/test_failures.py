@@ -48,6 +48,12 @@ def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_th
     assert re.search(r"This rank holds [0-9.]+ [MG]iB there", outcome.errors)
 
 
+def test_what_the_pool_of_cupy_does_not_use_makes_room_for_a_buffer() -> None:
+    outcome = run_program("pool_holds_memory")
+    assert outcome.status == 0, outcome.errors
+    assert "the pool had 0.70, and has 0.00" in outcome.output
+
+
 def test_a_buffer_of_60_percent_of_the_memory_may_grow_with_lookahead() -> None:
     outcome = run_program("buffer_grows", CELERITY_LOOKAHEAD="auto")
     assert outcome.status == 0, outcome.errors

@@ -85,7 +85,7 @@ struct device {
 	cuda_lane lane;
 	std::uint64_t last = 0;
 
-	device() : timeline((device_ms = complete_ms = host_ms() + ahead_ms, driver), nullptr, trace), lane(driver, nullptr, 0, &timeline, 7) {}
+	device() : timeline((device_ms = complete_ms = host_ms() + ahead_ms, driver), nullptr, trace), lane(driver, nullptr, 0, 0, &timeline, 7) {}
 
 	/// Work that begins and ends at these times of the host.
 	void put(const double begin_ms, const double end_ms) {
@@ -161,7 +161,7 @@ void check_the_reference_is_renewed() {
 	device_ms = complete_ms = host_ms();
 	trace_recorder trace(1 << 16);
 	cuda_timeline timeline(driver, nullptr, trace, 1);
-	cuda_lane lane(driver, nullptr, 0, &timeline);
+	cuda_lane lane(driver, nullptr, 0, 0, &timeline);
 	double last_ms = 0;
 	std::int64_t last_ns = 0;
 	int num_wrong = 0; // this thread may lose its core between looking at its clock and putting work on the lane
@@ -185,7 +185,7 @@ void check_the_reference_is_renewed() {
 }
 
 void check_nothing_is_recorded_without_a_timeline() {
-	cuda_lane lane(driver, nullptr, 0);
+	cuda_lane lane(driver, nullptr, 0, 0);
 	lane.begin(1);
 	check(events.empty(), "an event for nothing");
 	lane.record(1);

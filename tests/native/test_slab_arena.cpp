@@ -134,11 +134,25 @@ void check_release() {
 	check(arena.slabs().size() == 4, "a slab that was given back is used");
 }
 
+void check_adoption() {
+	address_space space(0);
+	slab_arena arena([&](const std::size_t bytes) { return space.make(bytes); }, 64, 4096);
+	check(!arena.fits(1), "nothing fits before there is a slab");
+	arena.adopt({reinterpret_cast<void*>(std::uintptr_t{1} << 30), 1024});
+	check(arena.fits(1024) && arena.fits(0) && !arena.fits(1025), "what a slab that was taken over holds");
+	void* const first = arena.allocate(960);
+	check(arena.fits(1) && !arena.fits(65), "what is left of it");
+	check(arena.locate(first).slab == 0 && arena.total_bytes() == 1024, "the slab counts");
+	arena.deallocate(first);
+	check(arena.fits(1024), "all of it again");
+}
+
 } // namespace
 
 int main() {
 	for(std::uint32_t seed = 1; seed <= 50; ++seed) check_random_programs(seed);
 	check_limits();
 	check_release();
+	check_adoption();
 	std::printf("arena: 50 random programs\n");
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// A flag may be written on the stream of what it announces only as long as nothing else has got there, or is about to.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "executor/core/cuda_lane.hpp"
+
+using namespace celerity;
+
+namespace {
+
+void check(const bool condition, const char* const what) {
+	if(condition) return;
+	std::fprintf(stderr, "FAILED: %s\n", what);
+	std::abort();
+}
+
+std::atomic<int> last_priority{0};
+
+cuda::driver make_driver() {
+	cuda::driver d{};
+	d.context_set_current = [](cuda::context) { return cuda::success; };
+	d.stream_create = [](cuda::stream*, unsigned, const int priority) {
+		last_priority = priority;
+		return cuda::success;
+	};
+	d.stream_destroy = [](cuda::stream) { return cuda::success; };
+	d.event_create = [](cuda::event* const out, unsigned) {
+		*out = reinterpret_cast<cuda::event>(new int(0));
+		return cuda::success;
+	};
+	d.event_destroy = [](const cuda::event event) {
+		delete reinterpret_cast<int*>(event);
+		return cuda::success;
+	};
+	d.event_record = [](cuda::event, cuda::stream) { return cuda::success; };
+	d.event_query = [](cuda::event) { return cuda::success; };
+	return d;
+}
+
+const cuda::driver driver = make_driver();
+
+void check_append() {
+	cuda_lane lane(driver, nullptr, 0, -3);
+	check(last_priority == -3, "the stream gets the priority of its lane");
+	int appended = 0;
+	const auto append = [&] { ++appended; };
+	lane.record(1);
+	check(lane.append_behind(1, append) && appended == 1, "nothing has followed");
+	check(lane.append_behind(1, append) && appended == 2, "a second flag follows the first one");
+	lane.claim(2);
+	check(!lane.append_behind(1, append), "somebody is about to put waits on the stream");
+	lane.record(2);
+	check(!lane.append_behind(1, append), "something has followed");
+	check(lane.append_behind(2, append) && appended == 3, "which is the last one now");
+	check(lane.poll() == 2, "both positions are complete");
+}
+
+// Whatever claims the lane meanwhile: what is appended lies before what follows.
+void check_concurrently() {
+	cuda_lane lane(driver, nullptr, 0, 0);
+	lane.record(1);
+	std::atomic<bool> has_claimed{false};
+	for(std::uint64_t sequence = 2; sequence < 2000; ++sequence) {
+		has_claimed = false;
+		std::thread launcher([&] {
+			lane.claim(sequence);
+			has_claimed = true;
+			lane.record(sequence);
+		});
+		bool was_claimed = false;
+		const bool is_behind = lane.append_behind(sequence - 1, [&] { was_claimed = has_claimed; });
+		check(!is_behind || !was_claimed, "a flag got behind a claim");
+		launcher.join();
+	}
+}
+
+} // namespace
+
+int main() {
+	check_append();
+	check_concurrently();
+	std::printf("lane: ok\n");
+}
