@@ -112,7 +112,8 @@ def measure(programs: Sequence[Program], options: argparse.Namespace) -> tuple[l
             for program in programs if repetition % 2 == 0 else reversed(programs):
                 what = f"{devices} device(s), {program.label}"
                 if time.monotonic() > deadline:
-                    problems.append(f"{what}: no time for run {repetition + 1}")
+                    if repetition == 0:
+                        problems.append(f"{what}: no time to run it; raise --seconds")
                     continue
                 begun = time.monotonic()
                 try:

@@ -5,25 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+PEERS = Path(__file__).with_name("peers")
+LAYOUTS = {"process": "process", "rank": "nccl"}  # to the end of the names of peers
 
 
 @dataclass(frozen=True)
 class ScalingApp:
-    """An application `apps/<name>.py` with `--size`, `--steps`, `--benchmark` and `--verify`."""
+    """An application `apps/<name>.py` with `--size`, `--steps`, `--benchmark` and `--verify`.
+
+    Its peers are `peers/<name>_process.py` and `peers/<name>_nccl.py`, with `--size`, `--steps`, `--gpus`, `--seconds`,
+    `--output` and `--check`.
+    """
 
     name: str
+    #: Of plots; "{size}" stands for the size.
     title: str
     #: What is measured if the command line names no sizes: on GPUs, and on CPU devices.
     sizes: tuple[int, ...]
     cpu_sizes: tuple[int, ...]
     #: Steps of a batch on GPUs: about a quarter of a second on one of them.
     steps_for: Callable[[int], int]
-    #: Modules of `peers/` by layout, with `--size`, `--steps`, `--gpus`, `--seconds`, `--output` and `--check`.
-    peers: Mapping[str, str]
     #: Arguments of the run that is compared with NumPy. Of a size that no number of devices divides.
     check: tuple[str, ...]
     #: Which ablations it has arguments for, besides those that are made by environment variables.
-    ablations: frozenset[str] = field(default=frozenset())
+    ablations: frozenset[str]
+
+    def peer(self, layout: str) -> str | None:
+        """The module that does the same by hand in a layout, if there is one."""
+        module = f"{self.name}_{LAYOUTS[layout]}"
+        return f"cluster_jobs.benchmarks.peers.{module}" if (PEERS / f"{module}.py").exists() else None
 
 
 def _clamp(value: float, low: int, high: int) -> int:
@@ -39,9 +51,17 @@ APPS = {
             sizes=(16384, 4096),
             cpu_sizes=(512,),
             steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
-            peers={"process": "wave_sim_process", "rank": "wave_sim_nccl"},
             check=("--size", "515", "--steps", "60"),
-            ablations=frozenset({"split", "oversubscription"}),
+            ablations=frozenset({"split", "oversubscription", "border"}),
+        ),
+        ScalingApp(
+            name="nbody",
+            title="N-body, {size} bodies",
+            sizes=(131072, 32768),
+            cpu_sizes=(1024,),
+            steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500),
+            check=("--size", "1021", "--steps", "20"),
+            ablations=frozenset({"oversubscription"}),
         ),
         ScalingApp(
             name="matmul",
@@ -49,7 +69,6 @@ APPS = {
             sizes=(8192,),
             cpu_sizes=(256,),
             steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100),
-            peers={},
             check=("--size", "397", "--steps", "2"),
             ablations=frozenset({"split", "oversubscription"}),
         ),
@@ -66,7 +85,7 @@ class Variant:
     arguments: tuple[str, ...] = ()
 
 
-# The first of each is the default of the runtime.
+# The first of each is compared with the peer.
 ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
     "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
@@ -74,5 +93,6 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "oversubscription": tuple(
         Variant(f"oversubscription {factor}", arguments=("--oversubscribe", str(factor))) for factor in (1, 2, 4)
     ),
+    "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", str(rows))) for rows in (8, 0)),
 }
 BY_VARIABLES = frozenset({"lookahead", "transport"})

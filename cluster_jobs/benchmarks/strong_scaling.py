@@ -28,9 +28,8 @@ from typing import Any
 
 from cluster_jobs.benchmarks import environment, launching, report, scaling_plot
 from cluster_jobs.benchmarks.cuda_driver import count_devices
-from cluster_jobs.benchmarks.scaling_apps import ABLATIONS, APPS, BY_VARIABLES, ScalingApp, Variant
+from cluster_jobs.benchmarks.scaling_apps import ABLATIONS, APPS, BY_VARIABLES, LAYOUTS, ScalingApp, Variant
 
-LAYOUTS = ("process", "rank")
 CHILD_TIMEOUT_S = 180.0
 PEER_SECONDS = 4.0  # of batches, of which the median counts
 OURS, BY_HAND = "ours", "by hand"
@@ -62,8 +61,7 @@ class Runner:
     def _command(self, program: Program, gpus: int, layout: str) -> tuple[list[str], dict[str, str]]:
         command = launching.on_ranks(self.launcher, gpus) if layout == "rank" else []
         if program.variant is None:
-            peer = f"cluster_jobs.benchmarks.peers.{self.app.peers[layout]}"
-            return [*command, sys.executable, "-m", peer, "--gpus", str(gpus)], {}
+            return [*command, sys.executable, "-m", str(self.app.peer(layout)), "--gpus", str(gpus)], {}
         path = launching.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
         return [*command, sys.executable, str(path), *program.variant.arguments], variables
@@ -115,7 +113,7 @@ def programs_of(options: argparse.Namespace) -> list[Program]:
 def _exists(app: ScalingApp, program: Program, layout: str, gpus: int) -> bool:
     """Whether there is such a peer; and a direct transport needs a second rank to reach."""
     if program.variant is None:
-        return layout in app.peers
+        return app.peer(layout) is not None
     return program.variant.variables.get("CELERITY_TRANSPORT") != "direct" or (layout == "rank" and gpus > 1)
 
 
@@ -155,7 +153,8 @@ def measure(
                 if not _exists(runner.app, program, where.layout, where.gpus):
                     continue
                 if time.monotonic() > deadline:
-                    problems.append(f"{where} {program.label}: no time for run {repetition + 1}")
+                    if repetition == 0:
+                        problems.append(f"{where} {program.label}: no time to run it; raise --seconds")
                     continue
                 try:
                     figures = runner.figures(program, where)
@@ -320,6 +319,10 @@ def main(arguments: list[str] | None = None) -> int:
         programs = programs_of(options)
         if BY_HAND not in [program.label for program in programs] and "peer" in options.programs:
             print("The programs by hand need GPUs: only ours are measured.")
+        elif missing := [layout for layout in options.layout if "peer" in options.programs and not app.peer(layout)]:
+            print(
+                f"There is no program by hand for {app.name} in layout {' and '.join(missing)}: only ours is measured."
+            )
         runner = Runner(app, options.backend, options.mpirun, options.steps)
         checked, problems = check(runner, programs, options)
         rows, failures = measure(runner, programs, options)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from cluster_jobs.benchmarks import launching, metg, scaling_apps, scaling_plot, strong_scaling, task_patterns
-from cluster_jobs.benchmarks.peers import metg_plan
+from cluster_jobs.benchmarks.peers import matmul, metg_plan
 
 ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 240
@@ -116,11 +117,23 @@ def test_files_of_several_runs_are_merged_into_one_table_and_plot(tmp_path: Path
     assert output.with_suffix(".svg").exists()
 
 
-def test_every_registered_application_and_peer_is_there() -> None:
+def _help_of(app: str) -> str:
+    command = [sys.executable, str(ROOT / "cluster_jobs" / "apps" / f"{app}.py"), "--help"]
+    return launching.run(command, {}, TIME_LIMIT_S)
+
+
+def test_the_peers_of_the_wave_are_found() -> None:
+    app = scaling_apps.APPS["wave_sim"]
+    assert app.peer("process") == "cluster_jobs.benchmarks.peers.wave_sim_process"
+    assert app.peer("rank") == "cluster_jobs.benchmarks.peers.wave_sim_nccl"
+
+
+def test_every_registered_application_is_there_and_has_the_arguments_of_its_ablations() -> None:
     for app in scaling_apps.APPS.values():
-        assert (ROOT / "cluster_jobs" / "apps" / f"{app.name}.py").exists()
-        for module in app.peers.values():
-            assert (ROOT / "cluster_jobs" / "benchmarks" / "peers" / f"{module}.py").exists()
+        text = _help_of(app.name)
+        assert {"--size", "--steps", "--benchmark", "--verify"} <= set(re.findall(r"--[a-z0-9-]+", text))
+        arguments = [variant.arguments for name in app.ablations for variant in scaling_apps.ABLATIONS[name]]
+        assert all(given[0] in text for given in arguments if given)
 
 
 def test_the_plot_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
@@ -204,3 +217,10 @@ def test_what_one_rank_sends_the_other_receives() -> None:
             received = {(other, rank, *span) for rank, plan in enumerate(plans) for other, *span in plan.receives}
             assert sent == received
             assert bool(sent) == (pattern != "trivial" and (pattern, step) not in {("fft", 0), ("fft", 1)})
+
+
+@pytest.mark.parametrize(("size", "parts", "number"), [(397, 8, 4), (16, 4, 4), (5, 4, 4)])
+def test_the_bands_of_all_parts_are_all_rows_once(size: int, parts: int, number: int) -> None:
+    bands = [matmul.bands_of(part, parts, size, number) for part in range(parts)]
+    assert all(len(spans) == number for spans in bands)
+    assert [row for spans in bands for first, end in spans for row in range(first, end)] == list(range(size))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PEERS = ["nbody_nccl", "nbody_process", "wave_sim_nccl", "wave_sim_process"]
+PEERS = ["matmul_nccl", "matmul_process", "nbody_nccl", "nbody_process", "wave_sim_nccl", "wave_sim_process"]
 
 
 def _run(peer: str, *arguments: str) -> subprocess.CompletedProcess[str]:
