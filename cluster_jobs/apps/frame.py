@@ -169,6 +169,13 @@ def traffic(queue: celerity.Queue) -> dict[str, str]:
     return rows
 
 
+def resizes(queue: celerity.Queue) -> dict[str, int]:
+    """Return how often memory of buffers was allocated anew because it had to grow, on this rank, and bytes copied."""
+    counters = queue.statistics().executor
+    of_buffers = [number for (buffer, _), number in counters["allocations_by_buffer"].items() if buffer != 0]
+    return {"resizes": sum(of_buffers) - len(of_buffers), "resize_bytes": counters["copied_bytes"]["resize"]}
+
+
 def agrees(result: NDArray[Any], expected: NDArray[Any], *, rounding: float = 0.0) -> bool:
     """Tell, on the master rank, whether the result is what NumPy computes, and print the verdict.
 
@@ -191,6 +198,26 @@ def agrees(result: NDArray[Any], expected: NDArray[Any], *, rounding: float = 0.
     return False
 
 
+def pyplot() -> Any:
+    """Return matplotlib's pyplot, which draws into files; without matplotlib, the program ends here."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        sys.exit("Pictures need matplotlib: pip install 'celerity_py[viz]'")
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def save_figure(path: Path, figure: Any) -> None:
+    """Write a figure of matplotlib's, and say where the file is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot().close(figure)
+    print(f"Picture: {path.resolve()}")
+
+
 def save_picture(path: Path, panels: Mapping[str, NDArray[Any]], *, colours: str, centred: bool = False) -> None:
     """Draw 2-D arrays side by side and say where the file is.
 
@@ -200,14 +227,7 @@ def save_picture(path: Path, panels: Mapping[str, NDArray[Any]], *, colours: str
         colours: Name of a matplotlib colour map.
         centred: Whether zero is to get the middle colour.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        sys.exit("Pictures need matplotlib: pip install 'celerity_py[viz]'")
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
+    plt = pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(6.5 * len(panels), 6), squeeze=False, layout="constrained")
     for axis, (title, values) in zip(axes[0], panels.items(), strict=True):
         thinned = values[:: max(1, values.shape[0] // 1024), :: max(1, values.shape[1] // 1024)]
@@ -218,6 +238,4 @@ def save_picture(path: Path, panels: Mapping[str, NDArray[Any]], *, colours: str
         )
         axis.set_title(title)
         figure.colorbar(image, ax=axis, shrink=0.8)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    print(f"Picture: {path.resolve()}")
+    save_figure(path, figure)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ RUNS = {
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
+    "rsim": ["--patches", "150", "--steps", "40"],
 }
 # What these compute in float32 is compared with float64, within what their source states.
 ROUNDED_RUNS = {
@@ -32,7 +36,13 @@ ROUNDED_RUNS = {
 }
 
 
-def _run(app: str, *arguments: str, ranks: int = 1, devices: str = "cpu:2") -> subprocess.CompletedProcess[str]:
+def _run(
+    app: str,
+    *arguments: str,
+    ranks: int = 1,
+    devices: str = "cpu:2",
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(APPS / f"{app}.py"), *arguments]
     if ranks > 1:
         mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -41,6 +51,7 @@ def _run(app: str, *arguments: str, ranks: int = 1, devices: str = "cpu:2") -> s
         command = [mpiexec, "-n", str(ranks), *command]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CELERITY_")}
     environment |= {"CELERITY_DEVICES": devices, "CELERITY_BACKEND": "cpu", "PYTHONPATH": str(ROOT)}
+    environment |= variables
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
     )
@@ -62,6 +73,61 @@ def test_an_application_computes_what_numpy_computes_but_for_rounding(run: str, 
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("Verified: within") == 1
     assert f"{ranks} rank(s)" in result.stdout
+
+
+def test_looking_ahead_saves_all_resizes_of_a_history_that_grows() -> None:
+    figures = {}
+    for lookahead in ("auto", "none"):
+        result = _run(
+            "rsim", "--patches", "60", "--steps", "24", "--benchmark",
+            variables={"CELERITY_LOOKAHEAD": lookahead, "CELERITY_LOG_LEVEL": "error"},
+        )  # fmt: skip
+        assert result.returncode == 0, result.stdout + result.stderr
+        figures[lookahead] = json.loads(result.stdout.splitlines()[-1])
+    assert figures["auto"]["size"] == 60
+    assert figures["auto"]["resizes"] == figures["auto"]["resize_bytes"] == 0
+    assert figures["none"]["resizes"] > 24
+    assert figures["none"]["resize_bytes"] > 0
+
+
+@pytest.mark.parametrize("most_verified_fully", [1000, 10])
+def test_light_that_arrives_a_step_too_late_is_found(
+    most_verified_fully: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(APPS)
+    import room
+    import rsim
+
+    monkeypatch.setattr(rsim, "MOST_VERIFIED_FULLY", most_verified_fully)
+    monkeypatch.setattr(rsim, "SAMPLES", 9)
+    scene, steps = room.furnish(60), 20
+    (found,) = rsim.transport_to(scene.geometry, slice(None), rsim.reach_of(steps))
+    for late, is_right in ((0, True), (1, False)):
+        history = np.zeros((steps, len(scene.emission)), np.float32)
+        for step in range(steps):
+            history[step] = scene.emission + rsim.arriving(history, found[1], found[2] + np.uint8(late), step)
+        assert rsim.verify(scene, history, rounding=rsim.ROUNDING) is is_right
+        assert ("WRONG" in capsys.readouterr().out) is not is_right
+
+
+def test_light_is_not_multiplied_by_reflection_and_boxes_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(APPS)
+    import room
+    import rsim
+
+    scene = room.furnish(1000)
+    parts = list(rsim.transport_to(scene.geometry, slice(None), rsim.reach_of(96)))
+    factors = np.concatenate([factors for _, factors, _ in parts])
+    assert factors.min() == 0
+    assert (factors.sum(axis=1) <= scene.geometry[room.REFLECTANCE] * np.float32(1.0001)).all()
+    lamp = np.flatnonzero(scene.emission)
+    height, (x, _, z) = scene.geometry[1], scene.geometry[:3]
+    on_floor = (height == 0) & (np.abs(x - 0.34) < 0.08) & (np.abs(z - 0.64) < 0.08)
+    on_tall_box = np.isclose(height, 0.6)
+    assert on_floor.any()
+    assert on_tall_box.any()
+    assert factors[np.ix_(on_floor, lamp)].max() == 0
+    assert factors[np.ix_(on_tall_box, lamp)].min() > 0
 
 
 @pytest.mark.parametrize("num_bodies", [100, 4100])

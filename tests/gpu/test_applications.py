@@ -18,10 +18,12 @@ RUNS = {
     "convolution, much shared memory": ["--size", "99", "--radius", "50", "--passes", "2"],
     "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
     "rsim_pattern": ["--size", "253", "--steps", "60"],
+    "rsim": ["--patches", "700", "--steps", "60"],
+    "rsim, some of many": ["--patches", "4500", "--steps", "40"],
     "nbody": ["--bodies", "1003", "--steps", "30"],
     "nbody, some of many": ["--bodies", "20011", "--steps", "3"],
 }
-ROUNDED = {"rsim_pattern", "nbody"}  # sums in another order than NumPy's
+ROUNDED = {"rsim_pattern", "rsim", "nbody"}  # sums in another order than NumPy's
 
 
 @pytest.mark.parametrize("bounds_check", ["0", "1"])
