@@ -187,11 +187,13 @@ def sweep(run: Callable[[int, int], float], tasks_per_device: int, longest_us: f
 
 def _longest(run: Callable[[int, int], float], tasks_per_device: int, longest_us: float) -> int:
     """Iterations at which tasks take so long, and double the work would not get done at a clearly higher rate."""
-    iterations, rate = 64, 0.0
+    iterations, best_rate, in_vain = 64, 0.0, 0
     while iterations < MOST_ITERATIONS:
         us_per_task = run(iterations, FEWEST_STEPS) * 1e6 / FEWEST_STEPS / tasks_per_device
-        last_rate, rate = rate, iterations / us_per_task
-        if us_per_task > 50 * longest_us or (us_per_task > longest_us and rate < 1.2 * last_rate):
+        rate = iterations / us_per_task
+        in_vain = in_vain + 1 if rate < 1.2 * best_rate else 0  # once may be a disturbance
+        best_rate = max(best_rate, rate)
+        if us_per_task > 50 * longest_us or (us_per_task > longest_us and in_vain > 1):
             break
         iterations *= 2
     return iterations
