@@ -64,6 +64,15 @@ APPS = {
             ablations=frozenset({"oversubscription"}),
         ),
         ScalingApp(
+            name="rsim",
+            title="RSim, about {size} patches",
+            sizes=(32768, 8192),
+            cpu_sizes=(500,),
+            steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
+            check=("--size", "301", "--steps", "40"),
+            ablations=frozenset(),
+        ),
+        ScalingApp(
             name="matmul",
             title="two matrix products, {size}² float64",
             sizes=(8192,),

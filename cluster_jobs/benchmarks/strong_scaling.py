@@ -202,8 +202,9 @@ def add_speedups(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show(rows: Sequence[dict[str, Any]], title: str) -> None:
-    """Print the table: a line for each program at each place."""
+    """Print the table: a line for each program at each place; with resizes, if the application tells them."""
     lines = []
+    grows = any("resizes" in program["runs"][-1] for row in rows for program in row["programs"].values())
     for row in rows:
         by_hand = row["programs"].get(BY_HAND)
         for label, program in row["programs"].items():
@@ -222,10 +223,28 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
                     *("-" if value is None else f"{value:.2f}" for value in (figures[0], ratio)),
                     "-" if figures[1] is None else f"{figures[1]:.0f} %",
                     str(len(times)),
+                    *(_growth(program["runs"][-1]) if grows else ()),
                 ]
             )
-    columns = "size", "layout", "program", "devices", "µs per step", "runs", "speedup", "/ by hand", "efficiency", "of"
+    columns = [
+        "size",
+        "layout",
+        "program",
+        "devices",
+        "µs per step",
+        "runs",
+        "speedup",
+        "/ by hand",
+        "efficiency",
+        "of",
+    ]
+    columns += ["resizes, rank 0", "bytes copied for them"] if grows else []
     report.show(title, columns, sorted(lines, key=lambda line: (-int(line[0]), *line[1:3], int(line[3]))), num_names=3)
+
+
+def _growth(run: dict[str, Any]) -> tuple[str, str]:
+    """How often memory was allocated anew in all batches of a run, and what was copied; a peer says nothing of that."""
+    return (str(run["resizes"]), f"{run['resize_bytes']:,}") if "resizes" in run else ("-", "-")
 
 
 def _variant(program: dict[str, Any]) -> str:
