@@ -116,7 +116,7 @@ instruction_operation parse_communication(const std::string& kind, const record&
 instruction_operation parse_operation(const std::string& kind, const record& r) {
 	if(kind == "alloc") {
 		return alloc_instruction{r.allocation("allocation"), r.get<std::size_t>("size_bytes"), r.get<std::size_t>("alignment_bytes"), r.id<buffer_id>("buffer"),
-		    r.get_box("allocated_box")};
+		    r.get_box("allocated_box"), {}};
 	}
 	if(kind == "free") return free_instruction{r.allocation("allocation"), r.get<std::size_t>("size_bytes")};
 	if(kind == "copy") {

@@ -46,6 +46,7 @@ struct describer {
 	const receive_arbiter& arbiter;
 
 	void operator()(const alloc_instruction& alloc) const {
+		out.submission = alloc.submission;
 		out.buffer = alloc.buffer;
 		out.where = alloc.allocated_box;
 	}

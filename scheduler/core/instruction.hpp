@@ -42,6 +42,7 @@ struct alloc_instruction {
 	std::size_t alignment_bytes;
 	buffer_id buffer; ///< 0 for staging and gather space
 	box allocated_box;
+	submission_id submission; ///< the first to want it
 };
 struct free_instruction {
 	allocation_id allocation;

@@ -43,6 +43,7 @@ void instruction_graph_generator::destroy_buffer(const buffer_id id, instruction
 void instruction_graph_generator::compile(const command& cmd, instruction_batch& out) {
 	m_out = &out;
 	m_key = {cmd.node->id, phase::work};
+	m_submission = cmd.node->submission;
 	m_priority_boost = 0;
 	std::visit(
 	    [&](const auto& operation) {

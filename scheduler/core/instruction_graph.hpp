@@ -139,6 +139,7 @@ class instruction_graph_generator {
 	// State of the command being compiled.
 	instruction_batch* m_out = nullptr;
 	instruction_key m_key;
+	submission_id m_submission; ///< of the command that is being compiled
 	instruction_priority m_priority_boost = 0;
 
 	// Scratch, kept to avoid allocation per task.

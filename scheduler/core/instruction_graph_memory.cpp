@@ -97,7 +97,7 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 		const allocation_id id = next_allocation(memory);
 		begin();
 		const instruction_id alloc =
-		    emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(buffer.info.element_alignment_bytes, 64), buffer.info.id, allocated}, priorities::alloc);
+		    emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(buffer.info.element_alignment_bytes, 64), buffer.info.id, allocated, m_submission}, priorities::alloc);
 		state.allocations.push_back(allocation_state{id, allocated, size_bytes, region_map<front>(allocated, front{alloc, {}})});
 		resize_into(buffer, memory, state.allocations.back(), replaced);
 	}
@@ -405,7 +405,7 @@ instruction_graph_generator::staging_allocation& instruction_graph_generator::ac
 	}
 	const allocation_id id = next_allocation(memory);
 	begin();
-	const instruction_id alloc = emit(alloc_instruction{id, rounded_bytes, alignment_bytes, buffer_id{}, box()}, priorities::alloc);
+	const instruction_id alloc = emit(alloc_instruction{id, rounded_bytes, alignment_bytes, buffer_id{}, box(), m_submission}, priorities::alloc);
 	pool.push_back(staging_allocation{id, rounded_bytes, alignment_bytes, alloc, {}});
 	return pool.back();
 }

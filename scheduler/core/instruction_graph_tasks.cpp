@@ -153,7 +153,7 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 allocation_id instruction_graph_generator::emit_gather_alloc(const std::size_t size_bytes, const std::size_t alignment_bytes, instruction_id& alloc) {
 	const allocation_id id = next_allocation(host_memory);
 	begin();
-	alloc = emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(alignment_bytes, 64), buffer_id{}, box()}, priorities::alloc);
+	alloc = emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(alignment_bytes, 64), buffer_id{}, box(), m_submission}, priorities::alloc);
 	return id;
 }
 

@@ -199,6 +199,7 @@ def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_th
     outcome = run_program(num_ranks, "memory_is_short", CELERITY_TRANSPORT=transport)
     assert outcome.status not in {0, 124}
     assert "OutOfMemory" in outcome.errors
+    assert "task 'total' failed (submitted at " in outcome.errors
     assert re.search(r'there is no room for [0-9.]+ TiB for B2 "huge" in the memory of D0', outcome.errors)
     assert re.search(r'This rank holds [0-9.]+ KiB there: [0-9.]+ KiB for B1 "held"', outcome.errors)
     assert "Use more ranks or devices" in outcome.errors

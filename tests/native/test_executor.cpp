@@ -52,7 +52,7 @@ class planner {
 
 	void run(const int steps, double* const result) {
 		for(auto& array : m_arrays) {
-			emit(alloc_instruction{array.allocation, m_count * sizeof(double), alignof(double), buffer_id(1), elements(m_count)}, {}, array);
+			emit(alloc_instruction{array.allocation, m_count * sizeof(double), alignof(double), buffer_id(1), elements(m_count), {}}, {}, array);
 		}
 		const auto raw = m_executor.register_user_memory(result, m_count * sizeof(double));
 		array user{{user_memory, raw}, 0, {}, {}};
