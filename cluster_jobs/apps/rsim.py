@@ -17,7 +17,6 @@ of a patch add up to more than 1, which they do next to edges, they are scaled d
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -261,14 +260,12 @@ advance_light = celerity.kernel(
 )
 
 
-def rows_before(step: int, chunk: Any, shape: tuple[int, ...]) -> celerity.Box:
-    """Map any chunk to all rows before this step's."""
-    return celerity.Box((0, 0), (step, shape[1]))
-
-
-def part_of_row(step: int, chunk: Any, shape: tuple[int, ...]) -> celerity.Box:
-    """Map a chunk of patches to its part of this step's row."""
-    return celerity.Box((step, chunk.box.min[0]), (step + 1, chunk.box.max[0]))
+def part_of_row(step: int) -> Any:
+    """Map a chunk of patches to its part of a step's row; every run uses the results again."""
+    return access.pure(
+        lambda chunk: celerity.Box((step, chunk.box.min[0]), (step + 1, chunk.box.max[0])),
+        key=step,
+    )
 
 
 class Simulation:
@@ -298,8 +295,8 @@ class Simulation:
             self.queue.parallel_for(
                 patches,
                 advance_light,
-                self.history.write(functools.partial(part_of_row, step)),
-                self.history.read(functools.partial(rows_before, step)),
+                self.history.write(part_of_row(step)),
+                self.history.read(access.fixed(celerity.Box((0, 0), (step, patches)))),
                 self.factors.read(access.slice(1)),
                 self.delays.read(access.slice(1)),
                 self.emission.read(access.one_to_one()),

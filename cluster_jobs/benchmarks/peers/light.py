@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Scene = room.Room
 LIGHT_BYTES = 4
-ALIGNMENT = 32  # patches of a GPU are a multiple of it, so that what is exchanged is aligned
+ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that what is exchanged is aligned to 16 bytes
 SOURCE = (
     rsim.ROOM_SOURCE
     + r"""
