@@ -5,11 +5,12 @@
     CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/convolution.py
 
 Each pass reads a box of `radius` pixels around every chunk, corners included. Beyond the rim the outermost pixels are
-repeated, by the kernel itself: an access is clamped to its buffer.
+repeated, by the kernel itself: an access is clamped to its buffer. `--benchmark` measures the steady state.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,20 +22,60 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
 
+def texture(height: int, width: int, *, roughness: float, seed: int) -> NDArray[np.float64]:
+    """Return noise like that of clouds or rock, of mean 0 and deviation 1.
+
+    Args:
+        height: Rows.
+        width: Columns.
+        roughness: How much of it is fine: 0 is all coarse, 1 about as rough as rock.
+        seed: Another one gives another noise.
+    """
+    tile = 1024  # it goes on without a seam, and larger spectra take long
+    rows, columns = (np.fft.fftfreq(tile) * tile for _ in range(2))
+    frequency = np.hypot(rows[:, np.newaxis], columns[np.newaxis, : tile // 2 + 1])
+    spectrum = np.fft.rfft2(np.random.default_rng(seed).normal(size=(tile, tile)))
+    noise = np.fft.irfft2(spectrum / np.maximum(frequency, 2) ** (2.4 - roughness), s=(tile, tile))
+    noise = (noise - noise.mean()) / noise.std()
+    return np.tile(noise, (-(-height // tile), -(-width // tile)))[:height, :width]
+
+
 def photograph(height: int, width: int) -> NDArray[np.float32]:
-    """Return a grey landscape: a sky with a sun, three ranges of hills, and grain."""
-    y = np.linspace(0, 1, height)[:, np.newaxis]
-    x = np.linspace(0, 1, width)[np.newaxis, :]
-    picture = 0.85 - 0.5 * y + 0 * x
-    picture += 0.6 * np.exp(-((x - 0.72) ** 2 + (y - 0.22) ** 2) / 0.004)
-    for distance, (base, wobble, shade) in enumerate(((0.50, 0.10, 0.45), (0.62, 0.08, 0.30), (0.78, 0.06, 0.15))):
-        ridge = base + wobble * np.sin(7 * (distance + 1) * x + distance) + wobble / 3 * np.sin(41 * x + 2 * distance)
-        picture = np.where(y > ridge, shade + 0.1 * (y - ridge), picture)
-    grain = np.random.default_rng(7).normal(scale=0.03, size=(height, width))
-    return np.asarray(np.clip(picture + grain, 0, 1), dtype=np.float32)
+    """Return a grey landscape: a sky with a sun and clouds, ridges in haze, firs before them, and grain.
+
+    Args:
+        height: Pixels.
+        width: Pixels.
+
+    Returns:
+        Brightness from 0 to 1, (height, width).
+    """
+    y, x = np.arange(height)[:, np.newaxis] / height, np.arange(width)[np.newaxis, :] / height
+    distance_to_sun = np.hypot(x - 0.95, y - 0.2)
+    clouds = np.clip(0.35 * texture(height, width, roughness=0.3, seed=1) + 0.5 - 0.6 * y, 0, 1)
+    picture = 0.45 + 0.3 * y + 0.35 * clouds + 0.25 * np.exp(-((distance_to_sun / 0.2) ** 2))
+    picture = np.where(distance_to_sun < 0.055, 1.0, picture)
+    rock = texture(height, width, roughness=0.7, seed=2)
+    for number, (base, relief, shade) in enumerate(((0.50, 0.055, 0.55), (0.62, 0.06, 0.38), (0.74, 0.05, 0.24))):
+        outline = texture(2, width, roughness=0.5, seed=3 + number)[:1]
+        ridge = base + relief * np.sin((3 + 2 * number) * x + number) + 0.6 * relief * outline
+        haze = 0.25 * np.clip(y - ridge, 0, 0.2) * (2 - number)
+        picture = np.where(y > ridge, shade + haze + (0.02 + 0.015 * number) * rock, picture)
+    firs = np.random.default_rng(9)
+    for trunk, top, breadth in firs.uniform((-0.05, 0.62, 0.05), (1.4, 0.85, 0.10), size=(26, 3)):
+        below = y - top
+        branches = breadth * below * (1 + 0.7 * (below * 24 % 1))  # wider towards the lower end of each
+        picture = np.where(
+            (below > 0) & (np.abs(x - trunk) < np.maximum(branches * 3, 0.003)), 0.06 + 0.02 * rock, picture
+        )
+    grain = np.random.default_rng(7).normal(scale=0.02, size=(height, width))
+    eight_bits = np.round(255 * np.clip(picture + grain, 0, 1))  # so that it is the same on different hosts
+    return np.asarray(eight_bits / 255, dtype=np.float32)
 
 
 def gaussian(radius: int) -> NDArray[np.float32]:
@@ -117,34 +158,54 @@ def reference(picture: NDArray[np.float32], weights: NDArray[np.float32], passes
     return picture
 
 
+class Blurring:
+    """A picture, the one that it becomes in a pass, and the weights."""
+
+    def __init__(self, queue: celerity.Queue, original: NDArray[np.float32], weights: NDArray[np.float32]) -> None:
+        self.queue, self.radius = queue, weights.shape[0] // 2
+        self.picture = celerity.Buffer.from_array(original, name="picture")
+        self.blurred = celerity.Buffer(original.shape, np.float32, name="blurred")
+        self.weights = celerity.Buffer.from_array(weights, name="weights")
+        self.blur = blur_kernel(self.radius)
+
+    def run(self, passes: int, hints: Sequence[celerity.hints.Hint], advance: Callable[[], None]) -> None:
+        """Submit passes."""
+        for _ in range(passes):
+            self.queue.parallel_for(
+                self.picture.shape,
+                self.blur,
+                self.blurred.write(access.one_to_one()),
+                self.picture.read(access.neighborhood(self.radius, self.radius, shape="box")),
+                self.weights.read(access.all()),
+                self.radius,
+                hints=hints,
+            )
+            self.picture, self.blurred = self.blurred, self.picture
+            advance()
+
+
 def main() -> int:
     """Blur as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=768, size_help="height of the picture; it is 4/3 as wide")
     parser.add_argument("--radius", type=frame.positive_int, default=4, metavar="R", help="pixels on each side")
-    parser.add_argument("--passes", type=frame.positive_int, default=3, metavar="P", help="convolutions in a row")
+    parser.add_argument(
+        "--passes", "--steps", type=frame.positive_int, default=3, metavar="S", help="convolutions in a row"
+    )
+    frame.add_hint_arguments(parser)
+    frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
-    radius, passes = arguments.radius, arguments.passes
-    original = photograph(arguments.size, arguments.size * 4 // 3)
-    weights = gaussian(radius)
+    passes, hints = arguments.passes, frame.hints(arguments)
+    original, weights = photograph(arguments.size, arguments.size * 4 // 3), gaussian(arguments.radius)
 
     with celerity.Queue() as queue:
-        picture = celerity.Buffer.from_array(original, name="picture")
-        blurred = celerity.Buffer(original.shape, np.float32, name="blurred")
-        window = celerity.Buffer.from_array(weights, name="weights")
-        blur = blur_kernel(radius)
+        blurring = Blurring(queue, original, weights)
+        if arguments.benchmark:
+            batch = functools.partial(blurring.run, passes, hints, lambda: None)
+            frame.print_figures(frame.measure(queue, batch, size=arguments.size, steps=passes))
+            return 0
         start = time.perf_counter()
         with frame.progress("passes", passes) as advance:
-            for _ in range(passes):
-                queue.parallel_for(
-                    picture.shape,
-                    blur,
-                    blurred.write(access.one_to_one()),
-                    picture.read(access.neighborhood(radius, radius, shape="box")),
-                    window.read(access.all()),
-                    radius,
-                )
-                picture, blurred = blurred, picture
-                advance()
+            blurring.run(passes, hints, advance)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -155,7 +216,7 @@ def main() -> int:
                 **frame.traffic(queue),
             },
         )
-        result = queue.fence(picture, on="master").result() if arguments.verify or arguments.output else None
+        result = queue.fence(blurring.picture, on="master").result() if arguments.verify or arguments.output else None
 
     if result is None:
         return 0

@@ -25,6 +25,7 @@ RUNS = {
     "matmul": ["--size", "97"],
     "matmul --split-2d": ["--size", "97", "--split-2d"],
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
+    "convolution --split-2d": ["--size", "67", "--radius", "3", "--passes", "3", "--split-2d"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
@@ -153,6 +154,24 @@ def test_an_application_explains_itself(app: str) -> None:
     result = _run(app, "--help")
     assert result.returncode == 0, result.stderr
     assert "--verify" in result.stdout
+
+
+@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim", "wave_sim"])
+def test_an_application_that_is_measured_prints_one_line_of_figures(app: str) -> None:
+    result = _run(app, "--size", "64", "--steps", "3", "--benchmark", ranks=2)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (line,) = result.stdout.splitlines()
+    figures = json.loads(line)
+    assert (figures["size"], figures["steps"], figures["ranks"], figures["devices_per_rank"]) == (64, 3, 2, 2)
+    assert figures["us_per_step"] in figures["batches_us_per_step"]
+
+
+@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim"])
+def test_an_application_draws_its_result(app: str, tmp_path: Path) -> None:
+    picture = tmp_path / "result.png"
+    result = _run(app, "--size", "64", "--output", str(picture))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_of_a_run_is_written_once_and_its_place_is_printed(tmp_path: Path) -> None:
