@@ -124,10 +124,28 @@ def nbody_step_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as i
     moved[own, :3] += velocity[:, :3] * dt
 
 
+THREADS_PER_BLOCK = 512
+MULTIPROCESSORS = 132  # of an H200; on other GPUs, another choice may be better, but none is wrong
+
+
+def bodies_per_thread(num_bodies: int) -> int:
+    """Choose 1, 2 or 4 bodies for each thread of a device that has so many.
+
+    More need fewer instructions each, fewer make more blocks, which divide better among the multiprocessors. A body's
+    acceleration has the same bits in any case.
+    """
+
+    def seconds(bodies: int) -> float:
+        rounds = -(-num_bodies // (32 * bodies * MULTIPROCESSORS))
+        return rounds * bodies * (13 + 3.6 / bodies)  # instructions for each pair, counted in the compiled kernel
+
+    return min((4, 2, 1), key=seconds)
+
+
+# What comes first is BODIES, the bodies of each thread.
 ACCELERATION_SOURCE = r"""
 constexpr int WARPS = 16;            // of a block
-constexpr int BODIES = 4;            // of each thread; the same in all warps of a block
-constexpr int GROUP = 32 * BODIES;   // of a block
+constexpr int GROUP = 32 * BODIES;   // bodies of a block, the same in all its warps
 constexpr int BLOCK = 32 * WARPS;
 static_assert(GROUP <= BLOCK, "a thread for each body, in the end");
 
@@ -201,11 +219,7 @@ __device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict
     return total;
 }
 """
-BODIES_PER_BLOCK, THREADS_PER_BLOCK = 128, 512  # GROUP and BLOCK
-
-NBODY_STEP_SOURCE = (
-    ACCELERATION_SOURCE
-    + r"""
+NBODY_STEP_SOURCE = r"""
 __global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerity::accessor<float, 2> velocities,
            celerity::accessor<const float, 2> positions, float dt, float softening_squared) {
@@ -223,22 +237,31 @@ nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerit
     }
 }
 """
-)
+
+
+def source(bodies: int, kernel: str) -> str:
+    """Return the source of a kernel behind what it calls, for so many bodies per thread."""
+    return f"constexpr int BODIES = {bodies};\n{ACCELERATION_SOURCE}{kernel}"
 
 
 def nbody_kernel(num_bodies: int) -> Any:
-    """Return a kernel for up to so many bodies on one device; of more, its blocks take several groups one by one."""
-    grid = (min(4096, -(-num_bodies // BODIES_PER_BLOCK)),)
-    on_gpus = celerity.CudaKernel(NBODY_STEP_SOURCE, "nbody_step", block=(THREADS_PER_BLOCK,), grid=grid)
+    """Return a kernel for chunks of about so many bodies; of more, its blocks take several groups one by one."""
+    bodies = bodies_per_thread(num_bodies)
+    grid = min(4096, num_bodies // (32 * bodies) + 2)
+    on_gpus = celerity.CudaKernel(
+        source(bodies, NBODY_STEP_SOURCE), "nbody_step", block=(THREADS_PER_BLOCK,), grid=(grid,)
+    )
     return celerity.kernel(cpu=nbody_step_on_arrays, cuda=on_gpus, name="nbody_step")
 
 
 class Simulation:
-    """The bodies: positions with masses, twice, and velocities; 4 float32 each."""
+    """The bodies: positions with masses, twice, and velocities; 4 float32 each. Devices have `parts` chunks each."""
 
-    def __init__(self, queue: celerity.Queue, num_bodies: int, hints: Sequence[celerity.hints.Hint]) -> None:
+    def __init__(
+        self, queue: celerity.Queue, num_bodies: int, hints: Sequence[celerity.hints.Hint], parts: int
+    ) -> None:
         self.queue, self.hints = queue, hints
-        self.step = nbody_kernel(num_bodies)
+        self.step = nbody_kernel(-(-num_bodies // (celerity.size() * queue.statistics().num_devices * parts)))
         self.start = galaxies(num_bodies)
         self.positions = celerity.Buffer.from_array(self.start[0], name="positions")
         self.moved = celerity.Buffer(self.positions.shape, np.float32, name="moved")
@@ -328,7 +351,7 @@ def main() -> int:
     num_bodies, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
-        simulation = Simulation(queue, num_bodies, frame.hints(arguments))
+        simulation = Simulation(queue, num_bodies, frame.hints(arguments), arguments.oversubscribe)
         if arguments.benchmark:
             figures = frame.measure(queue, functools.partial(simulation.advance, steps), size=num_bodies, steps=steps)
             frame.print_figures(figures | {"interactions_per_s": num_bodies**2 / figures["us_per_step"] * 1e6})

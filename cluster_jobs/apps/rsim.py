@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 # In so many steps light crosses the room from wall to wall: an eighth of all, so that it has been reflected often.
 CROSSINGS, MOST_STEPS_TO_CROSS = 8, 140
 # Threads that work on a patch together, and blocks of them: as many as an H200 takes at once, on 132 multiprocessors.
-THREADS, BLOCKS = 128, 132 * 16
+THREADS, BLOCKS = 256, 132 * 8
 NOT_ZERO = np.float32(1e-12)
+MOST_OF_HISTORY = 2**32  # elements: indices are 32 bits wide
 # How far light may be off, relative to the brightest: sums in another order.
 ROUNDING = 1e-5
 # Of more patches, only some are compared with NumPy, in every step, by what the program says has left all others.
@@ -207,14 +208,14 @@ __device__ __forceinline__ void find_transport_to(const long long i, const float
 }
 
 // What a patch reflects in a step of what has left all patches before; `factors` and `delays` are its own. For all
-// threads of a block together, which all get it.
+// threads of a block together, which all get it. The history has less than 2^32 elements.
 __device__ __forceinline__ float light_arriving(const float* factors, const unsigned char* delays, const float* history,
-                                                const long long row_length, const int patches, const int step) {
+                                                const unsigned row_length, const int patches, const int step) {
     float sum = 0;
 #pragma unroll 4
     for (int j = threadIdx.x; j < patches; j += THREADS) {
         const int sent = step - delays[j];
-        const float light = sent >= 0 ? history[sent * row_length + j] : 0;
+        const float light = sent >= 0 ? history[sent * row_length + j] : 0; // unsigned: cheaper
         sum = fmaf(factors[j], light, sum);
     }
     return sum_of_block(sum);
@@ -233,7 +234,7 @@ find_transport(celerity::chunk<1> chunk, celerity::accessor<float, 2> factors,
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 16)
+__global__ void __launch_bounds__(THREADS, 8)
 advance_light(celerity::chunk<1> chunk, celerity::accessor<float, 2> row, celerity::accessor<const float, 2> history,
               celerity::accessor<const float, 2> factors, celerity::accessor<const unsigned char, 2> delays,
               celerity::accessor<const float, 1> emission, int step) {
@@ -241,7 +242,8 @@ advance_light(celerity::chunk<1> chunk, celerity::accessor<float, 2> row, celeri
     for (long long i = chunk.min[0] + blockIdx.x; i < chunk.max[0]; i += gridDim.x) {
         float light = emission(i);
         if (step > 0) {
-            light += light_arriving(&factors(i, 0), &delays(i, 0), history.data, history.stride[0], patches, step);
+            const auto row_length = (unsigned)history.stride[0];
+            light += light_arriving(&factors(i, 0), &delays(i, 0), history.data, row_length, patches, step);
         }
         if (threadIdx.x == 0) row(step, i) = light;
     }
@@ -338,6 +340,8 @@ def main() -> int:
     steps = arguments.steps
     scene = room.furnish(arguments.size)
     patches = len(scene.emission)
+    if steps * patches >= MOST_OF_HISTORY:
+        parser.error(f"{steps} steps of {patches} patches are more than {MOST_OF_HISTORY} elements")
 
     with celerity.Queue() as queue:
         simulation = Simulation(queue, scene, steps)

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 BODY_BYTES = 16
 # What a launch adds up: everything; what the own bodies pull, put aside; what all others pull, added to that.
 WHOLE, FROM_OWN, FROM_OTHERS = 0, 1, 2
-SOURCE = (
-    nbody.ACCELERATION_SOURCE
-    + r"""
+KERNEL = r"""
 extern "C" __global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(const float4* positions, float4* const* moved, const int num_moved, float4* velocities, float4* pulls,
            const int part, const long long num_bodies, const long long begin, const long long end, const float dt,
@@ -57,7 +55,6 @@ nbody_step(const float4* positions, float4* const* moved, const int num_moved, f
     }
 }
 """
-)
 
 
 class Share:
@@ -75,12 +72,14 @@ class Share:
         self.first, self.end = (min((part + side) * self.capacity, num_bodies) for side in (0, 1))
         if self.first == self.end:
             raise SystemExit(f"{num_bodies} bodies are too few for {parts} GPUs")
+        bodies = nbody.bodies_per_thread(self.end - self.first)
+        source = nbody.source(bodies, KERNEL)
+        self._grid = (-(-(self.end - self.first) // (32 * bodies)), 1, 1)
         with self.device:
-            self.function = cupy.RawKernel(SOURCE, "nbody_step", options=("-std=c++17",)).kernel
+            self.function = cupy.RawKernel(source, "nbody_step", options=("-std=c++17",)).kernel
             self.arrays = [cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
             self.velocities = cupy.zeros((self.end - self.first, 4), np.float32)
             self.pulls = cupy.zeros_like(self.velocities)
-        self._grid = (-(-(self.end - self.first) // nbody.BODIES_PER_BLOCK), 1, 1)
         self.set_destinations([[], []])
         self.reset()
 

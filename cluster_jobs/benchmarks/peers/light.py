@@ -38,14 +38,17 @@ find_transport(float* factors, unsigned char* delays, const float* geometry, con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 16)
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
 advance_light(float* const* histories, const int num_histories, const float* history, const float* factors,
               const unsigned char* delays, const float* emission, const long long patches, const long long row_length,
               const long long begin, const long long end, const int step) {
     for (long long i = begin + blockIdx.x; i < end; i += gridDim.x) {
         const long long row = (i - begin) * patches;
         float light = emission[i];
-        if (step > 0) light += light_arriving(factors + row, delays + row, history, row_length, (int)patches, step);
+        if (step > 0) {
+            const auto length = (unsigned)row_length;
+            light += light_arriving(factors + row, delays + row, history, length, (int)patches, step);
+        }
         if (threadIdx.x < num_histories) histories[threadIdx.x][step * row_length + i] = light;
     }
 }
