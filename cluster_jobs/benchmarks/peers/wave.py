@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the verdict.
 
-The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result, to the bit.
+The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result: to the bit, but for
+denormal numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COURANT_SQUARED = np.float32(0.25)
+NEXT_TO_NOTHING = 1e-30
 DROPS = ((0.30, 0.35, 0.06), (0.65, 0.60, 0.04), (0.45, 0.80, 0.03))
 BLOCK = (32, 8, 1)
 BORDER_BLOCK = (256, 1, 1)
@@ -123,10 +125,15 @@ def report(program: str, gpus: int, variant: str, times: list[float], options: a
 
 
 def verdict(result: NDArray[np.float32], options: argparse.Namespace, steps: int) -> int:
-    """Compare with NumPy; the exit status."""
-    wrong = int(np.count_nonzero(result != reference(options.size, steps)))
+    """Compare with NumPy; the exit status.
+
+    CuPy compiles with `-ftz=true`, always: at the front of a wave, where NumPy has denormal numbers, there are zeros.
+    What is larger by far must have the same bits.
+    """
+    expected = reference(options.size, steps)
+    wrong = int(np.count_nonzero(np.abs(result - expected) > NEXT_TO_NOTHING))
     print(
-        "Verified: bit-identical to NumPy."
+        f"Verified: bit-identical to NumPy, but for what is next to nothing ({NEXT_TO_NOTHING:g})."
         if wrong == 0
         else f"WRONG: {wrong} of {result.size} cells differ from NumPy"
     )
