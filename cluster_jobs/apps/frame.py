@@ -160,8 +160,10 @@ def quantity(value: float, unit: str) -> str:
 
 
 def traffic(queue: celerity.Queue) -> dict[str, str]:
-    """Return summary rows on what the runtime moved by itself, on behalf of this rank."""
+    """Return summary rows on what the runtime moved by itself, on behalf of this rank. None after a dry run."""
     counters = queue.statistics().executor
+    if not counters:
+        return {}
     rows = {f"copied between memories, rank {celerity.rank()}": quantity(sum(counters["copied_bytes"].values()), "B")}
     if celerity.size() > 1:
         rows[f"sent by rank {celerity.rank()}"] = quantity(sum(counters["sent_bytes"].values()), "B")
@@ -170,8 +172,13 @@ def traffic(queue: celerity.Queue) -> dict[str, str]:
 
 
 def resizes(queue: celerity.Queue) -> dict[str, int]:
-    """Return how often memory of buffers was allocated anew because it had to grow, on this rank, and bytes copied."""
+    """Return how often memory of buffers was allocated anew because it had to grow, on this rank, and bytes copied.
+
+    Nothing after a dry run.
+    """
     counters = queue.statistics().executor
+    if not counters:
+        return {}
     of_buffers = [number for (buffer, _), number in counters["allocations_by_buffer"].items() if buffer != 0]
     return {"resizes": sum(of_buffers) - len(of_buffers), "resize_bytes": counters["copied_bytes"]["resize"]}
 

@@ -182,6 +182,13 @@ def test_the_picture_of_a_run_is_written_once_and_its_place_is_printed(tmp_path:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("app", ["wave_sim", "rsim"])
+def test_an_application_can_be_planned_for_many_ranks_and_not_run(app: str) -> None:
+    result = _run(app, "--size", "256", "--steps", "20", devices="cpu:4", variables={"CELERITY_DRY_RUN_RANKS": "64"})
+    assert result.returncode == 0, result.stderr
+    assert "steps/s" in result.stdout or "paths/s" in result.stdout
+
+
 def test_a_single_device_is_enough() -> None:
     result = _run("wave_sim", "--size", "64", "--steps", "20", "--verify", devices="cpu:1")
     assert result.returncode == 0, result.stdout + result.stderr

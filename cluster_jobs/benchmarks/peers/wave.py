@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the verdict.
 
-The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result: to the bit, but for
-denormal numbers.
+The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result: to the bit, but
+for denormal numbers.
 """
 
 from __future__ import annotations
