@@ -90,6 +90,10 @@ class Driver:
         """Bind the context to the calling thread."""
         self.call("cuCtxSetCurrent", self.context)
 
+    def function(self, name: str) -> Any:
+        """A function itself, which returns its status."""
+        return self._functions[name]
+
     def status(self, name: str, *arguments: Any) -> int:
         """Call a function; its status."""
         return int(self._functions[name](*arguments))

@@ -36,10 +36,14 @@ class DagKernel:
     numpy: Callable[..., None]
     is_fold: bool = False
 
+    def declared(self) -> list[tuple[str, str, str, str]]:
+        """The parameters: "const " or nothing, type, name, and number of dimensions, which is "" for a scalar."""
+        return re.findall(r"(const )?(\w+) (\w+)(?:\[(\d)\])?", self.parameters)
+
     def source(self, hold_us: int) -> str:
         """CUDA C++ for `celerity.CudaKernel`; each launch takes at least `hold_us` microseconds."""
         declared = [f"celerity::chunk<{self.dims}> chunk"]
-        for const, kind, name, ndim in re.findall(r"(const )?(\w+) (\w+)(?:\[(\d)\])?", self.parameters):
+        for const, kind, name, ndim in self.declared():
             declared.append(f"celerity::accessor<{const}{kind}, {ndim}> {name}" if ndim else f"{kind} {name}")
         signature = f"__global__ void {self.name}({', '.join(declared)})"
         return f"#define HOLD_US {hold_us}\n{_PRELUDE}\n{signature} {{\n    hold();\n{self.body}}}\n"
@@ -302,6 +306,44 @@ BAYES = DagKernel(
     }
 """,
     _bayes,
+)
+
+
+def _ridge_onto(z: Any, weights: Any, r: Any, features: int) -> None:
+    r += z @ weights.T
+
+
+RIDGE_ONTO = DagKernel(
+    "ridge_onto",
+    2,
+    "const float z[2]; const float weights[2]; float r[2]; int features",
+    """\
+    EACH_2D(i, c) {
+        float sum = 0;
+        for (int f = 0; f < features; ++f) sum += at(z, i, f) * at(weights, c, f);
+        at(r, i, c) += sum;
+    }
+""",
+    _ridge_onto,
+)
+
+
+def _bayes_onto(x: Any, weights: Any, r: Any, features: int) -> None:
+    r += x.astype(np.float32) @ weights.T
+
+
+BAYES_ONTO = DagKernel(
+    "bayes_onto",
+    2,
+    "const int x[2]; const float weights[2]; float r[2]; int features",
+    """\
+    EACH_2D(i, c) {
+        float sum = 0;
+        for (int f = 0; f < features; ++f) sum += at(x, i, f) * at(weights, c, f);
+        at(r, i, c) += sum;
+    }
+""",
+    _bayes_onto,
 )
 
 

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""The DAG suite on a CPU device, small: what it measures and concludes, and that it survives what goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from cluster_jobs.benchmarks import dag_measure, dag_suite, dag_table
+from cluster_jobs.benchmarks.dag_measure import Ours, Pace
+from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
+
+ROOT = Path(__file__).parents[2]
+TIME_LIMIT_S = 240
+
+
+def _suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("CELERITY_")}
+    command = [sys.executable, "-m", "cluster_jobs.benchmarks.dag_suite", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+    )
+
+
+def test_ours_is_checked_and_timed_in_each_regime_and_all_of_it_is_written(tmp_path: Path) -> None:
+    output = tmp_path / "dags.json"
+    result = _suite(
+        "--backend", "cpu", "--programs", "VEC,HITS", "--regimes", "R1,R3,R3b", "--rounds", "5", "--scale", "1e-4",
+        "--seconds", "60", "--output", str(output),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    figures = json.loads(output.read_text())
+    assert figures["problems"] == []
+    assert [(row["program"], row["regime"]) for row in figures["rows"]] == [
+        (program, regime) for program in ("VEC", "HITS") for regime in ("R1", "R3", "R3b")
+    ]
+    for row in figures["rows"]:
+        ours = row["variants"]["d"]
+        assert ours["alone"]["number"] >= 5
+        assert (ours["in_a_row"] is None) == (row["regime"] != "R1")
+        assert 0 < ours["alone"]["p10_us"] <= ours["alone"]["median_us"] <= ours["alone"]["p90_us"]
+        assert ours["submit_us_per_kernel_in_all"] > 0
+    assert figures["rows"][3]["least_waits"] == 18
+    assert figures["counted"].keys() == {"VEC", "HITS"}
+    assert "HITS R3b: d " in result.stdout
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("name", ALL)
+def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str) -> None:
+    kind = REGIMES[regime]
+    celerity.configure(backend="cpu", devices="cpu:1", check="1")
+    try:
+        with celerity.Queue() as queue:
+            program = joined(name, build(name, kind, scale=1e-5))
+            ours = Ours(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+            first = dag_measure.first_results(ours, program, from_host=kind.from_host)
+            dag_measure.check_again(ours, first, from_host=kind.from_host)
+    finally:
+        celerity.configure(backend=None, devices=None, check=None)
+
+
+class Counting:
+    """A variant that does nothing, and notes in what order it is asked."""
+
+    def __init__(self, name: str, log: list[str], fails_after: int = 10**9) -> None:
+        self.name = name
+        self.log = log
+        self.left = fails_after
+
+    def prepare(self) -> None: ...
+
+    def submit(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("out of order")
+
+    def finish(self) -> None:
+        self.log.append(self.name)
+
+    def submit_alone(self) -> None: ...
+
+    def finish_alone(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def results(self) -> dict[str, Any]:
+        return {"x": np.arange(3.0)}
+
+    def read(self) -> dict[str, Any]:
+        return {}
+
+
+def test_variants_take_turns_and_one_that_fails_does_not_stop_the_others() -> None:
+    log: list[str] = []
+    variants = [Counting("a", log), Counting("b", log), Counting("c", log, fails_after=9)]
+    samples, problems = dag_measure.measure(variants, Pace(2, 3), 6, until=float("inf"))
+    rounds = 6 + dag_measure.WARM_UP_ROUNDS
+    assert log.count("a") == log.count("b") == rounds
+    assert "".join(log[:6]) == "abcbca", "each round begins with another one"
+    assert problems == {"c": "ValueError: out of order"}
+    assert len(samples["a"].in_a_row) == 6
+    assert len(samples["a"].alone) == 18
+    assert len(samples["c"].in_a_row) < 6
+
+
+def test_no_more_rounds_begin_when_time_is_up_but_for_the_fewest() -> None:
+    samples, _ = dag_measure.measure([Counting("a", [])], Pace(1, 1), 1000, until=0)
+    assert len(samples["a"].in_a_row) == dag_measure.FEWEST_ROUNDS
+
+
+def test_results_that_change_while_it_is_timed_are_found() -> None:
+    variant = Counting("a", [])
+    dag_measure.check_again(variant, {"x": np.arange(3.0)}, from_host=False)
+    with pytest.raises(AssertionError, match="x is not what it was"):
+        dag_measure.check_again(variant, {"x": np.array([0.0, 1.0, 2.5])}, from_host=False)
+
+
+def _row(program: str, regime: str, times: dict[str, float], waits: int = 1) -> dict[str, Any]:
+    def figures(us: float) -> dict[str, Any]:
+        spread = {"median_us": us, "p10_us": us, "p90_us": us, "number": 5}
+        return {"alone": spread, "in_a_row": spread if regime != "R3" else None, "submit_us_per_kernel": 1.0}
+
+    variants = {name: figures(us) for name, us in times.items()}
+    if "d" in variants:
+        variants["d"]["waits"] = waits
+    structure = {"kernels": 3, "edges": 2, "width": 2, "least_waits": 1}
+    return {"program": program, "regime": regime, "variants": variants, "problems": {}, **structure}
+
+
+def test_means_are_geometric_over_the_six_and_with_the_mixtures() -> None:
+    rows = [
+        _row("VEC", "R1", {"a0": 40, "a1": 20, "b": 10, "c": 20, "d": 10}),
+        _row("DL", "R1", {"a0": 10, "a1": 10, "b": 5, "d": 10}),
+        _row("VEC+IMG+DL", "R1", {"a0": 80, "d": 10}),
+        _row("VEC", "R3", {"a0": 20, "d": 10}, waits=2),
+    ]
+    summary = dag_table.summarize(rows)
+    means = {(mean["regime"], mean["way"], mean["ratio"]): mean for mean in summary["means"]}
+    over_a0 = means["R1", "alone", "d over a0"]
+    assert over_a0["six"] == pytest.approx(2.0)
+    assert over_a0["all"] == pytest.approx((4 * 1 * 8) ** (1 / 3))
+    assert means["R1", "in_a_row", "d over b"]["least"] == pytest.approx(0.5)
+    assert means["R1", "alone", "c over b"]["six"] == pytest.approx(0.5)
+    assert ("R3", "in_a_row", "d over a0") not in means
+    aims = {aim["what"]: aim for aim in summary["aims"]}
+    assert aims["d over a0, geometric mean of R1 and R3"]["alone"] == pytest.approx((4 * 1 * 2) ** (1 / 3))
+    assert aims["d over b, least of R1, R2 and R3"]["alone"] == pytest.approx(0.5)
+    assert aims["programs of the six with the fewest waits"] == {
+        "what": "programs of the six with the fewest waits", "aim": 2, "alone": 1,
+    }  # fmt: skip
+
+
+def test_tables_show_what_is_there_and_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [_row("VEC", "R1", {"a0": 40, "d": 10}), _row("VEC", "R3", {"d": 10})]
+    rows[1]["problems"] = {"b": "RuntimeError: no"}
+    rows.append({"program": "VEC", "regime": "R4", "variants": {}, "problems": {"all": "MemoryError: none"}})
+    dag_table.show_program(rows)
+    dag_table.show_all(rows, dag_table.summarize(rows))
+    printed = capsys.readouterr().out
+    assert "4.00" in printed
+    assert "failed" in printed
+    assert dag_table.line_of(rows[1]).endswith("b FAILED µs by itself/in a row")
+
+
+def _options(**changed: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{
+        "programs": ["VEC", "DL"], "regimes": ["R1"], "variants": ["d"], "rounds": 5, "seconds": 60.0, "scale": 1e-4,
+        "backend": "cpu", "output": None, **changed,
+    })  # fmt: skip
+
+
+def test_a_program_that_dies_leaves_what_it_had_and_does_not_stop_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = _row("VEC", "R1", {"d": 10})
+
+    def command(name: str, options: argparse.Namespace, seconds: float, output: Path) -> list[str]:
+        left = json.dumps({"counted": {}, "rows": [row], "problems": []})
+        script = f"import os; open({str(output)!r}, 'w').write({left!r})" if name == "VEC" else "import os"
+        return [sys.executable, "-c", f"{script}; os.abort()"]
+
+    monkeypatch.setattr(dag_suite, "_command", command)
+    output = tmp_path / "dags.json"
+    figures = dag_suite.run_all(_options(output=output))
+    assert figures["rows"] == [row]
+    assert figures["problems"] == ["VEC: ended with status -6", "DL: ended with status -6"]
+    assert json.loads(output.read_text())["rows"] == [row]
+
+
+def test_a_variant_that_fails_its_check_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def variants(*_: Any) -> Any:
+        return [Counting("a1", []), Counting("b", [], fails_after=0)], {"c": "MemoryError: none"}
+
+    monkeypatch.setattr(dag_suite, "_make_variants", variants)
+    monkeypatch.setattr(dag_measure, "first_results", lambda variant, *_, from_host: variant.submit())
+    monkeypatch.setattr(dag_measure, "check_again", lambda *_, from_host: None)
+    row = dag_suite.measure_regime("VEC", REGIMES["R4"], None, _options(), until=float("inf"))  # type: ignore[arg-type]
+    assert row["problems"] == {"c": "MemoryError: none", "b": "ValueError: out of order"}
+    assert row["variants"].keys() == {"a1"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--backend", "cpu", "--variants", "b"], ["--programs", "NOPE"], ["--backend", "cpu", "--rounds", "1"]],
+)
+def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        dag_suite.main(arguments)
+    assert refused.value.code == 2
+    assert "error:" in capsys.readouterr().err
