@@ -391,7 +391,7 @@ class Engine:
     reached), and reporting complete(). Not thread-safe.
     """
 
-    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True) -> None: ...
+    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True, lanes_wait: bool = True) -> None: ...
 
     def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False, acknowledged: bool = False, held: bool = False) -> None:
         """
@@ -586,7 +586,7 @@ class Executor:
     may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
     """
 
-    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 4, direct: bool = False, trace: TraceRecorder | None = None, release_cached: Callable | None = None) -> None: ...
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, lane_events: bool = True, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 4, direct: bool = False, trace: TraceRecorder | None = None, release_cached: Callable | None = None) -> None: ...
 
     PILOT_SIZE: int = 240
 

@@ -42,6 +42,7 @@ class Configuration:
     check: bool
     bounds_check: bool
     sync: bool
+    lane_events: bool
     stats: str
     trace: str
     print_graphs: str
@@ -134,6 +135,7 @@ _TABLE: dict[str, _Variable] = {
     "CHECK": _Variable("0", _switch),
     "BOUNDS_CHECK": _Variable("0", _switch),
     "SYNC": _Variable("0", _switch),
+    "LANE_EVENTS": _Variable("1", _switch),
     "STATS": _Variable("0", _output("celerity_stats")),
     "TRACE": _Variable("0", _output("celerity_trace")),
     "PRINT_GRAPHS": _Variable("0", _output("celerity_graphs"), ("",)),

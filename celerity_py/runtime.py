@@ -123,6 +123,7 @@ class Runtime:
                 num_devices=self.num_devices,
                 oversubscribed=communicator.local_size > _num_cores(),
                 check=settings.check,
+                lane_events=settings.lane_events,
                 sync=settings.sync,
                 cuda_ordinals=list(self.devices.ordinals),
                 small_copies=small_copy_functions(self.devices.ordinals)

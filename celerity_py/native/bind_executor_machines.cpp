@@ -40,7 +40,8 @@ std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& t
 
 class python_engine {
   public:
-	python_engine(const std::vector<lane_class_tuple>& classes, const bool remote_waits) : m_engine(make_lane_classes(classes), remote_waits) {}
+	python_engine(const std::vector<lane_class_tuple>& classes, const bool remote_waits, const bool lanes_wait)
+	    : m_engine(make_lane_classes(classes), remote_waits, lanes_wait) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
 	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait, const bool acknowledged, const bool held) {
@@ -105,7 +106,7 @@ void bind_engine(nb::module_& m) {
 Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
 other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
 reached), and reporting complete(). Not thread-safe.)")
-	    .def(nb::init<const std::vector<lane_class_tuple>&, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true)
+	    .def(nb::init<const std::vector<lane_class_tuple>&, bool, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true, "lanes_wait"_a = true)
 	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "target"_a, "lane_class"_a = 0, nb::kw_only(),
 	        "deferred"_a = false, "remote_wait"_a = false, "acknowledged"_a = false, "held"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 

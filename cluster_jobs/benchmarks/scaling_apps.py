@@ -98,10 +98,13 @@ class Variant:
 ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
     "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
+    "events": tuple(
+        Variant(f"events {name}", {"CELERITY_LANE_EVENTS": value}) for name, value in (("on", "1"), ("off", "0"))
+    ),
     "split": (Variant("split 1-D"), Variant("split 2-D", arguments=("--split-2d",))),
     "oversubscription": tuple(
         Variant(f"oversubscription {factor}", arguments=("--oversubscribe", str(factor))) for factor in (1, 2, 4)
     ),
     "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", str(rows))) for rows in (8, 0)),
 }
-BY_VARIABLES = frozenset({"lookahead", "transport"})
+BY_VARIABLES = frozenset({"events", "lookahead", "transport"})

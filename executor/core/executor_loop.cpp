@@ -55,7 +55,7 @@ executor_loop::executor_loop(const executor_options& options)
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
-      m_engine(m_backend->lane_classes(), options.direct), m_communication(m_allocations, m_statistics, m_events, m_trace) {
+      m_engine(m_backend->lane_classes(), options.direct, options.lane_events), m_communication(m_allocations, m_statistics, m_events, m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);

@@ -42,6 +42,7 @@ struct executor_options {
 	std::size_t num_devices = 1;
 	bool oversubscribed = false; ///< more busy threads than cores: never spin
 	bool check = false;          ///< fill fresh memory with 0xff bytes
+	bool lane_events = true;     ///< lanes wait for each other, and not the host for all of them
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline

@@ -14,7 +14,8 @@ constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key
 
 } // namespace
 
-out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const bool track_keys) : m_lanes(classes), m_track_keys(track_keys) {}
+out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const bool track_keys, const bool lanes_wait)
+    : m_lanes(classes), m_track_keys(track_keys), m_lanes_wait(lanes_wait) {}
 
 void out_of_order_engine::submit(const engine_request& request) {
 	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
@@ -172,7 +173,7 @@ bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const n
 	switch(successor.target) {
 	case issue_target::host: return false;
 	case issue_target::clock: return true;
-	case issue_target::lane: return predecessor.domain == successor.domain;
+	case issue_target::lane: return m_lanes_wait && predecessor.domain == successor.domain;
 	}
 	return false;
 }

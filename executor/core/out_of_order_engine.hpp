@@ -75,7 +75,8 @@ class out_of_order_engine {
 	};
 
 	/// Without `track_keys` no instruction may be a remote wait, and keys cost nothing.
-	explicit out_of_order_engine(std::span<const lane_class> classes, bool track_keys = true);
+	/// `lanes_wait`: lanes wait for each other; otherwise nothing is issued before all its predecessors are complete, to measure what that costs.
+	explicit out_of_order_engine(std::span<const lane_class> classes, bool track_keys = true, bool lanes_wait = true);
 
 	/// In topological order. Dependencies on ids that are not live count as complete.
 	void submit(const engine_request& request);
@@ -158,6 +159,7 @@ class out_of_order_engine {
 
 	lane_pool m_lanes;
 	bool m_track_keys;
+	const bool m_lanes_wait;
 	bool m_allows_remote_waits = true;
 	instruction_window m_window;
 	std::vector<node> m_nodes;

@@ -145,7 +145,8 @@ void check_a_clock_that_drifts_is_held() {
 		ahead_ms += i < 30 ? 0.5 : -0.5; // first it gains on the host's clock, then it loses
 		const double before_ms = host_ms();
 		gpu.put(before_ms + 0.1, before_ms + 0.3);
-		while(host_ms() < before_ms + 0.4) {}
+		const double put_ms = host_ms(); // later than planned, if this thread has lost its core
+		while(host_ms() < put_ms + 0.4) {}
 		gpu.complete_all();
 		const double after_ms = host_ms();
 		const auto event = gpu.trace.events().back();

@@ -61,6 +61,21 @@ def test_a_chain_is_issued_at_once_on_one_lane() -> None:
     assert issue_all(engine) == {1: (0, 1, []), 2: (0, 2, []), 3: (0, 3, [])}
 
 
+def test_lanes_that_do_not_wait_get_nothing_before_what_it_depends_on_is_complete() -> None:
+    engine = _native.Engine(FOUR_LANES, lanes_wait=False)
+    submit(engine, 1)
+    submit(engine, 2, 1)
+    submit(engine, 3)
+    submit(engine, 4, 2, 3)
+    assert list(issue_all(engine)) == [1, 3]
+    engine.complete(1)
+    assert [waits for _, _, waits in issue_all(engine).values()] == [[]]
+    engine.complete(2)
+    assert issue_all(engine) == {}
+    engine.complete(3)
+    assert list(issue_all(engine)) == [4]
+
+
 def test_independent_instructions_go_to_idle_lanes_and_then_to_the_least_loaded() -> None:
     engine = _native.Engine(FOUR_LANES)
     for iid in range(1, 7):
