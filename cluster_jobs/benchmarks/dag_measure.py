@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -138,7 +139,7 @@ def count_ours(program: Program, *, is_cuda: bool) -> dict[str, int]:
             celerity.configure(trace=None)
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     tracks = {event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
-    return counted | {"streams": sum(track.startswith("D0 compute") for track in tracks)}
+    return counted | {"streams": sum(re.fullmatch(r"D0 compute( \d+)?", track) is not None for track in tracks)}
 
 
 # ---- checks

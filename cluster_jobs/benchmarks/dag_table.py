@@ -166,8 +166,20 @@ def show_all(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> N
             lines.sort(key=lambda line: line[0])
             columns = ("regime", "program", "d, µs", *(" over ".join(pair) for pair in RATIOS))
             report.show(f"Runs {words}: how many times as fast", columns, lines, num_names=2)
+    _show_waits(rows)
     lines = [[aim["what"], _number(aim["aim"]), *(_number(aim.get(way)) for way in WAYS)] for aim in summary["aims"]]
     report.show("Aims", ("", "at least", *WAYS.values()), lines)
+
+
+def _show_waits(rows: Sequence[Mapping[str, Any]]) -> None:
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        if row["program"] not in lines and row["variants"]:
+            of = [row["variants"].get(name, {}) for name in "bd"]
+            counts = [str(figures.get(key, "-")) for key in ("waits", "streams") for figures in of]
+            lines[row["program"]] = [str(row[key]) for key in ("kernels", "edges", "width", "least_waits")] + counts
+    columns = ("program", "kernels", "edges", "width", "fewest waits", "b", "d", "streams of b", "d")
+    report.show("Waits between streams in a run", columns, [[name, *counts] for name, counts in lines.items()])
 
 
 def _means_by_regime(means: Sequence[Mapping[str, Any]], way: str) -> list[list[str]]:

@@ -69,6 +69,27 @@ def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str
         celerity.configure(backend=None, devices=None, check=None)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_from_the_host_ours_copies_what_the_hand_written_programs_copy(name: str) -> None:
+    celerity.configure(backend="cpu", devices="cpu:1")
+    try:
+        with celerity.Queue() as queue:
+            program = joined(name, build(name, REGIMES["R3"], scale=1e-4))
+            ours = Ours(program, queue, from_host=True)
+            ours.reset()
+            copied = []
+            for _ in range(3):
+                dag_measure.run_alone(ours)
+                copied.append(dict(queue.statistics().executor["copied_bytes"]))
+    finally:
+        celerity.configure(backend=None, devices=None)
+    moved = {reason: copied[2][reason] - copied[1][reason] for reason in copied[2]}
+    dirty = sum(program.buffers[buffer].nbytes for buffer in program.dirty)
+    read = sum(program.buffers[buffer].itemsize for buffer in program.read_back)
+    assert moved["coherence"] == dirty
+    assert sum(moved.values()) == dirty + read
+
+
 class Counting:
     """A variant that does nothing, and notes in what order it is asked."""
 
