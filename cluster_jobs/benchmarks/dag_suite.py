@@ -4,6 +4,7 @@
     python -m cluster_jobs.benchmarks.dag_suite --output results/dags.json
     python -m cluster_jobs.benchmarks.dag_suite --programs VEC,IMG --regimes R1,R4 --variants a1,b,d
     python -m cluster_jobs.benchmarks.dag_suite --backend cpu        # only tries ours out
+    python -m cluster_jobs.benchmarks.dag_suite --merge results/a.json results/b.json --output results/both.json
 
 Programs: VEC, B&S, IMG, ML, HITS, DL, and two mixtures of our own. Variants: a0, one stream, waited for behind each
 kernel, pageable copies; a1, one stream, pinned copies; b, streams and events by hand with the fewest waits; c, a CUDA
@@ -161,12 +162,16 @@ def measure_here(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 counted = figures["counted"]
                 kind = "driver_waits" if options.backend == "cuda" else "lane_waits"
                 row["variants"]["d"] |= {"waits": counted.get(kind), "streams": counted.get("streams")}
-            figures["problems"] += [f"{name}, {regime}, {kind}: {text}" for kind, text in row["problems"].items()]
+            figures["problems"] += _problems_of(row)
             figures["rows"].append(row)
             print(dag_table.line_of(row), flush=True)
             _write(options.output, figures)
     dag_table.show_program(figures["rows"])
     return figures
+
+
+def _problems_of(row: Mapping[str, Any]) -> list[str]:
+    return [f"{row['program']}, {row['regime']}, {kind}: {text}" for kind, text in row["problems"].items()]
 
 
 def _write(output: Path | None, figures: Mapping[str, Any]) -> None:
@@ -248,6 +253,24 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def merge(files: Sequence[Path]) -> dict[str, Any]:
+    """The figures of several runs; of a program in a regime those of the last run that has them, with its commit."""
+    merged: dict[str, Any] = {"environments": [], "counted": {}, "problems": []}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for file in files:
+        figures = json.loads(file.read_text())
+        merged["environments"] += figures.get("environments") or [figures["environment"]]
+        merged["counted"] |= figures["counted"]
+        for row in figures["rows"]:
+            commit = row.get("commit") or figures["environment"].get("commit")
+            rows[row["program"], row["regime"]] = row | {"commit": commit}
+    order = [(name, regime) for name in ALL for regime in REGIMES]
+    merged["rows"] = [rows[key] for key in order if key in rows]
+    merged["problems"] = [problem for row in merged["rows"] for problem in _problems_of(row)]
+    merged["summary"] = dag_table.summarize(merged["rows"])
+    return merged
+
+
 def _names(known: Sequence[str]) -> Any:
     def parse(text: str) -> list[str]:
         names = text.split(",")
@@ -270,8 +293,13 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=330, help="time for all programs (default 330)")
     parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
     parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries ours out")
+    parser.add_argument(
+        "--merge", nargs="+", type=Path, metavar="FILE", help="measure nothing: show these files as one"
+    )
     parser.add_argument("--here", action="store_true", help="measure a single program, in this process")
     options = parser.parse_args(arguments)
+    if options.merge:
+        return options
     try:
         available = count_devices() if options.backend != "cpu" else 0
     except OSError:
@@ -297,8 +325,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.here:
         problems = measure_here(options.programs[0], options)["problems"]
     else:
-        figures = run_all(options)
+        figures = merge(options.merge) if options.merge else run_all(options)
         problems = figures["problems"]
+        if options.merge:
+            _write(options.output, figures)
         if figures["rows"]:
             dag_table.show_all(figures["rows"], figures["summary"])
     for problem in problems:

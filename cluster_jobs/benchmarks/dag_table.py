@@ -137,17 +137,20 @@ def show_program(rows: Sequence[Mapping[str, Any]]) -> None:
         for name, figures in row["variants"].items():
             ratios = ["" if name == "d" else _number(ratio_of(row, ("d", name), way)) for way in WAYS]
             counts = [str(figures.get(key, "-")) for key in ("waits", "streams")]
-            submit = _number(figures["submit_us_per_kernel"])
+            host = [_number(figures.get(key)) for key in ("submit_us_per_kernel", "plan_us_per_kernel_in_all")]
             times = [_spread(figures[way]) for way in WAYS]
-            lines.append([row["regime"], name, *times, *ratios, *counts, submit])
-        lines += [[row["regime"], name, "failed", *[""] * 6] for name in row["problems"]]
+            lines.append([row["regime"], name, *times, *ratios, *counts, *host])
+        lines += [[row["regime"], name, "failed", *[""] * 7] for name in row["problems"]]
     if not rows or "kernels" not in rows[0]:
         return
     of = rows[0]
     title = f"{of['program']}: {of['kernels']} kernels, {of['edges']} edges, width {of['width']}, "
     report.show(
         f"{title}at least {of['least_waits']} waits; µs per run, median (10 % to 90 %)",
-        ("regime", "", "by itself", "in a row", "d is faster by", "in a row", "waits", "streams", "submit µs/kernel"),
+        (
+            *("regime", "", "by itself", "in a row", "d is faster by", "in a row", "waits", "streams"),
+            *("submit µs/kernel", "plan"),
+        ),
         lines,
         num_names=2,
     )

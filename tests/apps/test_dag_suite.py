@@ -193,6 +193,25 @@ def test_tables_show_what_is_there_and_what_failed(capsys: pytest.CaptureFixture
     assert dag_table.line_of(rows[1]).endswith("b FAILED µs by itself/in a row")
 
 
+def test_files_of_several_runs_are_shown_as_one_and_the_last_one_counts(tmp_path: Path) -> None:
+    def write(name: str, *rows: dict[str, Any]) -> str:
+        figures = {"environment": {"commit": name}, "counted": {}, "rows": rows, "problems": []}
+        (tmp_path / f"{name}.json").write_text(json.dumps(figures))
+        return str(tmp_path / f"{name}.json")
+
+    first = write("a", _row("DL", "R1", {"b": 10, "d": 20}), _row("VEC", "R3", {"b": 10, "d": 10}))
+    second = write("b", _row("DL", "R1", {"b": 10, "d": 10}))
+    output = tmp_path / "both.json"
+    assert dag_suite.main(["--merge", first, second, "--output", str(output)]) == 0
+    assert dag_suite.main(["--merge", str(output), "--output", str(output)]) == 0, "what is merged can be merged again"
+    figures = json.loads(output.read_text())
+    assert [(row["program"], row["regime"], row["commit"]) for row in figures["rows"]] == [
+        ("VEC", "R3", "a"), ("DL", "R1", "b"),
+    ]  # fmt: skip
+    assert [item["commit"] for item in figures["environments"]] == ["a", "b"]
+    assert figures["summary"]["means"][0]["six"] == pytest.approx(1.0)
+
+
 def _options(**changed: Any) -> argparse.Namespace:
     return argparse.Namespace(**{
         "programs": ["VEC", "DL"], "regimes": ["R1"], "variants": ["d"], "rounds": 5, "seconds": 60.0, "scale": 1e-4,
