@@ -213,15 +213,16 @@ def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any
         except subprocess.TimeoutExpired as error:
             problem = f"{name}: had not ended after {error.timeout:.0f} s"
         else:
-            if ended.returncode not in {0, 1}:
+            if ended.returncode != 0:
                 problem = f"{name}: ended with status {ended.returncode}"
         figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
         if output.exists():
             figures = json.loads(output.read_text())
-        elif not problem:
-            problem = f"{name}: left no figures"
-    if problem:
+    if problem and not figures["problems"]:  # else it has said why itself
         figures["problems"].append(problem)
+    missing = [regime for regime in options.regimes if regime not in {row["regime"] for row in figures["rows"]}]
+    if missing:
+        figures["problems"].append(f"{name}: left no figures of {', '.join(missing)}")
     return figures
 
 
@@ -286,7 +287,10 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = report.argument_parser(__doc__)
     parser.add_argument("--programs", type=_names(ALL), default=list(ALL), help=",".join(ALL).replace("%", "%%"))
     parser.add_argument(
-        "--regimes", type=_names(tuple(REGIMES)), default=list(DEFAULT_REGIMES), help=f"{','.join(REGIMES)} (not R3b)"
+        "--regimes",
+        type=_names(tuple(REGIMES)),
+        default=list(DEFAULT_REGIMES),
+        help=f"{','.join(REGIMES)} (default all but R3b)",
     )
     parser.add_argument("--variants", type=_names(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS))
     parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
