@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-python test-mpi gpu lint types native stubs sanitize coverage mutants bench clean
+.PHONY: help demo test test-python test-mpi gpu slurm-test lint types native stubs sanitize coverage mutants bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,7 +61,7 @@ demo: $(VENV)/.installed ## A wave on 2 ranks with 2 CPU devices each, checked a
 # e.g. -14, where the tools are installed under versioned names only
 LLVM_SUFFIX =
 PROGRAMS = 2000
-# of `make gpu`, e.g. -k latch
+# of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
 
 test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks, and both transports
@@ -88,6 +88,11 @@ gpu: ## GPU tests with PYTHON's own environment, after `make native`; fails wher
 	@PYTHONPATH=. $(PYTHON) -c 'import celerity_py' || { echo "There is no extension for $(PYTHON): 'make native' builds it."; exit 1; }
 	NCCL_NVLS_ENABLE=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PYTHONPATH=. \
 		$(PYTHON) -m pytest -p no:cacheprovider -o faulthandler_timeout=1600 tests/gpu $(PYTEST_OPTIONS)
+
+# Without a cluster: Slurm's daemons run here, with a configuration of their own, on ports of their own.
+slurm-test: $(VENV)/.installed ## Batch jobs on a real Slurm with two virtual nodes on this machine; installs Slurm from Debian if need be
+	cluster_jobs/slurm/local_cluster.sh install
+	PATH="$(CURDIR)/$(BIN):$$PATH:/usr/sbin" timeout 1200 $(BIN)/python -m pytest -p no:cacheprovider tests/slurm $(PYTEST_OPTIONS)
 
 lint: $(VENV)/.dev ## Style of the Python code, and the layering
 	$(BIN)/ruff check .

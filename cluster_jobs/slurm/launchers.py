@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: MIT
+"""Which command connects the ranks of a job: candidates from what Slurm and MPI offer, tried in the allocation itself.
+
+`srun` and an MPI library that do not fit together often fail without a word: every process is rank 0 of 1, and the exit
+status is 0. And what is offered need not be usable: `srun --mpi=list` names plug-ins whose library is missing. So a
+candidate counts only when its ranks have found each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster_jobs.slurm.states import SlurmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ROOT = Path(__file__).parents[2]
+CHECK_LIMIT_S = 90.0  # a failed step may keep its cores for half a minute, for which the next one waits
+_GRACE_S = 10.0
+# What Slurm should speak with a library, best first. The names of `srun --mpi=list` may have a version behind them.
+_INTERFACES = {
+    "MPICH": ("pmi2", "cray_shasta", "pmix"),
+    "MVAPICH": ("pmi2", "pmix"),
+    "Intel MPI": ("pmi2", "pmix"),
+    "Open MPI": ("pmix", "pmi2"),
+}
+_ANY_INTERFACE = ("pmix", "pmi2")
+_ASK_MPI = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "vendor, version = MPI.get_vendor(); print(vendor, '.'.join(map(str, version)), sep='|')"
+)
+# For its proxies, which are processes of their own. Hydra binds nothing.
+_OPEN_MPI_OPTIONS = ("--bind-to", "none")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The ranks to start."""
+
+    nodes: int
+    per_node: int
+    cpus_per_rank: int | None = None  # None: Slurm's own number
+    gpus_per_node: int = 0  # how many the ranks of a node should see, all together; 0: none is needed
+
+    @property
+    def count(self) -> int:
+        """Of all nodes."""
+        return self.nodes * self.per_node
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """The library that mpi4py finds."""
+
+    vendor: str
+    version: str
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return f"{self.vendor} {self.version}"
+
+
+def find_mpi() -> Mpi:
+    """Ask for the library in another process: it stays away from this one.
+
+    Raises:
+        SlurmError: If mpi4py does not find one; with what it says.
+    """
+    result = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", _ASK_MPI], capture_output=True, text=True, timeout=CHECK_LIMIT_S, check=False
+    )
+    if result.returncode != 0:
+        raise SlurmError(
+            f"mpi4py of {sys.executable} finds no MPI: {last_words(result.stderr)}\nInstall one (pip install mpich), "
+            "or load the module of the cluster's with --setup 'module load ...'."
+        )
+    vendor, _, version = result.stdout.strip().partition("|")
+    return Mpi(vendor, version)
+
+
+def offered_interfaces() -> set[str]:
+    """What `srun --mpi=list` names."""
+    path = shutil.which("srun")
+    if path is None:
+        return set()
+    result = subprocess.run([path, "--mpi=list"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    return parse_interfaces(result.stdout + result.stderr)  # older ones write to the latter
+
+
+def parse_interfaces(text: str) -> set[str]:
+    """The names in the output of `srun --mpi=list`, of any version."""
+    names = set()
+    for line in text.splitlines():
+        stripped = line.removeprefix("srun:").strip()
+        if re.fullmatch(r"[a-z][a-z0-9_]*", stripped):
+            names.add(stripped)
+        elif "available:" in stripped:
+            names |= set(re.findall(r"[a-z][a-z0-9_]*", stripped.partition("available:")[2]))
+    return names
+
+
+def candidates(vendor: str, interfaces: Iterable[str], mpiexec: str | None) -> list[str]:
+    """Launchers to try, best first.
+
+    Args:
+        vendor: Of the MPI library.
+        interfaces: What `srun` offers.
+        mpiexec: The library's own launcher, if there is one.
+    """
+    offered = set(interfaces)
+    chosen = []
+    for name in _INTERFACES.get(vendor, _ANY_INTERFACE):
+        if name in offered:
+            chosen.append(f"srun --mpi={name}")
+        elif versions := sorted(other for other in offered if other.startswith(f"{name}_v")):
+            chosen.append(f"srun --mpi={versions[-1]}")
+    return [*chosen, shlex.quote(mpiexec)] if mpiexec else chosen
+
+
+def python_path() -> str:
+    """Where the ranks find this repository, and what this process finds: modules of clusters use the variable too."""
+    folders = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return os.pathsep.join(dict.fromkeys(folders))
+
+
+def find_mpiexec() -> str | None:
+    """The mpiexec of this interpreter's environment, else that of the PATH."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
+
+
+def check_launcher_name(launcher: str) -> None:
+    """Refuse what we do not know the options of.
+
+    Raises:
+        ValueError: If it is neither srun nor mpiexec.
+    """
+    words = shlex.split(launcher)
+    if not words or Path(words[0]).name not in {"srun", "mpiexec", "mpirun", "mpiexec.hydra"}:
+        raise ValueError(f"A launcher is srun, mpiexec or mpirun, with options if need be, not {launcher!r}.")
+
+
+def command(launcher: str, processes: Processes, vendor: str) -> list[str]:
+    """How a command for all ranks begins."""
+    words = shlex.split(launcher)
+    if Path(words[0]).name == "srun":
+        # Said in full: srun would put three of four ranks onto the first of two nodes, and since Slurm 22.05 it does
+        # not take over --cpus-per-task of the job. Of the GPUs every rank sees all of its node: the runtime divides
+        # them, and can fetch from those of its neighbours.
+        options = [f"--nodes={processes.nodes}", f"--ntasks={processes.count}"]
+        options += [f"--ntasks-per-node={processes.per_node}", "--kill-on-bad-exit=1", "--input=none"]
+        if processes.cpus_per_rank is not None:
+            options.append(f"--cpus-per-task={processes.cpus_per_rank}")
+        return [*words, *options]
+    if vendor == "Open MPI":
+        return [*words, "-n", str(processes.count), "--map-by", f"ppr:{processes.per_node}:node", *_OPEN_MPI_OPTIONS]
+    return [*words, "-n", str(processes.count), "-ppn", str(processes.per_node)]
+
+
+# ---- trying --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a launcher."""
+
+    launcher: str
+    problem: str  # "": it is good
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For launcher.json."""
+        return {"launcher": self.launcher, "problem": self.problem, "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The launcher of a job, or why there is none."""
+
+    launcher: str | None
+    mpi: Mpi
+    trials: tuple[Trial, ...]
+    explanation: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For launcher.json."""
+        trials = [trial.to_json() for trial in self.trials]
+        mpi = {"vendor": self.mpi.vendor, "version": self.mpi.version}
+        return {"launcher": self.launcher, "mpi": mpi, "trials": trials, "explanation": self.explanation}
+
+
+def choose(processes: Processes, wanted: str | None = None, *, limit_s: float = CHECK_LIMIT_S) -> Choice:
+    """Find a launcher that connects the ranks; to be called inside an allocation.
+
+    Args:
+        processes: What to start; the allocation must have room for it.
+        wanted: The only one that will do. The others are tried only to say which of them would.
+        limit_s: For each.
+
+    Raises:
+        SlurmError: If there is no MPI, or nothing to try.
+    """
+    mpi = find_mpi()
+    found = candidates(mpi.vendor, offered_interfaces(), find_mpiexec())
+    to_try = [wanted, *(other for other in found if other != wanted)] if wanted else found
+    if not to_try:
+        raise SlurmError(
+            f"srun offers nothing that {mpi.label} speaks, and there is no mpiexec beside {sys.executable} or on the "
+            "PATH."
+        )
+    trials: list[Trial] = []
+    for launcher in to_try:
+        trials.append(try_launcher(launcher, processes, mpi, limit_s=limit_s))
+        if not trials[-1].problem:
+            break
+    good = None if trials[-1].problem else trials[-1].launcher
+    chosen = good if wanted in {None, good} else None
+    return Choice(chosen, mpi, tuple(trials), explain(mpi, trials, wanted))
+
+
+def explain(mpi: Mpi, trials: Sequence[Trial], wanted: str | None) -> str:
+    """What was found, for people."""
+    lines = [f"{trial.launcher}: {trial.problem or 'connects all ranks'}" for trial in trials]
+    good = None if trials[-1].problem else trials[-1].launcher
+    if good is None:
+        lines.append(
+            f"No launcher connects the ranks with {mpi.label}: load another MPI, or ask who runs this cluster."
+        )
+    elif wanted not in {None, good}:
+        lines.append(f"{wanted} does not fit {mpi.label}; {good} does: leave --launcher out, or name that one.")
+    return "\n".join(lines)
+
+
+def try_launcher(launcher: str, processes: Processes, mpi: Mpi, *, limit_s: float = CHECK_LIMIT_S) -> Trial:
+    """Start `rank_report.py` and judge what it says."""
+    program = [sys.executable, "-m", "cluster_jobs.slurm.rank_report"]
+    # Not in our own environment: mpiexec of Open MPI takes nothing of that to other nodes.
+    words = [*command(launcher, processes, mpi.vendor), "env", f"PYTHONPATH={python_path()}", *program]
+    status, output, errors = _run(words, limit_s)
+    if status is None:
+        return Trial(launcher, f"was not done within {limit_s:g} s")
+    reports = _reports(output)
+    problem = judge(reports, processes, mpi.label)
+    if problem and status != 0 and not reports:
+        problem = f"ended with status {status}: {last_words(errors or output)}"
+    return Trial(launcher, problem, tuple(find_warnings(reports, processes)))
+
+
+def _run(words: Sequence[str], limit_s: float) -> tuple[int | None, str, str]:
+    """Exit status (None: it took too long), output and errors."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            words,
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 127, "", str(error)
+    try:
+        output, errors = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        end_group(process)
+        return None, "", ""
+    return process.returncode, output, errors
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a launcher and what it has started: it passes SIGTERM on, but nothing could be told of a SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        deadline = time.monotonic() + _GRACE_S
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if process.poll() is not None:
+            return
+
+
+def _reports(output: str) -> list[list[dict[str, Any]]]:
+    """One list of ranks per MPI world that has reported."""
+    worlds = []
+    for line in output.splitlines():
+        if line.startswith('{"ranks"'):
+            with contextlib.suppress(json.JSONDecodeError):
+                worlds.append(json.loads(line)["ranks"])
+    return worlds
+
+
+# ---- judging -------------------------------------------------------------------------------------------------------
+
+
+def judge(worlds: Sequence[Sequence[dict[str, Any]]], processes: Processes, mpi: str) -> str:
+    """What is wrong with a launch; "" if nothing is.
+
+    Args:
+        worlds: For each COMM_WORLD that has reported, what its ranks see.
+        processes: What should have been started.
+        mpi: Name of the library.
+    """
+    if not worlds:
+        return "its ranks have not reported"
+    if len(worlds) > 1 and all(len(world) == 1 for world in worlds):
+        return (
+            f"started {len(worlds)} processes, but for MPI ({mpi}) each of them is alone: rank 0 of 1. It would have "
+            "run the whole program that many times, and reported success"
+        )
+    ranks = worlds[0]
+    if len(worlds) > 1 or len(ranks) != processes.count:
+        return f"gave {len(ranks)} rank(s) instead of {processes.count}"
+    per_node = Counter(str(rank["node"]) for rank in ranks)
+    if len(per_node) != processes.nodes or set(per_node.values()) != {processes.per_node}:
+        spread = ", ".join(f"{count} on {node}" for node, count in sorted(per_node.items()))
+        return f"spread the ranks as {spread} instead of {processes.per_node} on each of {processes.nodes} node(s)"
+    return _judge_gpus(ranks, processes.gpus_per_node) if processes.gpus_per_node else ""
+
+
+def _judge_gpus(ranks: Sequence[dict[str, Any]], per_node: int) -> str:
+    for node in sorted({str(rank["node"]) for rank in ranks}):
+        there = [rank for rank in ranks if rank["node"] == node]
+        seen = [frozenset(rank["gpus"]) for rank in there]
+        everything = frozenset().union(*seen)
+        told = ", ".join(f"rank {rank['rank']}: {rank['cuda_visible_devices']}" for rank in there)
+        if not all(seen):
+            return f"left a rank on {node} without a GPU (CUDA_VISIBLE_DEVICES of {told})"
+        # All see all, and the runtime divides them; or the launcher has.
+        divided = len(everything) == sum(len(gpus) for gpus in seen) and len({len(gpus) for gpus in seen}) == 1
+        if len(everything) != per_node or not (divided or len(set(seen)) == 1):
+            return (
+                f"shows {len(everything)} GPU(s) on {node} to its ranks instead of the same {per_node} to all, or an "
+                f"equal share to each (CUDA_VISIBLE_DEVICES of {told})"
+            )
+    return ""
+
+
+def find_warnings(worlds: Sequence[Sequence[dict[str, Any]]], processes: Processes) -> list[str]:
+    """What is not wrong but slow."""
+    cramped = [rank["rank"] for world in worlds for rank in world if rank["cpus"] < 2]
+    if not cramped:
+        return []
+    ranks = ", ".join(map(str, cramped))
+    return [f"rank(s) {ranks} may use one core only, and their threads take turns: give more --cpus-per-rank"]
+
+
+_LAUNCHERS = re.compile(r"^(srun|slurmstepd\S*|slurmd|mpiexec|mpirun|prterun)\b")
+_NOISE = re.compile(r"^[=\-|\s]*$|^[|=]|^\[?\S*proxy|^\s|^Abort\(|ends in \d+ s$")
+_ERROR = re.compile(r"\b\w*(Error|Exception|error|fatal)\b.*:")
+
+
+def last_words(text: str) -> str:
+    """The line of a program's output that says most probably why it has failed."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not _NOISE.search(line) and not _LAUNCHERS.match(line)]
+    if errors := [line for line in own if _ERROR.search(line)]:
+        return errors[-1].strip()
+    # A launcher that fails by itself says first why, and then what it does about it.
+    complaints = [line for line in lines if _LAUNCHERS.match(line) and _ERROR.search(line)]
+    return [*complaints, *reversed(own or lines), "it has said nothing"][0].strip()
