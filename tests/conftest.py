@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--with-mpi", default=False):
         return
     from mpi4py import MPI
+
+    # Ranks that tidy up one folder of temporary folders at the same time find each other's half-removed ones.
+    root = Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}-rank-{MPI.COMM_WORLD.rank}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
 
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if MPI.COMM_WORLD.rank > 0 and reporter is not None:
