@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 # Streams share hardware queues, in order: with too few of them, one that waits for another rank stops the others.
 _HARDWARE_QUEUES: Final = "32"
+# One of them may be spent on growth that is only expected: little enough not to be missed if it does not come.
+_PARTS_OF_MEMORY: Final = 8
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,19 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
         return _cpu_devices(settings)
     ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
     return Devices("cuda", len(ordinals), ordinals, bool(_native.cuda_all_peers(list(ordinals))))
+
+
+def foreseeable_bytes(devices: Devices, local_size: int) -> int:
+    """Return how much of each memory may be taken for buffers that seem to go on growing, before they do.
+
+    Args:
+        devices: What this rank drives.
+        local_size: How many ranks share this host.
+    """
+    host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // local_size
+    if devices.is_cuda:
+        return min(host_bytes, _native.cuda_memory_bytes(list(devices.ordinals))) // _PARTS_OF_MEMORY
+    return host_bytes // (1 + devices.count) // _PARTS_OF_MEMORY  # its own memory, and that of its devices
 
 
 def _wants_cpu(settings: Configuration) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from celerity_py import _native, execution
 from celerity_py.cuda_execution import release_cached_memory
-from celerity_py.devices import choose_devices
+from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.futures import RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
@@ -161,6 +161,7 @@ class Runtime:
             run_ahead=settings.run_ahead,
             executor=self.executor,
             trace=self.tracer.recorder if self.tracer is not None else None,
+            foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
         )
         if self.live is not None:
             self.live.start()

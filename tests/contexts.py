@@ -79,6 +79,7 @@ class RankContext:
             device_peers=settings.device_peers,
             user_device_peers=settings.user_device_peers,
             direct_ranks=settings.direct_ranks(rank),
+            foreseeable_bytes=settings.foreseeable_bytes,
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,

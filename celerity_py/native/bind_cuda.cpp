@@ -95,6 +95,9 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 	m.def(
 	    "cuda_all_peers", [](const std::vector<int>& ordinals) { return cuda_backend::probe(ordinals).all_peers; }, "ordinals"_a,
 	    "Whether each of these GPUs reaches the memory of all others.");
+	m.def(
+	    "cuda_memory_bytes", [](const std::vector<int>& ordinals) { return cuda_backend::probe(ordinals).smallest_memory_bytes; }, "ordinals"_a,
+	    "The memory of the smallest of these GPUs, used or free.");
 }
 
 } // namespace celerity::native

@@ -161,14 +161,17 @@ cuda_topology cuda_backend::probe(const std::span<const int> ordinals) {
 	const auto& driver = cuda::get_driver();
 	cuda_topology topology;
 	for(const int from : ordinals) {
+		cuda::device self = 0;
+		std::size_t memory_bytes = 0;
+		driver.check(driver.device_get(&self, from), "cuDeviceGet");
+		driver.check(driver.device_total_memory(&memory_bytes, self), "cuDeviceTotalMem");
+		if(from == ordinals.front() || memory_bytes < topology.smallest_memory_bytes) topology.smallest_memory_bytes = memory_bytes;
 		for(const int to : ordinals) {
 			if(from == to) continue;
-			cuda::device a = 0;
-			cuda::device b = 0;
+			cuda::device other = 0;
 			int can = 0;
-			driver.check(driver.device_get(&a, from), "cuDeviceGet");
-			driver.check(driver.device_get(&b, to), "cuDeviceGet");
-			driver.check(driver.device_can_access_peer(&can, a, b), "cuDeviceCanAccessPeer");
+			driver.check(driver.device_get(&other, to), "cuDeviceGet");
+			driver.check(driver.device_can_access_peer(&can, self, other), "cuDeviceCanAccessPeer");
 			if(can == 0) topology.all_peers = false;
 		}
 	}

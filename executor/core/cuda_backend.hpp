@@ -42,7 +42,8 @@ struct cuda_options {
 
 /// What the planner has to know about the devices of this rank.
 struct cuda_topology {
-	bool all_peers = true; ///< every device reaches the memory of every other one
+	bool all_peers = true;                 ///< every device reaches the memory of every other one
+	std::size_t smallest_memory_bytes = 0; ///< of any device, used or free
 };
 
 class cuda_backend final : public backend {

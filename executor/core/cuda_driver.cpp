@@ -25,6 +25,7 @@ driver load() {
 	resolve(library, d.device_get, "cuDeviceGet");
 	resolve(library, d.device_get_name, "cuDeviceGetName");
 	resolve(library, d.device_get_uuid, "cuDeviceGetUuid_v2");
+	resolve(library, d.device_total_memory, "cuDeviceTotalMem_v2");
 	resolve(library, d.device_get_attribute, "cuDeviceGetAttribute");
 	resolve(library, d.device_can_access_peer, "cuDeviceCanAccessPeer");
 	resolve(library, d.primary_context_retain, "cuDevicePrimaryCtxRetain");

@@ -97,6 +97,7 @@ struct driver {
 	result (*device_get)(device* out, int ordinal);
 	result (*device_get_name)(char* name, int length, device dev);
 	result (*device_get_uuid)(unsigned char* sixteen_bytes, device dev);
+	result (*device_total_memory)(std::size_t* bytes, device dev);
 	result (*device_get_attribute)(int* value, int attribute, device dev);
 	result (*device_can_access_peer)(int* can, device from, device to);
 	result (*primary_context_retain)(context* out, device dev);

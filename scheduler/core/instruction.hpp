@@ -213,6 +213,8 @@ struct system_capabilities {
 	std::size_t memories_per_rank = 0;
 	/// host: only through host memory of both sides. direct: between the memories of all devices of the two ranks.
 	std::vector<bool> direct_ranks; ///< by rank; derived from `transfers`
+	/// How much of each memory may be taken for growth that is only expected.
+	std::size_t foreseeable_bytes = 0;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }
 	bool can_copy(const memory_id from, const memory_id to) const { return (copy_peers[from.value] >> to.value & 1U) != 0; }

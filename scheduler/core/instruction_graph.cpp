@@ -10,7 +10,8 @@
 namespace celerity {
 
 instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, warning_callback warn)
-    : m_capabilities(std::move(capabilities)), m_warn(std::move(warn)), m_staging(m_capabilities.num_memories()) {
+    : m_capabilities(std::move(capabilities)), m_warn(std::move(warn)), m_staging(m_capabilities.num_memories()),
+      m_foreseen_bytes(m_capabilities.num_memories()) {
 	m_arenas.push_back(arena_bucket{task_id{}, arena(m_block_pool)});
 }
 
@@ -33,8 +34,9 @@ void instruction_graph_generator::destroy_buffer(const buffer_id id, instruction
 	m_out = &out;
 	const auto it = m_buffers.find(id);
 	assert(it != m_buffers.end());
-	for(const auto& memory : it->second.memories) {
-		for(const auto& allocation : memory.allocations) free_allocation(allocation);
+	for(std::size_t m = 0; m < it->second.memories.size(); ++m) {
+		for(const auto& allocation : it->second.memories[m].allocations) free_allocation(allocation);
+		m_foreseen_bytes[m] -= it->second.memories[m].foreseen_bytes;
 	}
 	m_buffers.erase(it);
 	m_out = nullptr;
@@ -161,6 +163,34 @@ void instruction_graph_generator::anticipate_box(buffer_state& buffer, const mem
 	merge_overlapping_bounding_boxes(state.anticipated);
 	merge_connected_boxes(state.anticipated);
 	found_new = true;
+	if(!std::exchange(state.has_grown, true)) m_growing.emplace_back(buffer.info.id, memory);
+}
+
+void instruction_graph_generator::foresee_growth() {
+	++m_num_held_horizons;
+	for(const auto& [id, memory] : m_growing) {
+		if(const auto it = m_buffers.find(id); it != m_buffers.end()) foresee_growth(it->second, memory);
+	}
+	m_growing.clear();
+}
+
+void instruction_graph_generator::foresee_growth(buffer_state& buffer, const memory_id memory) {
+	auto& state = buffer.memories[memory.value];
+	state.has_grown = false;
+	box wanted;
+	coordinate wanted_area = 0;
+	for(const auto& allocation : state.allocations) wanted = bounding_box(wanted, allocation.allocated);
+	for(const box& anticipated : state.anticipated) wanted = bounding_box(wanted, anticipated);
+	for(const auto& allocation : state.allocations) wanted_area += allocation.allocated.area();
+	for(const box& anticipated : state.anticipated) wanted_area += anticipated.area();
+
+	const box foreseen = state.forecast.observe(wanted, m_num_held_horizons, buffer.domain);
+	if(foreseen == wanted || wanted_area >= foreseen.area()) return;
+	const std::size_t more_bytes = static_cast<std::size_t>(foreseen.area() - wanted_area) * buffer.info.element_size_bytes;
+	if(m_foreseen_bytes[memory.value] + more_bytes > m_capabilities.foreseeable_bytes) return;
+	state.anticipated = {foreseen};
+	state.foreseen_bytes += more_bytes;
+	m_foreseen_bytes[memory.value] += more_bytes;
 }
 
 void instruction_graph_generator::anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new) {

@@ -18,6 +18,7 @@
 #include "arena.hpp"
 #include "command_graph.hpp"
 #include "dependency_window.hpp"
+#include "growth_forecast.hpp"
 #include "ids.hpp"
 #include "instruction.hpp"
 #include "local_chunks.hpp"
@@ -43,6 +44,9 @@ class instruction_graph_generator {
 	/// Notes which memory `cmd` will want once compiled. True if some of it is not allocated yet, so that waiting for further commands may pay:
 	/// all wants noted so far become one allocation.
 	bool anticipate(const command& cmd);
+	/// To be called at each horizon that is held back. Where wants have grown in the same direction for several horizons, notes what they will grow to, if
+	/// there is memory to spare: then nothing more is wanted, and execution need not wait for the end of the growth.
+	void foresee_growth();
 
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
@@ -63,6 +67,9 @@ class instruction_graph_generator {
 	struct memory_state {
 		std::vector<allocation_state> allocations; ///< disjoint boxes
 		box_vector anticipated;                    ///< wanted by commands not compiled yet
+		growth_forecast forecast;
+		bool has_grown = false;                    ///< what is anticipated, since the last horizon
+		std::size_t foreseen_bytes = 0;            ///< beyond what has been asked for when it was foreseen
 		std::size_t num_allocations_made = 0;
 		bool warned = false;
 	};
@@ -135,6 +142,9 @@ class instruction_graph_generator {
 	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
 	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
 	std::uint64_t m_last_message = 0;
+	std::uint64_t m_num_held_horizons = 0;
+	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< whose memory_state::has_grown
+	std::vector<std::size_t> m_foreseen_bytes;              ///< by memory id
 
 	// State of the command being compiled.
 	instruction_batch* m_out = nullptr;
@@ -158,6 +168,7 @@ class instruction_graph_generator {
 	void compile_epoch_or_horizon(const command& cmd);
 	void apply_epoch(instruction_id epoch);
 	void anticipate_box(buffer_state& buffer, memory_id memory, const box& wanted, bool& found_new);
+	void foresee_growth(buffer_state& buffer, memory_id memory);
 	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
 	void free_staging();
 

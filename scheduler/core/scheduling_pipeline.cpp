@@ -80,6 +80,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 		m_horizons_since_want = 0;
 	} else if(std::holds_alternative<horizon_command>(cmd.operation)) {
 		++m_horizons_since_want;
+		if(m_lookahead == lookahead_mode::automatic) m_instructions.foresee_growth();
 	}
 	m_held.emplace_back(held_command{std::move(cmd), wants_memory});
 	if(m_held.size() >= max_held_commands) {

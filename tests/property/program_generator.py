@@ -45,6 +45,7 @@ def random_settings(draws: Draws) -> Settings:
         user_device_peers=not chance(draws, 50),
         direct_pairs=direct,
         lookahead=weighted(draws, LOOKAHEADS),
+        foreseeable_bytes=weighted(draws, [(3, 2**30), (1, 256), (2, 0)]),
         horizon_step=weighted(draws, [(3, 4), (2, 1), (2, 2), (1, 3)]),
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
         compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 4)]),

@@ -134,6 +134,8 @@ class Settings:
     user_device_peers: bool = True
     direct_pairs: frozenset[tuple[int, int]] = frozenset()
     lookahead: Literal["none", "auto", "infinite"] = "none"
+    foreseeable_bytes: int = 0
+    """Of each memory, for growth that is only expected."""
     horizon_step: int = 4
     horizon_max_parallelism: int = 64
     compute_lanes: int = 1
