@@ -240,8 +240,10 @@ class ProgramGenerator:
             current, following = following, current
 
     def add_growing_rows(self) -> None:
-        rows, columns = self.draws.integer(1, 6), self.draws.integer(1, 12)
-        buffer = self.add_buffer((rows, columns), "none")
+        # Over so many steps that lookahead foresees how it goes on, or not; the buffer may be larger than that.
+        rows = self.draws.integer(1, 6) if chance(self.draws, 60) else self.draws.integer(7, 16)
+        columns = self.draws.integer(1, 12)
+        buffer = self.add_buffer((rows + weighted(self.draws, [(3, 0), (1, 1), (1, 4)]), columns), "none")
         whole = ((0, columns),)
         all_columns = chance(self.draws, 40)
         for row in range(rows):
