@@ -111,17 +111,34 @@ bool cuda_lane::make_wait(const cuda::stream waiter, const std::uint64_t sequenc
 std::uint64_t cuda_lane::poll() {
 	std::uint64_t done = completed();
 	const std::lock_guard lock(m_mutex);
-	while(done < m_recorded.load(std::memory_order_relaxed)) {
-		const auto code = m_driver.event_query(event_at(done + 1));
-		if(code == cuda::error_not_ready) break;
-		m_driver.check(code, "a kernel or copy");
-		++done;
-		if(m_timeline == nullptr) continue;
-		auto& mark = begin_at(done);
-		m_timeline->add({m_index, done}, mark.event, event_at(done), mark.issued_ns);
+	const std::uint64_t last = m_recorded.load(std::memory_order_relaxed);
+	// Asking costs about as much as launching. Most often the stream is busy with the next one, or has run dry.
+	if(done < last && has_passed(done + 1)) {
+		const std::uint64_t first = done + 1;
+		done = first;
+		if(first < last) {
+			if(has_passed(last)) {
+				done = last;
+			} else {
+				while(has_passed(done + 1)) ++done; // ends before `last`
+			}
+		}
+		if(m_timeline != nullptr) {
+			for(std::uint64_t sequence = first; sequence <= done; ++sequence) {
+				auto& mark = begin_at(sequence);
+				m_timeline->add({m_index, sequence}, mark.event, event_at(sequence), mark.issued_ns);
+			}
+		}
 	}
 	m_completed.store(done, std::memory_order_release);
 	return done;
+}
+
+bool cuda_lane::has_passed(const std::uint64_t sequence) {
+	const auto code = m_driver.event_query(event_at(sequence));
+	if(code == cuda::error_not_ready) return false;
+	m_driver.check(code, "a kernel or copy");
+	return true;
 }
 
 } // namespace celerity

@@ -79,6 +79,7 @@ class cuda_lane {
 
 	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
 	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }
+	bool has_passed(std::uint64_t sequence);
 	void grow();
 };
 

@@ -19,6 +19,8 @@ namespace {
 constexpr int rounds_before_hand_over = 4;
 /// Between two looks at the lanes.
 constexpr int issues_per_round = 64;
+/// What has completed is looked at so often even while there is something to issue.
+constexpr std::int64_t longest_without_poll_ns = 10'000;
 /// About what falling asleep and being woken costs.
 constexpr std::chrono::microseconds spin_time{20};
 /// Between two looks at the devices, where there are fewer cores than busy threads.
@@ -351,13 +353,14 @@ void executor_loop::work() {
 			}
 			bool has_progressed = take_inbox();
 			if(m_is_failed.load(std::memory_order_relaxed)) break;
-			has_progressed |= poll_lanes();
 			has_progressed |= poll_direct();
 			has_progressed |= allocate_waiting();
 			if(const int issued = issue_ready(); issued > 0) {
 				has_progressed = true;
 				num_issued += static_cast<std::uint64_t>(issued);
 			}
+			// To ask a device costs as much as to issue: not as long as there is something to issue, but now and then.
+			if(!has_progressed || now_ns() - m_polled_at_ns >= longest_without_poll_ns) has_progressed |= poll_lanes();
 			if(!has_progressed) break;
 			has_worked = true;
 		}
@@ -450,6 +453,7 @@ bool executor_loop::is_communication_outstanding() const {
 
 bool executor_loop::poll_lanes() {
 	m_progressed.clear();
+	m_polled_at_ns = now_ns();
 	const auto& lanes = m_engine.lanes();
 	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
 		if(lanes.in_flight(lane) == 0) continue;

@@ -191,6 +191,7 @@ class executor_loop final : public instruction_sink {
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
 	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
+	std::int64_t m_polled_at_ns = 0;
 
 	void work();
 	bool take_inbox();

@@ -18,6 +18,10 @@ void check(const bool condition, const char* const what) {
 }
 
 std::atomic<int> last_priority{0};
+// The device has passed the first `num_passed` events that were recorded.
+std::atomic<int> num_recorded{0};
+std::atomic<int> num_passed{1 << 30};
+std::atomic<int> num_queries{0};
 
 cuda::driver make_driver() {
 	cuda::driver d{};
@@ -35,8 +39,14 @@ cuda::driver make_driver() {
 		delete reinterpret_cast<int*>(event);
 		return cuda::success;
 	};
-	d.event_record = [](cuda::event, cuda::stream) { return cuda::success; };
-	d.event_query = [](cuda::event) { return cuda::success; };
+	d.event_record = [](const cuda::event event, cuda::stream) {
+		*reinterpret_cast<int*>(event) = ++num_recorded;
+		return cuda::success;
+	};
+	d.event_query = [](const cuda::event event) {
+		++num_queries;
+		return *reinterpret_cast<int*>(event) <= num_passed ? cuda::success : cuda::error_not_ready;
+	};
 	return d;
 }
 
@@ -56,6 +66,28 @@ void check_append() {
 	check(!lane.append_behind(1, append), "something has followed");
 	check(lane.append_behind(2, append) && appended == 3, "which is the last one now");
 	check(lane.poll() == 2, "both positions are complete");
+}
+
+// As few questions as possible: they cost as much as launches.
+void check_poll() {
+	cuda_lane lane(driver, nullptr, 0, 0);
+	num_recorded = num_passed = 0;
+	for(std::uint64_t sequence = 1; sequence <= 200; ++sequence) lane.record(sequence); // more than there are events at first
+	const auto expect = [&](const int passed, const std::uint64_t completed, const int queries, const char* const what) {
+		num_passed = passed;
+		num_queries = 0;
+		check(lane.poll() == completed && lane.completed() == completed, what);
+		check(num_queries <= queries, what);
+	};
+	expect(0, 0, 1, "nothing is complete");
+	expect(1, 1, 3, "the first one is");
+	expect(4, 4, 5, "three more are");
+	expect(199, 199, 197, "all but the last one are");
+	expect(200, 200, 1, "the last one is");
+	for(std::uint64_t sequence = 201; sequence <= 250; ++sequence) lane.record(sequence);
+	expect(250, 250, 2, "all are");
+	expect(250, 250, 0, "there is nothing left to ask about");
+	num_passed = 1 << 30;
 }
 
 // Whatever claims the lane meanwhile: what is appended lies before what follows.
@@ -81,6 +113,7 @@ void check_concurrently() {
 
 int main() {
 	check_append();
+	check_poll();
 	check_concurrently();
 	std::printf("lane: ok\n");
 }
