@@ -20,8 +20,8 @@
 
 namespace celerity {
 
-/// Maps every element of `domain` to a value. Neighbours of equal value whose union is a box are merged when one of them is written, and a map that has
-/// come to have the same value everywhere is a single entry.
+/// Maps every element of `domain` to a value. Neighbours of equal value whose union is a box are merged when one of them is written, or when the map has
+/// grown for a while; a map that has come to have the same value everywhere is a single entry.
 /// V: copyable, ==, not bool. Values may own heap memory (small_vector).
 template <typename V>
 class region_map {
@@ -143,6 +143,7 @@ class region_map {
 			for(V& value : l.values) f(value);
 		}
 		if(m_size > 1) merge_all(m_domain);
+		m_search_at = std::max(min_size_for_search, 2 * m_size);
 		tidy();
 	}
 
@@ -171,6 +172,9 @@ class region_map {
 	static constexpr std::size_t min_tree_size = 24; // hysteresis: no rebuilding back and forth
 	static constexpr std::size_t max_leaf_size = 32;
 	static constexpr std::size_t min_average_leaf_size = 6;
+	/// What an update leaves of the entries that it cuts may have come to fit its neighbours, which only a search of the whole map finds: before it is
+	/// worth a tree, and then each time it has doubled, so that the search costs a constant per entry.
+	static constexpr std::size_t min_size_for_search = 40;
 	/// From so many changed entries on, sorting all entries is cheaper than searching the neighbours of each.
 	static constexpr std::size_t min_changes_for_sorting = 9;
 	/// Compare values before boxes where that is a single instruction.
@@ -178,6 +182,7 @@ class region_map {
 
 	box m_domain;
 	std::size_t m_size = 0;
+	std::size_t m_search_at = min_size_for_search; // size
 	leaf m_root;                // a flat map has only this one
 	std::vector<leaf> m_leaves; // otherwise `m_root` is empty
 
@@ -374,6 +379,10 @@ class region_map {
 
 	/// Restores what holds between calls: uniform maps have one entry, leaves are neither empty nor too large nor too many.
 	void tidy() {
+		if(m_size >= m_search_at) {
+			merge_all(m_domain);
+			m_search_at = std::max(min_size_for_search, 2 * m_size);
+		}
 		if(!is_flat()) std::erase_if(m_leaves, [](const leaf& l) { return l.boxes.empty(); });
 		if(m_size > 1 && is_uniform()) become_uniform();
 		if(is_flat()) {

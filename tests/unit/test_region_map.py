@@ -132,6 +132,19 @@ def test_modifying_part_of_an_entry_cuts_it() -> None:
     ]
 
 
+def test_a_map_does_not_grow_with_rows_that_all_look_alike() -> None:
+    rows, columns = 3000, 8
+    region_map = RegionMapForTests(whole((rows, columns)), 1)
+    for row in range(rows):  # the rest of the row is cut off what is below, and not written
+        region_map.update(Box((row, 0), (row + 1, 3)), 0)
+        assert len(region_map) < 50
+    region_map.transform(1, 0)
+    assert sorted(region_map.entries(), key=lambda entry: entry[1]) == [
+        (Box((0, 0), (rows, 3)), 0),
+        (Box((0, 3), (rows, columns)), 1),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_thousands_of_entries_come_and_go(seed: int) -> None:
     shuffled = list(range(3000))
