@@ -15,7 +15,7 @@ namespace celerity {
 enum class dependency_kind : std::uint8_t { anti, dataflow };
 
 /// Hands out the ids of one graph in order and collects the edges of the node under construction. Ids below the applied epoch stand for the
-/// epoch, so that no edge ever leads to a node that may be gone.
+/// epoch, so that no edge ever leads to a node that may be gone; except that what is not younger than the *settled* one stands for that.
 template <typename Id>
 class dependency_window {
   public:
@@ -24,8 +24,8 @@ class dependency_window {
 
 	Id current() const { return Id(m_base + m_slots.size() - 1); }
 	Id epoch() const { return m_epoch; }
-	/// An id below the epoch stands for it.
-	Id resolve(const Id id) const { return id < m_epoch ? m_epoch : id; }
+	/// An id below the epoch stands for it, or for the settled one.
+	Id resolve(const Id id) const { return id <= m_settled ? m_settled : id < m_epoch ? m_epoch : id; }
 
 	/// Starts the next node.
 	Id begin() {
@@ -42,7 +42,7 @@ class dependency_window {
 		if(on == Id{}) return;
 		on = resolve(on);
 		if(kind == dependency_kind::dataflow) m_has_dataflow = true;
-		slot& s = m_slots[on.value - m_base];
+		slot& s = on.value < m_base ? m_settled_slot : m_slots[on.value - m_base];
 		if(s.last_dependent == current().value) {
 			if(kind == dependency_kind::dataflow) upgrade(on);
 			return;
@@ -75,9 +75,11 @@ class dependency_window {
 	std::span<const Id> edges() const { return m_edges; }
 	std::span<const dependency_kind> kinds() const { return m_kinds; }
 
-	/// From now on `epoch` stands for everything before it.
-	void apply_epoch(const Id epoch) {
+	/// From now on `epoch` stands for everything before it that `settled`, a node that came before everything after it, does not stand for. Without
+	/// `settled` it does for all.
+	void apply_epoch(const Id epoch, const Id settled = Id{}) {
 		m_epoch = epoch;
+		m_settled = settled;
 		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin); // the epoch itself keeps its slot
 		if(keep_from - m_base > m_slots.size() / 2) { // amortised: each slot moves O(1) times
 			m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
@@ -96,6 +98,8 @@ class dependency_window {
 	std::size_t m_front_size = 0;
 	std::vector<slot> m_slots;
 	Id m_epoch{};
+	Id m_settled{};
+	slot m_settled_slot{0, true}; ///< when it has left m_slots: then an epoch has depended on it
 	small_vector<Id, 16> m_edges;
 	small_vector<dependency_kind, 16> m_kinds;
 	bool m_has_dataflow = false;
@@ -122,9 +126,9 @@ struct access_front {
 		writer = id;
 		readers.clear();
 	}
-	/// Replaces everything older than `epoch` by it. Readers that stay may have been created before the epoch was applied, so nothing orders them
-	/// after it: then the epoch stays as a reader too.
-	void apply_epoch(const Id epoch) {
+	/// Replaces everything older than `epoch` by it, except for a writer that is not younger than `settled`. Readers that stay may have been created
+	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays.
+	void apply_epoch(const Id epoch, const Id settled = Id{}) {
 		std::size_t kept = 0;
 		bool dropped = false;
 		for(std::size_t i = 0; i < readers.size(); ++i) {
@@ -135,8 +139,13 @@ struct access_front {
 			}
 		}
 		readers.resize(kept);
-		if(writer < epoch) writer = epoch;
-		if(dropped && kept > 0) readers.push_back(epoch);
+		const bool is_settled = settled != Id{} && settled < epoch && writer <= settled;
+		if(is_settled) {
+			writer = settled;
+		} else if(writer < epoch) {
+			writer = epoch;
+		}
+		if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);
 	}
 
 	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }

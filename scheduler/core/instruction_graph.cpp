@@ -87,6 +87,7 @@ void instruction_graph_generator::compile_epoch_or_horizon(const command& cmd) {
 	if(is_epoch) {
 		const instruction_id self = emit(
 		    epoch_instruction{cmd.node->id, cmd.node->submission, cmd.node->submission, cmd.node->action}, priorities::horizon_or_epoch);
+		m_settled = self;
 		apply_epoch(self);
 		m_pending_horizon = instruction_id{};
 	} else {
@@ -96,14 +97,16 @@ void instruction_graph_generator::compile_epoch_or_horizon(const command& cmd) {
 	}
 }
 
+// What was written before the last epoch keeps it as its writer: with a horizon instead, whoever reads a constant would wait for all that came before
+// the horizon. Only one epoch is kept, which bounds history as well.
 void instruction_graph_generator::apply_epoch(const instruction_id epoch) {
-	m_window.apply_epoch(epoch);
+	m_window.apply_epoch(epoch, m_settled);
 	for(auto& [id, buffer] : m_buffers) {
 		buffer.contents.transform([&](content_state& state) {
 			if(state.origin < epoch) state.origin = epoch;
 		});
 		for(auto& memory : buffer.memories) {
-			for(auto& allocation : memory.allocations) allocation.accesses.transform([&](front& f) { f.apply_epoch(epoch); });
+			for(auto& allocation : memory.allocations) allocation.accesses.transform([&](front& f) { f.apply_epoch(epoch, m_settled); });
 		}
 	}
 }

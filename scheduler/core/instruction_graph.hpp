@@ -138,6 +138,7 @@ class instruction_graph_generator {
 	task_id m_last_reached;
 	dependency_window<instruction_id> m_window;
 	instruction_id m_pending_horizon;
+	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
 	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id

@@ -85,8 +85,20 @@ MUTATIONS = (
     Mutation(
         "readers before an applied horizon are forgotten",
         WINDOW,
+        "if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);",
+        "if(dropped && is_settled) readers.push_back(epoch);",
+    ),
+    Mutation(
+        "readers of what was written before the last epoch are forgotten at a horizon",
+        WINDOW,
+        "if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);",
         "if(dropped && kept > 0) readers.push_back(epoch);",
-        "if(dropped && kept > 1000) readers.push_back(epoch);",
+    ),
+    Mutation(
+        "what was written after the last epoch counts as written before it",
+        WINDOW,
+        "settled < epoch && writer <= settled;",
+        "settled < epoch;",
     ),
     Mutation(
         "a reader replaces the readers before it",

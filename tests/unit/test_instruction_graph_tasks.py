@@ -139,6 +139,29 @@ def test_dependencies_never_reach_behind_the_applied_horizon() -> None:
     cluster.finish().verify()
 
 
+def test_who_reads_what_was_written_before_an_epoch_waits_for_no_horizon_but_who_overwrites_it_does() -> None:
+    cluster = Cluster(horizon_step=1)
+    constant, out, other = cluster.buffer(16), cluster.buffer(16), cluster.buffer(16)
+    for buffer in (constant, out, other):
+        cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.wait()
+    cluster.kernel(16, "early").read_write(out, one_to_one()).read(constant, one_to_one()).submit()
+    for _ in range(6):
+        cluster.kernel(16, "unrelated").read_write(other, one_to_one()).submit()
+    cluster.kernel(16, "late").read_write(out, one_to_one()).read(constant, one_to_one()).submit()
+    cluster.kernel(16, "reader").read(constant, one_to_one()).submit()
+    cluster.kernel(16, "writer").write(constant, one_to_one()).submit()
+    graph = cluster.instructions()
+    horizons = graph.all("horizon")
+    assert len(horizons) > 3
+    assert graph.all(name="reader").predecessors("horizon").is_empty()
+    assert graph.all(name="reader").predecessors("epoch").count_is(1)
+    assert graph.all(name="late").predecessors("horizon").count_is(1)  # behind the write of `out`
+    assert graph.all(name="writer").predecessors("horizon").count_is(1)  # behind the reading of "early"
+    assert graph.all(name="early").each_reaches(graph.all(name="writer"))
+    cluster.finish().verify()
+
+
 def test_the_graph_stays_the_same_when_reached_horizons_are_reported() -> None:
     graphs = []
     for reports in (False, True):
