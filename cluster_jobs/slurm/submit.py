@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster_jobs.slurm import states
 from cluster_jobs.slurm.folder import write_json, write_whole
-from cluster_jobs.slurm.launchers import ROOT
+from cluster_jobs.slurm.launchers import ROOT, python_path
 from cluster_jobs.slurm.scripts import job_script
 from cluster_jobs.slurm.states import SlurmError, slurm
 
@@ -69,7 +69,7 @@ def check_app(name: str) -> None:
         timeout=120,
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": python_path()},
     )
     if result.returncode != 0:
         raise ValueError(f"{file} --help fails: {result.stderr.strip()[-1000:]}")
