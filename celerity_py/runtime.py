@@ -33,7 +33,7 @@ from celerity_py.scheduler.errors import (
     UninitializedRead,
 )
 from celerity_py.small_copies import small_copy_functions
-from celerity_py.statistics import RuntimeStatistics, path_of_rank, write_statistics
+from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.tracing import start_trace
 
@@ -68,6 +68,9 @@ class Runtime:
         self.communicator = communicator
         self.rank = communicator.rank
         self.size = settings.dry_run_ranks or communicator.size
+        for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
+            if output:
+                check_output(variable, output, communicator.rank, communicator.size)
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
         self.is_cuda = self.devices.is_cuda
@@ -195,9 +198,11 @@ class Runtime:
         self._stop_threads()
         self._forget()
         self.communicator.close()
-        if self.configuration.stats:
-            write_statistics(self.configuration.stats, statistics)
-        self._write_trace()
+        try:
+            if self.configuration.stats:
+                write_statistics(self.configuration.stats, statistics)
+        finally:
+            self._write_trace()
 
     def abandon(self) -> None:
         """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""

@@ -98,7 +98,13 @@ def cpus_per_node(options: Sequence[str]) -> int:
     """
     named = [option.partition("=")[2] for option in options if option.startswith("--partition=")]
     wanted = ["--partition=" + named[-1]] if named else []
-    lines = [line.split("|") for line in slurm("sinfo", "--noheader", "--format=%P|%c", *wanted).splitlines()]
+    try:
+        told = slurm("sinfo", "--noheader", "--format=%P|%c", *wanted)
+    except SlurmError as error:
+        raise SlurmError(
+            f"How many cores a node has is not known: {error} Give --cpus-per-rank to do without."
+        ) from None
+    lines = [line.split("|") for line in told.splitlines()]
     counts = [int(cpus.rstrip("+")) for partition, cpus in lines if named or partition.endswith("*")]
     if not counts:
         raise SlurmError("sinfo names no default partition: choose one with --partition, or give --cpus-per-rank.")

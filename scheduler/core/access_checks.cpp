@@ -71,9 +71,13 @@ namespace {
 		const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
 			const auto other_access = std::find_if(group.begin(), group.end(), [&](const auto& g) { return g.index == other.access; });
 			std::string text = describe(*other_access) + ": chunk " + to_string(chunks[other.chunk], node.geometry.dims) + " writes "
-			                   + to_string(where, buffer.dims) + ", which chunk " + to_string(chunks[chunk], node.geometry.dims)
+			                   + (buffer.dims > 0 ? to_string(where, buffer.dims) : "its only element") + ", which chunk "
+			                   + to_string(chunks[chunk], node.geometry.dims)
 			                   + (is_producer(a.access->mode) ? " writes" : " reads") + " too, through " + a.access->mapper.describe()
-			                   + ". Chunks run at the same time: write disjoint parts, or read the old values from a second buffer.";
+			                   + ". Chunks run at the same time: "
+			                   + (buffer.extents == point{{1, 1, 1}}
+			                           ? "to make one value of what they find, use celerity.reduction(buffer, \"sum\") and combine() in the kernel."
+			                           : "write disjoint parts, or read the old values from a second buffer.");
 			throw access_pattern_error(access_pattern_error::kind::overlap, other.access, a.index, std::move(text), {where}, buffer.dims);
 		};
 		for(const auto& a : group) {

@@ -107,8 +107,9 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 	if(state.num_allocations_made >= many_allocations && !state.warned && m_warn) {
 		state.warned = true;
 		m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
-		       + " times in memory M" + std::to_string(memory.value)
-		       + ", because its accesses keep growing or are scattered. Set CELERITY_LOOKAHEAD=infinite, or access a larger part of it early.");
+		       + " times so far in memory M" + std::to_string(memory.value)
+		       + ", because its accesses keep growing or are scattered. Look further ahead (CELERITY_LOOKAHEAD=auto, or infinite), or access a larger part "
+		         "of it early.");
 	}
 }
 

@@ -19,9 +19,11 @@ def _blocks(document: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-# The tutorial's second block is a kernel, its third shows how to submit it, its fourth is the loop around that.
+# The tutorial's second block is a kernel, its third shows how to submit it, its fourth and fifth are loops around that.
 @pytest.mark.parametrize(
-    ("document", "blocks"), [(README, [0]), (TUTORIAL, [0]), (TUTORIAL, [0, 1, 3])], ids=["readme", "first", "loop"]
+    ("document", "blocks"),
+    [(README, [0]), (TUTORIAL, [0]), (TUTORIAL, [0, 1, 3]), (TUTORIAL, [0, 1, 4]), (TUTORIAL, [5])],
+    ids=["readme", "first", "loop", "decision", "mapper"],
 )
 def test_a_printed_program_runs(document: str, blocks: list[int], tmp_path: Path) -> None:
     source = "\n".join(_blocks(document)[index] for index in blocks) + "\nprint('sum', float(result.sum()))\n"

@@ -107,6 +107,15 @@ def test_overlapping_writes_name_task_buffer_chunks_and_box() -> None:
     celerity.configure(devices=None)
 
 
+def test_adding_up_without_a_reduction_is_an_error_that_names_reductions() -> None:
+    celerity.configure(devices="cpu:2")
+    with celerity.Queue() as queue:
+        total = celerity.Buffer.from_array(np.zeros(()), name="total")
+        with pytest.raises(OverlappingAccess, match=r"its only element.*celerity\.reduction.*combine\(\)"):
+            queue.parallel_for(8, lambda chunk, out: None, total.read_write(access.all()))
+    celerity.configure(devices=None)
+
+
 def test_a_mapper_whose_whole_differs_from_its_parts_is_an_error() -> None:
     celerity.configure(devices="cpu:2")
     with celerity.Queue() as queue:

@@ -14,6 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
+from celerity_py.errors import ConfigurationError
 from tests.kernels import scale
 
 
@@ -82,3 +83,15 @@ def test_a_wait_in_a_dry_run_returns_when_the_statistics_count_everything_before
             tasks.append(queue.statistics().scheduler["tasks"])
     assert {later - earlier for earlier, later in itertools.pairwise(tasks)} == {9}
     celerity.configure(dry_run_ranks=None, devices=None, horizon_step=None)
+
+
+@pytest.mark.parametrize("variable", ["stats", "trace"])
+def test_an_output_that_cannot_be_written_is_an_error_before_the_program_runs(variable: str, tmp_path: Path) -> None:
+    taken = tmp_path / "a file"
+    taken.write_text("no folder")
+    celerity.configure(**{variable: str(taken / "out.json")})
+    try:
+        with pytest.raises(ConfigurationError, match=rf"{variable.upper()}=.*out\.json.*File exists"):
+            celerity.Queue()
+    finally:
+        celerity.configure(**{variable: None})
