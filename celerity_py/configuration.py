@@ -43,6 +43,7 @@ class Configuration:
     bounds_check: bool
     sync: bool
     lane_events: bool
+    kernel_lanes: int
     stats: str
     trace: str
     print_graphs: str
@@ -136,6 +137,7 @@ _TABLE: dict[str, _Variable] = {
     "BOUNDS_CHECK": _Variable("0", _switch),
     "SYNC": _Variable("0", _switch),
     "LANE_EVENTS": _Variable("1", _switch),
+    "KERNEL_LANES": _Variable("12", _integer(1, 12)),
     "STATS": _Variable("0", _output("celerity_stats")),
     "TRACE": _Variable("0", _output("celerity_trace")),
     "PRINT_GRAPHS": _Variable("0", _output("celerity_graphs"), ("",)),

@@ -127,6 +127,7 @@ class Runtime:
                 oversubscribed=communicator.local_size > _num_cores(),
                 check=settings.check,
                 lane_events=settings.lane_events,
+                compute_lanes=settings.kernel_lanes,
                 sync=settings.sync,
                 cuda_ordinals=list(self.devices.ordinals),
                 small_copies=small_copy_functions(self.devices.ordinals)

@@ -306,7 +306,7 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "lane_events"_a = true, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = 4, "direct"_a = false,
+	        "lane_events"_a = true, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false,
 	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 

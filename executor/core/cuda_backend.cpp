@@ -20,8 +20,9 @@ constexpr std::uint32_t num_roles = 7;
 constexpr std::array<lane_kind, num_roles> role_kinds{
     lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal,
     lane_kind::urgent};
-/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one.
-constexpr std::array<std::uint32_t, num_roles> lanes_per_role{4, 2, 2, 4, 4, 2, 2};
+/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one. The lanes of kernels are the most that
+/// may run at the same time; the engine uses no more of them than it needs.
+constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 4, 2, 2};
 /// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
 /// priority that there is.
 constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, 0, -100, 0, -100};

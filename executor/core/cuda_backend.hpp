@@ -31,9 +31,12 @@
 
 namespace celerity {
 
+/// Per device.
+inline constexpr std::uint32_t max_compute_lanes = 12;
+
 struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
-	std::uint32_t compute_lanes = 4; ///< per device
+	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	/// Makes others in this process give back what they keep of a device's memory without using it. Null: there are none.

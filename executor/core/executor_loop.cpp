@@ -312,10 +312,7 @@ void executor_loop::wait(const std::uint64_t seen, const event_count::clock::tim
 
 bool executor_loop::is_lane_in_flight() const {
 	const auto& lanes = m_engine.lanes();
-	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
-		if(lanes.in_flight(lane) > 0) return true;
-	}
-	return false;
+	return std::any_of(lanes.open_lanes().begin(), lanes.open_lanes().end(), [&](const lane_index lane) { return lanes.in_flight(lane) > 0; });
 }
 
 // Nobody signals what a device has done. Only this thread changes the engine, so it may be read without the lock.
@@ -325,7 +322,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 	while(true) {
 		if(m_wake_up.prepare() != seen) return;
 		try {
-			for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
+			for(const lane_index lane : lanes.open_lanes()) {
 				if(lanes.in_flight(lane) > 0 && m_backend->completed(lane) > lanes.completed(lane)) return;
 			}
 		} catch(const std::exception&) { return; } // work() meets it again, and reports it
@@ -455,7 +452,7 @@ bool executor_loop::poll_lanes() {
 	m_progressed.clear();
 	m_polled_at_ns = now_ns();
 	const auto& lanes = m_engine.lanes();
-	for(lane_index lane = 0; lane < lanes.num_lanes(); ++lane) {
+	for(const lane_index lane : lanes.open_lanes()) {
 		if(lanes.in_flight(lane) == 0) continue;
 		const std::uint64_t completed = m_backend->completed(lane);
 		if(completed > lanes.completed(lane)) m_progressed.emplace_back(lane, completed);
@@ -504,11 +501,7 @@ int executor_loop::issue_ready() {
 
 bool executor_loop::must_hold_back() const {
 	if(!m_options.sync) return false;
-	if(m_num_host_calls > 0) return true;
-	for(lane_index lane = 0; lane < m_engine.lanes().num_lanes(); ++lane) {
-		if(m_engine.lanes().in_flight(lane) > 0) return true;
-	}
-	return false;
+	return m_num_host_calls > 0 || is_lane_in_flight();
 }
 
 void executor_loop::complete_done() {

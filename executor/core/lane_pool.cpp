@@ -17,7 +17,9 @@ lane_pool::lane_pool(const std::span<const lane_class> classes) : m_classes(clas
 			lane.slots.resize(64);
 		}
 	}
-	m_clocks.resize(m_lanes.size() * m_lanes.size());
+	m_stride = m_lanes.size();
+	m_places.resize(m_stride, not_open);
+	m_clocks.resize(m_stride * m_stride);
 }
 
 lane_index lane_pool::find_idle(const std::uint32_t cls) const {
@@ -46,7 +48,7 @@ std::uint64_t lane_pool::push(const lane_index index, const std::uint32_t slot) 
 	}
 	const std::uint64_t sequence = ++lane.issued;
 	lane.slots[sequence & (lane.slots.size() - 1)] = slot;
-	clock(index)[index] = sequence;
+	clock(index)[m_places[index]] = sequence;
 	return sequence;
 }
 

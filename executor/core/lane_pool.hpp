@@ -37,6 +37,9 @@ struct lane_position {
 };
 
 /// Book-keeping only; knows nothing of instructions but the slot numbers it is given.
+///
+/// A lane is open from its first instruction on. Clocks are as long as there are open lanes, in the order in which they were opened: lanes that a
+/// program has no use for cost nothing.
 class lane_pool {
   public:
 	explicit lane_pool(std::span<const lane_class> classes);
@@ -62,7 +65,19 @@ class lane_pool {
 	/// The lane of the class with the fewest instructions in flight among those that accept; `no_lane` if none does.
 	lane_index find_least_loaded(std::uint32_t cls, bool deferred) const;
 
-	/// Appends to the lane; returns the sequence number.
+	/// In the order in which they were opened.
+	std::span<const lane_index> open_lanes() const { return m_open; }
+	std::size_t num_open() const { return m_num_open; }
+	/// Before the first instruction of the lane, and before clock(lane) is asked for. Clocks get longer by it.
+	void open(const lane_index lane) {
+		if(m_places[lane] != not_open) return;
+		m_places[lane] = static_cast<std::uint32_t>(m_num_open++);
+		m_open.push_back(lane);
+	}
+	/// Of an open lane, in clocks.
+	std::uint32_t place_in_clocks(const lane_index lane) const { return m_places[lane]; }
+
+	/// Appends to the open lane; returns the sequence number.
 	std::uint64_t push(lane_index lane, std::uint32_t slot);
 	/// The oldest incomplete slot of the lane.
 	std::uint32_t front(const lane_index lane) const {
@@ -71,10 +86,12 @@ class lane_pool {
 	}
 	void pop_front(const lane_index lane) { ++m_lanes[lane].completed; }
 
-	/// Highest sequence number of every lane (itself included) that work appended to `lane` now would run after.
-	std::span<std::uint64_t> clock(const lane_index lane) { return {m_clocks.data() + std::size_t{lane} * m_lanes.size(), m_lanes.size()}; }
+	/// Highest sequence number of every open lane (itself included) that work appended to `lane` now would run after.
+	std::span<std::uint64_t> clock(const lane_index lane) { return {m_clocks.data() + lane * m_stride, m_num_open}; }
 
   private:
+	static constexpr std::uint32_t not_open = UINT32_MAX;
+
 	struct lane {
 		std::uint32_t cls = 0;
 		std::uint32_t domain = 0;
@@ -87,7 +104,11 @@ class lane_pool {
 	std::vector<lane_class> m_classes;
 	std::vector<lane_index> m_first_lane;
 	std::vector<lane> m_lanes;
-	std::vector<std::uint64_t> m_clocks;
+	std::vector<std::uint64_t> m_clocks; // by lane, of as many entries as there are lanes; those of lanes that are not open are zero
+	std::size_t m_stride = 0;
+	std::vector<std::uint32_t> m_places; // by lane: in clocks
+	std::vector<lane_index> m_open;
+	std::size_t m_num_open = 0;
 };
 
 /// a := elementwise maximum of a and b.

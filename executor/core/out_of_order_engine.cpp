@@ -15,7 +15,7 @@ constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key
 } // namespace
 
 out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const bool track_keys, const bool lanes_wait)
-    : m_lanes(classes), m_track_keys(track_keys), m_lanes_wait(lanes_wait) {}
+    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_track_keys(track_keys), m_lanes_wait(lanes_wait) {}
 
 void out_of_order_engine::submit(const engine_request& request) {
 	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
@@ -156,16 +156,16 @@ out_of_order_engine::slot_type out_of_order_engine::allocate_slot() {
 		return slot;
 	}
 	m_nodes.emplace_back();
-	m_node_clocks.resize(m_nodes.size() * m_lanes.num_lanes());
+	m_node_clocks.resize(m_nodes.size() * m_num_lanes);
 	return static_cast<slot_type>(m_nodes.size() - 1);
 }
 
 std::span<std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) {
-	return {m_node_clocks.data() + std::size_t{slot} * m_lanes.num_lanes(), m_lanes.num_lanes()};
+	return {m_node_clocks.data() + slot * m_num_lanes, m_lanes.num_open()};
 }
 
 std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) const {
-	return {m_node_clocks.data() + std::size_t{slot} * m_lanes.num_lanes(), m_lanes.num_lanes()};
+	return {m_node_clocks.data() + slot * m_num_lanes, m_lanes.num_open()};
 }
 
 bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const node& successor) const {
@@ -257,13 +257,15 @@ lane_index out_of_order_engine::choose_lane(node& n) {
 template <typename Waits>
 void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane, const std::span<std::uint64_t> clock, Waits& waits) const {
 	const auto add = [&](const lane_position position) {
-		if(position.lane == own_lane || clock[position.lane] >= position.sequence || m_lanes.completed(position.lane) >= position.sequence) return;
-		clock[position.lane] = position.sequence;
+		if(position.lane == own_lane) return;
+		auto& known = clock[m_lanes.place_in_clocks(position.lane)];
+		if(known >= position.sequence || m_lanes.completed(position.lane) >= position.sequence) return;
+		known = position.sequence;
 		const auto same_lane = std::find_if(waits.begin(), waits.end(), [&](const lane_position& wait) { return wait.lane == position.lane; });
 		if(same_lane == waits.end()) {
 			waits.push_back(position);
 		} else {
-			same_lane->sequence = position.sequence; // clock[] said that the one before was smaller
+			same_lane->sequence = position.sequence; // the clock said that the one before was smaller
 		}
 	};
 	// Youngest first: what it has waited for itself often implies the others.
@@ -282,6 +284,7 @@ void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane
 
 void out_of_order_engine::issue_to_lane(const slot_type slot, const lane_index lane) {
 	node& n = m_nodes[slot];
+	m_lanes.open(lane);
 	const auto clock = m_lanes.clock(lane);
 	if(n.num_incomplete > 0) {
 		collect_waits(n, lane, clock, m_waits);

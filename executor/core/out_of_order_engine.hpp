@@ -158,12 +158,13 @@ class out_of_order_engine {
 	};
 
 	lane_pool m_lanes;
+	const std::size_t m_num_lanes;
 	bool m_track_keys;
 	const bool m_lanes_wait;
 	bool m_allows_remote_waits = true;
 	instruction_window m_window;
 	std::vector<node> m_nodes;
-	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued
+	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued; zero for lanes opened later
 	std::vector<slot_type> m_free_slots;
 	std::vector<ready_entry> m_ready;        ///< heap
 	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits

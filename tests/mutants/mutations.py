@@ -194,8 +194,14 @@ MUTATIONS = (
     Mutation(
         "an earlier wait on another lane counts for later work there",
         ENGINE,
-        "if(position.lane == own_lane || clock[position.lane] >= position.sequence ||",
-        "if(position.lane == own_lane || clock[position.lane] > 0 ||",
+        "if(known >= position.sequence ||",
+        "if(known > 0 ||",
+    ),
+    Mutation(
+        "clocks of lanes that are opened later are mistaken for each other",
+        "executor/core/lane_pool.hpp",
+        "m_places[lane] = static_cast<std::uint32_t>(m_num_open++);",
+        "m_places[lane] = static_cast<std::uint32_t>(m_num_open++ / 2);",
     ),
     Mutation(
         "the host counts issued work as done",

@@ -49,6 +49,22 @@ graph make_chains(const std::uint32_t num_devices, const int steps) {
 	return g;
 }
 
+/// On one device `width` kernels that have nothing to do with each other, then one that needs all of them, again and again.
+graph make_forks(const std::uint32_t width, const int steps) {
+	graph g;
+	instruction_id join(0);
+	for(int step = 0; step < steps; ++step) {
+		const instruction_key key{task_id(static_cast<std::uint64_t>(step)), instruction_key::phase_type::work};
+		std::vector<instruction_id> before;
+		if(join.value != 0) before.push_back(join);
+		std::vector<instruction_id> kernels;
+		for(std::uint32_t k = 0; k < width; ++k) kernels.push_back(g.add({before, issue_target::lane, 0, key}));
+		join = g.add({kernels, issue_target::lane, 0, key});
+		if(step % 4 == 3) join = g.add({{join}, issue_target::clock, 0, key});
+	}
+	return g;
+}
+
 graph make_stencil(const std::uint32_t num_devices, const int steps) {
 	graph g;
 	const std::uint32_t first_copy_class = num_devices;
@@ -100,7 +116,7 @@ double nanoseconds_per_instruction(const graph& g, const std::vector<lane_class>
 	while(num_completed < g.nodes.size()) {
 		while(next_submit < g.nodes.size() && engine.num_live() < window) {
 			const auto& n = g.nodes[next_submit++];
-			engine.submit({instruction_id(next_submit), n.key, 0, n.dependencies, n.target, n.lane_class, false, false, nullptr});
+			engine.submit({instruction_id(next_submit), n.key, 0, n.dependencies, n.target, n.lane_class, false, false, false, false, nullptr});
 		}
 		while(engine.next(item)) {}
 		const auto& lanes = engine.lanes();
@@ -125,9 +141,10 @@ std::vector<lane_class> make_classes(const std::uint32_t num_devices, const std:
 int main() {
 	std::printf("%-10s %8s %6s %6s %12s\n", "graph", "devices", "lanes", "keys", "ns/instr");
 	for(const std::uint32_t devices : {1U, 4U, 8U}) {
-		for(const std::uint32_t lanes : {1U, 4U}) {
+		for(const std::uint32_t lanes : {1U, 12U}) {
 			for(const bool keys : {false, true}) {
-				for(const auto& [name, g] : {std::pair{"chains", make_chains(devices, 400'000 / static_cast<int>(devices))},
+				for(const auto& [name, g] : {std::pair{"forks", make_forks(10, 30'000)},
+				        std::pair{"chains", make_chains(devices, 400'000 / static_cast<int>(devices))},
 				        std::pair{"stencil", make_stencil(devices, 130'000 / static_cast<int>(devices))}}) {
 					std::printf("%-10s %8u %6u %6s %12.0f\n", name, devices, devices * (lanes + 1), keys ? "yes" : "no",
 					    nanoseconds_per_instruction(g, make_classes(devices, lanes), keys, 1000));

@@ -48,7 +48,7 @@ def random_settings(draws: Draws) -> Settings:
         foreseeable_bytes=weighted(draws, [(3, 2**30), (1, 256), (2, 0)]),
         horizon_step=weighted(draws, [(3, 4), (2, 1), (2, 2), (1, 3)]),
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
-        compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 4)]),
+        compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 12)]),
         single_fifo=chance(draws, 30),
         device_waits=bool(direct) and chance(draws, 60),
         seed=draws.integer(0, 2**16 - 1),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from celerity_py import _native
+from celerity_py.configuration import resolve
 from cluster_jobs.benchmarks.dag_programs import Program, Use
 from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
 from cluster_jobs.benchmarks.dag_schedules import dependencies, reachable, width_of
@@ -17,8 +18,8 @@ from tests.contexts import Cluster
 from tests.trace import Record
 
 KERNELS, COPIES = 0, 1
-#: Of the CUDA backend, per device.
-DEFAULT_LANES = 12
+#: Of a GPU.
+DEFAULT_LANES = resolve({}, {}).kernel_lanes
 LANES = (1, 2, 4, 8, DEFAULT_LANES, 16)
 
 
