@@ -59,6 +59,8 @@ void out_of_order_engine::submit(const engine_request& request) {
 		++n.num_incomplete;
 		if(!is_satisfied_by_issue(predecessor, n)) ++n.num_blocking;
 	}
+	// By age: choose_lane() and collect_waits() begin with the youngest.
+	if(!std::is_sorted(n.predecessors.begin(), n.predecessors.end())) std::sort(n.predecessors.begin(), n.predecessors.end());
 	if(m_track_keys && n.target == issue_target::lane) {
 		m_unissued_keys.push_back({n.key, n.id});
 		std::push_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);

@@ -116,6 +116,15 @@ def test_of_several_predecessors_only_those_are_waited_for_that_no_other_implies
     assert sorted(issue_all(engine)[4][2]) == [(1, 1), (2, 1)]
 
 
+def test_in_which_order_predecessors_are_named_does_not_matter() -> None:
+    for dependencies in ((1, 2), (2, 1)):
+        engine = _native.Engine([("compute", d, 1, 0) for d in range(3)])
+        submit(engine, 1, lane_class=0)
+        submit(engine, 2, 1, lane_class=1)
+        submit(engine, 3, *dependencies, lane_class=2)
+        assert issue_all(engine)[3][2] == [(1, 1)]
+
+
 def test_nobody_waits_for_what_is_complete() -> None:
     engine = _native.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
