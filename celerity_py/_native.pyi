@@ -568,11 +568,10 @@ def cuda_device_ids() -> list[str]:
 def cuda_device_name(ordinal: int) -> str:
     """What the driver calls a GPU."""
 
-def cuda_all_peers(ordinals: Sequence[int]) -> bool:
-    """Whether each of these GPUs reaches the memory of all others."""
-
-def cuda_memory_bytes(ordinals: Sequence[int]) -> int:
-    """The memory of the smallest of these GPUs, used or free."""
+def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
+    """
+    Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.
+    """
 
 class InstructionRecords:
     """

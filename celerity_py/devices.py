@@ -34,6 +34,7 @@ class Devices:
     count: int
     ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
     all_peers: bool = True  # each device reaches the memory of every other one
+    memory_bytes: int = 0  # of the smallest GPU
 
     @property
     def is_cuda(self) -> bool:
@@ -66,7 +67,8 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
         return _cpu_devices(settings)
     ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
-    return Devices("cuda", len(ordinals), ordinals, bool(_native.cuda_all_peers(list(ordinals))))
+    all_peers, memory_bytes = _native.cuda_probe(list(ordinals))
+    return Devices("cuda", len(ordinals), ordinals, bool(all_peers), memory_bytes)
 
 
 def foreseeable_bytes(devices: Devices, local_size: int) -> int:
@@ -78,7 +80,7 @@ def foreseeable_bytes(devices: Devices, local_size: int) -> int:
     """
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // local_size
     if devices.is_cuda:
-        return min(host_bytes, _native.cuda_memory_bytes(list(devices.ordinals))) // _PARTS_OF_MEMORY
+        return min(host_bytes, devices.memory_bytes) // _PARTS_OF_MEMORY
     return host_bytes // (1 + devices.count) // _PARTS_OF_MEMORY  # its own memory, and that of its devices
 
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bind_executor.hpp"
@@ -93,11 +94,12 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 	    },
 	    "ordinal"_a, "What the driver calls a GPU.");
 	m.def(
-	    "cuda_all_peers", [](const std::vector<int>& ordinals) { return cuda_backend::probe(ordinals).all_peers; }, "ordinals"_a,
-	    "Whether each of these GPUs reaches the memory of all others.");
-	m.def(
-	    "cuda_memory_bytes", [](const std::vector<int>& ordinals) { return cuda_backend::probe(ordinals).smallest_memory_bytes; }, "ordinals"_a,
-	    "The memory of the smallest of these GPUs, used or free.");
+	    "cuda_probe",
+	    [](const std::vector<int>& ordinals) {
+		    const auto topology = cuda_backend::probe(ordinals);
+		    return std::tuple(topology.all_peers, topology.smallest_memory_bytes);
+	    },
+	    "ordinals"_a, "Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.");
 }
 
 } // namespace celerity::native

@@ -182,10 +182,12 @@ void instruction_graph_generator::foresee_growth(buffer_state& buffer, const mem
 	state.has_grown = false;
 	box wanted;
 	coordinate wanted_area = 0;
-	for(const auto& allocation : state.allocations) wanted = bounding_box(wanted, allocation.allocated);
-	for(const box& anticipated : state.anticipated) wanted = bounding_box(wanted, anticipated);
-	for(const auto& allocation : state.allocations) wanted_area += allocation.allocated.area();
-	for(const box& anticipated : state.anticipated) wanted_area += anticipated.area();
+	const auto add = [&](const box& part) {
+		wanted = bounding_box(wanted, part);
+		wanted_area += part.area();
+	};
+	for(const auto& allocation : state.allocations) add(allocation.allocated);
+	for(const box& anticipated : state.anticipated) add(anticipated);
 
 	const box foreseen = state.forecast.observe(wanted, m_num_held_horizons, buffer.domain);
 	if(foreseen == wanted || wanted_area >= foreseen.area()) return;

@@ -73,19 +73,13 @@ def test_only_the_side_that_grows_is_extended() -> None:
     cluster.finish().verify()
 
 
-@pytest.mark.parametrize("foreseeable_bytes", [0, ENOUGH // 2])
-def test_without_memory_to_spare_it_waits_for_the_end(foreseeable_bytes: int) -> None:
-    cluster = make_cluster(foreseeable_bytes=foreseeable_bytes)
-    buffer = cluster.buffer((ROWS, COLUMNS))
-    write_rows(cluster, buffer, range(40))
-    assert kernels(cluster).is_empty()
-    cluster.wait()
-    assert allocated(cluster, 0, DEVICES[0]) == [(0, 0, 0, 40, COLUMNS, 1)]
-    cluster.finish().verify()
-
-
-def test_infinite_lookahead_takes_no_guess() -> None:
-    cluster = make_cluster(lookahead="infinite")
+@pytest.mark.parametrize(
+    "options",
+    [{"foreseeable_bytes": 0}, {"foreseeable_bytes": ENOUGH // 2}, {"lookahead": "infinite"}],
+    ids=["no memory", "not enough memory", "infinite lookahead"],
+)
+def test_without_memory_to_spare_or_with_infinite_lookahead_it_waits_for_the_end(options: dict[str, Any]) -> None:
+    cluster = make_cluster(**options)
     buffer = cluster.buffer((ROWS, COLUMNS))
     write_rows(cluster, buffer, range(40))
     assert kernels(cluster).is_empty()
