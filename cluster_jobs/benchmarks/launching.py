@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from cluster_jobs import processes
+
 # Threads of a rank must not share one core, and a host may have fewer slots than GPUs. MPICH's launcher does not bind.
 _OPEN_MPI = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -21,7 +21,6 @@ _OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 _GPUS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NCCL_NVLS_ENABLE": "0"}
-_GRACE_S = 10.0
 
 
 def default_launcher() -> str:
@@ -63,20 +62,10 @@ def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) ->
         RuntimeError: If it cannot be started, ends with a status other than 0, or is stopped; with the end of what it
             printed.
     """
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | _OPEN_MPI | _GPUS | {"PYTHONPATH": path} | dict(variables)
+    environment = os.environ | _OPEN_MPI | _GPUS | {"PYTHONPATH": processes.python_path()} | dict(variables)
     shown = shlex.join(command)
     try:
-        process = subprocess.Popen(  # noqa: S603 - programs of this repository
-            command,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = processes.start(command, environment)
     except OSError as error:
         raise RuntimeError(f"{shown} cannot be started: {error}") from error
     try:
@@ -93,9 +82,5 @@ def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) ->
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGTERM)  # a launcher passes it on
-    try:
-        process.communicate(timeout=_GRACE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    processes.end_group(process)
+    process.communicate()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster_jobs import speedup_plot
+
 _STYLES = {"process": ("-", "o", "one process"), "rank": ("--", "s", "one rank per device")}
 _PEER_COLOUR = "0.45"
 
@@ -25,33 +27,17 @@ def save(rows: Sequence[dict[str, Any]], title: str, path: Path) -> list[Path]:
     Raises:
         RuntimeError: If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise RuntimeError("it needs matplotlib, pip install 'celerity_py[viz]'.") from None
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
+    plt = speedup_plot.load_pyplot("it needs matplotlib, pip install 'celerity_py[viz]'.")
     sizes = list(dict.fromkeys(row["size"] for row in rows))
     counts = sorted({row["gpus"] for row in rows})
     figure, axes = plt.subplots(
         len(sizes), 2, figsize=(11, 0.6 + 4.2 * len(sizes)), squeeze=False, layout="constrained"
     )
     for (speedup, efficiency), size in zip(axes, sizes, strict=True):
-        speedup.plot(counts, counts, color="0.8", linewidth=3, label="ideal", zorder=0)
-        efficiency.axhline(100, color="0.8", linewidth=3, zorder=0)
-        _draw_lines([row for row in rows if row["size"] == size], speedup, efficiency)
+        with speedup_plot.panels(speedup, efficiency, counts):
+            _draw_lines([row for row in rows if row["size"] == size], speedup, efficiency)
         speedup.set(title=f"Speedup: {title.format(size=size)}", ylabel="own time on fewest devices / time")
-        efficiency.set(title=f"Efficiency: {title.format(size=size)}", ylabel="speedup / devices, %")
-        for axis in (speedup, efficiency):
-            axis.set_xscale("log", base=2)
-            axis.set_xticks(counts, [str(count) for count in counts])
-            axis.set_xlabel("devices")
-            axis.grid(visible=True, color="0.93")
-        speedup.set_yscale("log", base=2)
-        speedup.set_yticks(counts, [str(count) for count in counts])
-        efficiency.set_ylim(0, max(110.0, efficiency.get_ylim()[1]))
-        speedup.legend(fontsize="small")
+        efficiency.set_title(f"Efficiency: {title.format(size=size)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     for file in files:
@@ -74,21 +60,11 @@ def _draw_lines(rows: Sequence[dict[str, Any]], speedup: Any, efficiency: Any) -
             ]
             if not points:
                 continue
-            counts = [count for count, _ in points]
             style = {
                 "linestyle": line,
                 "marker": marker,
                 "color": colours.get(label, _PEER_COLOUR),
-                "capsize": 3,
-                "markersize": 5,
                 "label": f"{label}, {meaning}",
             }
-            for axis, key, scale in ((speedup, "speedup", 1), (efficiency, "efficiency", 100)):
-                middle = [scale * program[key] for _, program in points]
-                # A run of time t has median / t times the speedup of the median.
-                relative = [
-                    [program["us_per_step"] / time for time in program["runs_us_per_step"]] for _, program in points
-                ]
-                below = [value * max(0.0, 1 - min(runs)) for value, runs in zip(middle, relative, strict=True)]
-                above = [value * max(0.0, max(runs) - 1) for value, runs in zip(middle, relative, strict=True)]
-                axis.errorbar(counts, middle, yerr=(below, above), **style)
+            counts, programs = zip(*points, strict=True)
+            speedup_plot.draw_line(speedup, efficiency, counts, programs, style)

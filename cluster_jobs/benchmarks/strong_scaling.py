@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster_jobs import processes
 from cluster_jobs.benchmarks import environment, launching, report, scaling_plot
 from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.scaling_apps import ABLATIONS, APPS, BY_VARIABLES, LAYOUTS, ScalingApp, Variant
@@ -62,7 +63,7 @@ class Runner:
         command = launching.on_ranks(self.launcher, gpus) if layout == "rank" else []
         if program.variant is None:
             return [*command, sys.executable, "-m", str(self.app.peer(layout)), "--gpus", str(gpus)], {}
-        path = launching.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
+        path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
         return [*command, sys.executable, str(path), *program.variant.arguments], variables
 

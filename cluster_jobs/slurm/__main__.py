@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cluster_jobs.processes import python_path
 from cluster_jobs.slurm import launchers, point, progress
 from cluster_jobs.slurm.collect import collect
 from cluster_jobs.slurm.folder import Folder, read_json, write_json
@@ -160,7 +161,7 @@ def _launch(options: argparse.Namespace) -> int:
     print(choice.explanation, file=sys.stderr, flush=True)
     if choice.launcher is None:
         return 1
-    variables = [f"PYTHONPATH={launchers.python_path()}"]
+    variables = [f"PYTHONPATH={python_path()}"]
     # Where the launcher does not take our environment to other nodes.
     variables += [f"{name}={value}" for name, value in os.environ.items() if name.startswith("CELERITY_")]
     words = [*launchers.command(choice.launcher, processes, choice.mpi.vendor), "env", *variables, *program]

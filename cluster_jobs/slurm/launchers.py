@@ -14,23 +14,20 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster_jobs.processes import end_group, python_path, start
 from cluster_jobs.slurm.states import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-ROOT = Path(__file__).parents[2]
 CHECK_LIMIT_S = 90.0  # a failed step may keep its cores for half a minute, for which the next one waits
-_GRACE_S = 10.0
 # What Slurm should speak with a library, best first. The names of `srun --mpi=list` may have a version behind them.
 _INTERFACES = {
     "MPICH": ("pmi2", "cray_shasta", "pmix"),
@@ -130,12 +127,6 @@ def candidates(vendor: str, interfaces: Iterable[str], mpiexec: str | None) -> l
         elif versions := sorted(other for other in offered if other.startswith(f"{name}_v")):
             chosen.append(f"srun --mpi={versions[-1]}")
     return [*chosen, shlex.quote(mpiexec)] if mpiexec else chosen
-
-
-def python_path() -> str:
-    """Where the ranks find this repository, and what this process finds: modules of clusters use the variable too."""
-    folders = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return os.pathsep.join(dict.fromkeys(folders))
 
 
 def find_mpiexec() -> str | None:
@@ -264,15 +255,7 @@ def try_launcher(launcher: str, processes: Processes, mpi: Mpi, *, limit_s: floa
 def _run(words: Sequence[str], limit_s: float) -> tuple[int | None, str, str]:
     """Exit status (None: it took too long), output and errors."""
     try:
-        process = subprocess.Popen(  # noqa: S603 - our own program
-            words,
-            cwd=ROOT,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = start(words)
     except OSError as error:
         return 127, "", str(error)
     try:
@@ -281,18 +264,6 @@ def _run(words: Sequence[str], limit_s: float) -> tuple[int | None, str, str]:
         end_group(process)
         return None, "", ""
     return process.returncode, output, errors
-
-
-def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a launcher and what it has started: it passes SIGTERM on, but nothing could be told of a SIGKILL."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        deadline = time.monotonic() + _GRACE_S
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if process.poll() is not None:
-            return
 
 
 def _reports(output: str) -> list[list[dict[str, Any]]]:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from cluster_jobs.benchmarks import environment
 from cluster_jobs.benchmarks.launching import devices_of
+from cluster_jobs.processes import ROOT, end_group, python_path
 from cluster_jobs.slurm import launchers, states
 from cluster_jobs.slurm.folder import read_json, write_json
-from cluster_jobs.slurm.launchers import ROOT, Processes
+from cluster_jobs.slurm.launchers import Processes
 from cluster_jobs.slurm.version import code_version
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _command(sweep: Sweep, point: Point, launcher: str, vendor: str, array: dict
         variables.pop(
             "CELERITY_DEVICES", None
         )  # all that the job was given, whether or not the launcher has divided them
-    given = [f"{name}={value}" for name, value in {**variables, "PYTHONPATH": launchers.python_path()}.items()]
+    given = [f"{name}={value}" for name, value in {**variables, "PYTHONPATH": python_path()}.items()]
     program = [sys.executable, str(ROOT / "cluster_jobs" / "apps" / f"{settings.app}.py"), "--size", str(point.size)]
     steps = [] if settings.steps is None else ["--steps", str(settings.steps)]
     start = launchers.command(launcher, processes_of(shape, array["cpus_per_rank"], settings.backend), vendor)
@@ -150,7 +151,7 @@ def _measure(sweep: Sweep, point: Point, attempt: Path, words: list[str]) -> dic
         try:
             returncode = process.wait()
         except _Ended:
-            launchers.end_group(process)
+            end_group(process)
             raise
     if returncode != 0:
         said = launchers.last_words(errors.read_text(errors="replace") or output.read_text(errors="replace"))

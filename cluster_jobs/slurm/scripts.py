@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster_jobs.slurm.launchers import ROOT
+from cluster_jobs.processes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

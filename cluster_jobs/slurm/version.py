@@ -7,7 +7,7 @@ import importlib.metadata
 import shutil
 import subprocess
 
-from cluster_jobs.slurm.launchers import ROOT
+from cluster_jobs.processes import ROOT
 
 
 def code_version() -> str:

@@ -72,11 +72,16 @@ def time_variants(
         batch(step, 20)
         trials[name] = min(batch(step, max(20, steps // 4 * 2)) for _ in range(2))
     best = agree(min(trials, key=lambda name: trials[name]))
+    return best, repeat(lambda: batch(variants[best], steps), options, agree)
+
+
+def repeat(batch: Callable[[], float], options: argparse.Namespace, agree: Callable[[Any], Any]) -> list[float]:
+    """The figures of as many batches as `options` ask for and have time for, at least one; the same on all ranks."""
     deadline = time.perf_counter() + options.seconds
     times: list[float] = []
     while agree(not times or (len(times) < options.batches and time.perf_counter() < deadline)):
-        times.append(batch(variants[best], steps))
-    return best, times
+        times.append(batch())
+    return times
 
 
 def chosen(variants: dict[str, Callable[[int], None]], overlap: str) -> dict[str, Callable[[int], None]]:

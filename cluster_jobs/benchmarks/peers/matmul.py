@@ -154,11 +154,7 @@ def time_variants(
         batch(step, 1)
     trials = {name: batch(step, options.steps) for name, step in variants.items()}
     best = agree(min(trials, key=lambda name: trials[name]))
-    deadline = time.perf_counter() + options.seconds
-    times: list[float] = []
-    while agree(not times or (len(times) < options.batches and time.perf_counter() < deadline)):
-        times.append(batch(variants[best], options.steps))
-    return best, times
+    return best, batches.repeat(lambda: batch(variants[best], options.steps), options, agree)
 
 
 def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
