@@ -120,7 +120,7 @@ std::uint64_t cuda_lane::poll() {
 			if(has_passed(last)) {
 				done = last;
 			} else {
-				while(has_passed(done + 1)) ++done; // ends before `last`
+				while(done < last && has_passed(done + 1)) ++done; // by now `last` may have passed as well
 			}
 		}
 		if(m_timeline != nullptr) {

@@ -22,6 +22,8 @@ std::atomic<int> last_priority{0};
 std::atomic<int> num_recorded{0};
 std::atomic<int> num_passed{1 << 30};
 std::atomic<int> num_queries{0};
+// By how many more with every question.
+std::atomic<int> pace{0};
 
 cuda::driver make_driver() {
 	cuda::driver d{};
@@ -45,7 +47,10 @@ cuda::driver make_driver() {
 	};
 	d.event_query = [](const cuda::event event) {
 		++num_queries;
-		return *reinterpret_cast<int*>(event) <= num_passed ? cuda::success : cuda::error_not_ready;
+		check(event != nullptr, "an event was asked for that there is not");
+		const bool has_passed = *reinterpret_cast<int*>(event) <= num_passed;
+		num_passed += pace;
+		return has_passed ? cuda::success : cuda::error_not_ready;
 	};
 	return d;
 }
@@ -90,6 +95,30 @@ void check_poll() {
 	num_passed = 1 << 30;
 }
 
+// The device does not stand still between two questions.
+void check_poll_of_a_busy_device() {
+	for(const int events : {1, 2, 3, 5, 60}) {
+		for(const int begin : {0, 1, 2, 4}) {
+			for(pace = 1; pace <= 4; ++pace) {
+				cuda_lane lane(driver, nullptr, 0, 0);
+				num_recorded = 0;
+				num_passed = begin;
+				for(std::uint64_t sequence = 1; sequence <= static_cast<std::uint64_t>(events); ++sequence) lane.record(sequence);
+				std::uint64_t completed = 0;
+				for(int looks = 0; looks < 200 && completed < static_cast<std::uint64_t>(events); ++looks) {
+					const std::uint64_t now = lane.poll();
+					check(now >= completed && now <= lane.recorded(), "neither back, nor beyond what was recorded");
+					check(now <= static_cast<std::uint64_t>(num_passed), "no further than the device is");
+					completed = now;
+				}
+				check(completed == static_cast<std::uint64_t>(events), "everything is complete in the end");
+			}
+		}
+	}
+	pace = 0;
+	num_passed = 1 << 30;
+}
+
 // Whatever claims the lane meanwhile: what is appended lies before what follows.
 void check_concurrently() {
 	cuda_lane lane(driver, nullptr, 0, 0);
@@ -114,6 +143,7 @@ void check_concurrently() {
 int main() {
 	check_append();
 	check_poll();
+	check_poll_of_a_busy_device();
 	check_concurrently();
 	std::printf("lane: ok\n");
 }
