@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
+from celerity_py import _native
+
 T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.25
@@ -25,6 +27,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         check_caller: Callable[[str], None],
         look_after: Callable[[], None],
         note_seen: Callable[[BaseException], None],
+        spin_s: float = 0.0,
     ) -> None:
         """Made by the runtime.
 
@@ -32,6 +35,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
             check_caller: Raises if the calling thread must not wait.
             look_after: Called now and then while a thread waits, to report what native threads have to say.
             note_seen: Told about the exception that a caller gets to see.
+            spin_s: How long a thread that waits looks again and again, without the interpreter lock, before it sleeps.
         """
         super().__init__()
         #: What the result will be: the destination of a fence, None for a wait.
@@ -44,6 +48,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         self._check_caller = check_caller
         self._look_after = look_after
         self._note_seen = note_seen
+        self._spin_s = spin_s
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> T:
@@ -85,8 +90,17 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
 
     def _block(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
+        flag = _native.SpinFlag()
+        if self._spin_s > 0:
+            self.add_done_callback(flag.set)
+        spin_until = time.monotonic() + self._spin_s
         while not self.done():
-            left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - time.monotonic())
+            now = time.monotonic()
+            left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - now)
+            if now < spin_until and left > 0:
+                flag.wait(min(left, spin_until - now))
+                self._look_after()
+                continue
             try:
                 super().exception(max(left, 0.0))
             except concurrent.futures.TimeoutError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 from collections import deque
@@ -33,6 +32,7 @@ from celerity_py.scheduler.errors import (
     UninitializedRead,
 )
 from celerity_py.small_copies import small_copy_functions
+from celerity_py.spinning import num_cores, spin_times
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.tracing import start_trace
@@ -73,6 +73,7 @@ class Runtime:
                 check_output(variable, output, communicator.rank, communicator.size)
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
+        self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
         self.is_cuda = self.devices.is_cuda
         #: Compiled kernels are kept for as long as this is the same.
         self.cuda_token = object()
@@ -120,23 +121,7 @@ class Runtime:
             from celerity_py.executor.direct_peers import agree_on_direct_peers
             from celerity_py.executor.live_executor import LiveExecutor
 
-            self.executor = _native.Executor(
-                num_ranks=self.size,
-                rank=self.rank,
-                num_devices=self.num_devices,
-                oversubscribed=communicator.local_size > _num_cores(),
-                check=settings.check,
-                lane_events=settings.lane_events,
-                compute_lanes=settings.kernel_lanes,
-                sync=settings.sync,
-                cuda_ordinals=list(self.devices.ordinals),
-                small_copies=small_copy_functions(self.devices.ordinals)
-                if self.devices.is_cuda and self._may_be_direct()
-                else [],
-                direct=self._may_be_direct(),
-                trace=self.tracer.recorder if self.tracer is not None else None,
-                release_cached=release_cached_memory if self.devices.is_cuda else None,
-            )
+            self.executor = self._make_executor()
             direct_ranks = agree_on_direct_peers(
                 self.executor,
                 communicator,
@@ -166,11 +151,32 @@ class Runtime:
             executor=self.executor,
             trace=self.tracer.recorder if self.tracer is not None else None,
             foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
+            idle_spin_s=self._spin.idle_s,
         )
         if self.live is not None:
             self.live.start()
         self.scheduler.start()
         self.next_id = self._oldest_id = self.scheduler.next_submission()
+
+    def _make_executor(self) -> Any:
+        settings = self.configuration
+        is_cuda, may_be_direct = self.devices.is_cuda, self._may_be_direct()
+        return _native.Executor(
+            num_ranks=self.size,
+            rank=self.rank,
+            num_devices=self.num_devices,
+            oversubscribed=self.communicator.local_size > num_cores(),
+            check=settings.check,
+            lane_events=settings.lane_events,
+            compute_lanes=settings.kernel_lanes,
+            sync=settings.sync,
+            cuda_ordinals=list(self.devices.ordinals),
+            small_copies=small_copy_functions(self.devices.ordinals) if is_cuda and may_be_direct else [],
+            direct=may_be_direct,
+            idle_spin_s=self._spin.idle_s,
+            trace=self.tracer.recorder if self.tracer is not None else None,
+            release_cached=release_cached_memory if is_cuda else None,
+        )
 
     def _may_be_direct(self) -> bool:
         """Whether this rank offers its memory to the other ranks of its host."""
@@ -307,7 +313,9 @@ class Runtime:
 
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
-        future: RuntimeFuture[Any] = RuntimeFuture(self._check_waiter, self._report_messages, self._note_seen)
+        future: RuntimeFuture[Any] = RuntimeFuture(
+            self._check_waiter, self._report_messages, self._note_seen, self._spin.wait_s
+        )
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
         return future
@@ -589,7 +597,3 @@ class _Loan:
 
 def _address_of(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0))

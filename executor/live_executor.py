@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor import uncaught_exceptions
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
 
 _MOST_HOST_TASK_THREADS: Final = 64
+_MOST_TASKS_NAMED: Final = 8
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
 #: How native code, which knows no names, calls buffers.
@@ -161,8 +162,14 @@ class LiveExecutor:
             self.fail(error(named), submission or None)
             return
         # Errors of a device come when they please, and take everything on it along.
-        tasks = [self._delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight]
-        listed = "; ".join(f"'{name}'" + (f" (submitted at {site})" if site else "") for name, site in tasks)
+        tasks = Counter(self._delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight)
+        shown = [
+            (f"{count} times " if count > 1 else "") + f"'{name}'" + (f" (submitted at {site})" if site else "")
+            for (name, site), count in tasks.items()
+        ]
+        if len(shown) > _MOST_TASKS_NAMED:
+            shown[_MOST_TASKS_NAMED:] = [f"and {len(shown) - _MOST_TASKS_NAMED} others"]
+        listed = "; ".join(shown)
         self.fail(
             DeviceError(
                 f"{text}. The tasks in flight, of which any may be the cause, are: {listed}. "

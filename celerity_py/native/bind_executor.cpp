@@ -20,8 +20,10 @@
 #include "executor/core/cuda_backend.hpp"
 #include "executor/core/executor_loop.hpp"
 #include "executor/core/reduce_kernels.hpp"
+#include "executor/core/spin_flag.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
+#include "seconds.hpp"
 #include "scheduler/core/trace_recorder.hpp"
 
 namespace nb = nanobind;
@@ -76,7 +78,7 @@ nb::list run(executor_loop& self, const double timeout_s) {
 	std::vector<executor_event> events;
 	{
 		const nb::gil_scoped_release released;
-		events = self.run(std::chrono::nanoseconds(static_cast<std::int64_t>(std::clamp(timeout_s, 0.0, 1e6) * 1e9)));
+		events = self.run(to_nanoseconds(timeout_s));
 	}
 	nb::list result;
 	for(const auto& event : events) result.append(std::visit(event_converter{}, event));
@@ -192,8 +194,10 @@ nb::dict statistics(executor_loop& self) {
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
     const bool check, const bool lane_events, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies,
-    const std::uint32_t compute_lanes, const bool direct, std::shared_ptr<trace_recorder> trace, const std::optional<nb::callable>& release_cached) {
-	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace)};
+    const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
+    const std::optional<nb::callable>& release_cached) {
+	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
+	    to_nanoseconds(idle_spin_s)};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
 		return;
@@ -303,10 +307,16 @@ void bind_executor(nb::module_& m) {
 
 One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
 may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
+	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and another waits for without sleeping.")
+	    .def(nb::init<>())
+	    .def("set", [](spin_flag& self, nb::handle) { self.set(); }, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
+	        "Sets it; `source` makes this the callback of a future.")
+	    .def("wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),
+	        "Looks at it, without the GIL, until it is set or the time is up; whether it is set.");
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "lane_events"_a = true, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false,
+	        "lane_events"_a = true, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
 	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 

@@ -300,12 +300,12 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
 	const bool awaits_peers = m_direct != nullptr && !m_backend->signals_flags() && (m_direct->num_unfetched() > 0 || m_communication.is_outstanding());
 	if((m_backend->must_poll() && is_lane_in_flight()) || awaits_peers) return poll_until_progress(seen, deadline);
-	if(m_may_spin && m_engine.num_in_flight() > 0) {
-		const auto spin_until = std::min(deadline, event_count::clock::now() + spin_time);
-		while(event_count::clock::now() < spin_until) {
-			if(m_wake_up.prepare() != seen) return;
-			std::this_thread::yield();
-		}
+	auto spin_until = m_worked_at + m_options.idle_spin;
+	if(m_may_spin && m_engine.num_in_flight() > 0) spin_until = std::max(spin_until, event_count::clock::now() + spin_time);
+	spin_until = std::min(spin_until, deadline);
+	while(event_count::clock::now() < spin_until) {
+		if(m_wake_up.prepare() != seen) return;
+		std::this_thread::yield();
 	}
 	m_wake_up.wait_until(seen, deadline);
 }
@@ -369,6 +369,7 @@ void executor_loop::work() {
 		enter_failure(error.what());
 	}
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
+	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_trace != nullptr && has_worked) trace_span(trace_kind::work, start_ns, num_issued);
 }
 

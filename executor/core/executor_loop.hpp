@@ -46,6 +46,7 @@ struct executor_options {
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
 };
 
 /// Whether all busy threads of this rank have a core of their own.
@@ -192,6 +193,7 @@ class executor_loop final : public instruction_sink {
 
 	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
 	std::int64_t m_polled_at_ns = 0;
+	event_count::clock::time_point m_worked_at{};
 
 	void work();
 	bool take_inbox();

@@ -236,6 +236,12 @@ bool scheduler::take_input(std::vector<event>& out, bool& may_report_idle) {
 	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };
 	if(!is_ready()) {
 		if(m_on_busy && may_report_idle) m_on_busy(false);
+		if(m_settings.idle_spin.count() > 0) {
+			lock.unlock();
+			const auto spin_until = clock::now() + m_settings.idle_spin;
+			while(!m_has_input.load(std::memory_order_acquire) && clock::now() < spin_until) std::this_thread::yield();
+			lock.lock();
+		}
 		while(!is_ready()) {
 			m_is_sleeping = true;
 			m_wake.wait(lock);

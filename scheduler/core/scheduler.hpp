@@ -28,6 +28,8 @@ struct scheduler_settings {
 	pipeline_settings pipeline;
 	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
 	std::uint64_t run_ahead = 16;
+	/// After its last work the thread looks for more for so long before it sleeps.
+	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 };
 

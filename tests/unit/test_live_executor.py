@@ -266,3 +266,17 @@ def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest
     assert "no progress" not in capfd.readouterr().err
     wait_until(lambda: network.aborts == [1])
     waiting.stop()
+
+
+def test_a_device_that_fails_names_the_tasks_in_flight_once_each_and_not_hundreds_of_them(
+    single: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = {task: (f"step{task % 10}", f"program.py:{task % 10}") for task in range(1, 500)}
+    monkeypatch.setattr(single.runtime, "describe_submission", sites.get)
+    single.native.emit(("failed", "device", "a kernel or copy failed", 0, sorted(sites)))
+    wait_until(lambda: single.executor.failure)
+    assert single.executor.failure is not None
+    text = single.executor.failure.message()
+    assert "50 times 'step1' (submitted at program.py:1); 50 times 'step2'" in text
+    assert "; and 2 others. Run with CELERITY_SYNC=1" in text
+    assert len(text) < 1000

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+"""How long threads look again and again before they sleep."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from celerity_py.devices import Devices
+
+# Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep: as long as a small kernel.
+_IDLE_S: Final = 500e-6  # the time between two steps of a program that waits for each
+_WAIT_S: Final = 20e-3  # what is waited for longer may as well be late by the time of waking
+_ALWAYS_IDLE_S: Final = 20e-3  # with POLL=spin: whoever has nothing to wait for sleeps even then
+_OTHER_THREADS: Final = 3  # application, scheduler and executor
+
+
+@dataclass(frozen=True)
+class SpinTimes:
+    """In seconds; 0 where threads sleep at once."""
+
+    idle_s: float = 0.0  # scheduler and executor, behind their last work
+    wait_s: float = 0.0  # an application that waits for a result
+
+
+def num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def spin_times(poll: str, local_size: int, devices: Devices) -> SpinTimes:
+    """How long the threads of this rank spin.
+
+    Args:
+        poll: The setting.
+        local_size: Ranks of this host, with whom it shares the cores.
+        devices: Of this rank. CPU devices want the cores for themselves.
+    """
+    if poll == "spin":
+        return SpinTimes(_ALWAYS_IDLE_S, math.inf)
+    if devices.is_cuda and num_cores() >= local_size * (_OTHER_THREADS + devices.count):
+        return SpinTimes(_IDLE_S, _WAIT_S)
+    return SpinTimes()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Which threads spin, and for how long; and that those who do get their results, timeouts and failures all the same."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import _native, access, spinning
+from celerity_py.devices import Devices
+from celerity_py.futures import RuntimeFuture
+from celerity_py.spinning import SpinTimes, spin_times
+from tests.kernels import iota, scale
+
+GPU = Devices("cuda", 1, (0,))
+
+
+@pytest.mark.parametrize(
+    ("cores", "local_size", "devices", "spins"),
+    [
+        (4, 1, GPU, True),
+        (3, 1, GPU, False),
+        (16, 4, GPU, True),
+        (15, 4, GPU, False),
+        (7, 1, Devices("cuda", 4, (0, 1, 2, 3)), True),
+        (6, 1, Devices("cuda", 4, (0, 1, 2, 3)), False),
+        (64, 1, Devices("cpu", 1), False),
+    ],
+)
+def test_only_ranks_with_a_core_for_each_thread_spin_and_only_if_no_device_wants_the_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, local_size: int, devices: Devices, spins: bool
+) -> None:
+    monkeypatch.setattr(spinning, "num_cores", lambda: cores)
+    times = spin_times("adaptive", local_size, devices)
+    assert (times != SpinTimes()) == spins
+    assert (times.idle_s > 0) == (times.wait_s > 0)
+
+
+def test_whoever_is_told_to_spin_never_sleeps_while_waiting() -> None:
+    times = spin_times("spin", 8, Devices("cpu", 4))
+    assert times.wait_s == math.inf
+    assert 0 < times.idle_s < math.inf
+
+
+def test_a_flag_is_set_once_and_for_all() -> None:
+    flag = _native.SpinFlag()
+    begun = time.monotonic()
+    assert not flag.wait(0.01)
+    assert time.monotonic() - begun >= 0.01
+    threading.Timer(0.02, flag.set).start()
+    assert flag.wait(10)
+    assert flag.wait(0)
+
+
+def make_future(spin_s: float, look_after: Callable[[], None] = lambda: None) -> RuntimeFuture[Any]:
+    return RuntimeFuture(lambda _: None, look_after, lambda _: None, spin_s)
+
+
+@pytest.mark.parametrize("spin_s", [0.0, 0.01, math.inf])
+def test_a_result_that_comes_while_somebody_waits_is_seen(spin_s: float) -> None:
+    future = make_future(spin_s)
+    threading.Timer(0.05, future.fulfil, ["done"]).start()
+    assert future.result(10) == "done"
+    future = make_future(spin_s)
+    threading.Timer(0.05, future.poison, [ValueError("no")]).start()
+    with pytest.raises(ValueError, match="no"):
+        future.result()
+
+
+@pytest.mark.parametrize("spin_s", [0.01, math.inf])
+def test_who_spins_gives_up_in_time_and_looks_after_messages(spin_s: float) -> None:
+    looks: list[float] = []
+    future = make_future(spin_s, lambda: looks.append(time.monotonic()))
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        future.result(0.6)
+    assert 0.6 <= time.monotonic() - begun < 5
+    assert len(looks) >= 2
+
+
+def test_a_program_runs_with_threads_that_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+    monkeypatch.setenv("CELERITY_DEVICES", "cpu:2")
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(100, np.int64)
+        queue.parallel_for(100, iota, buffer.write(access.one_to_one()))
+        for step in range(20):
+            queue.parallel_for(100, scale, buffer.read_write(access.one_to_one()), 1)
+            if step % 3 == 0:
+                time.sleep(0.003 * step)  # shorter and longer than idle threads spin
+            np.testing.assert_array_equal(queue.fence(buffer).result(10), np.arange(100))
+        queue.wait()
