@@ -73,9 +73,11 @@ def measure_regime(
     name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace, until: float
 ) -> dict[str, Any]:
     """Check and time the variants of a program in a regime; a row of the file."""
+    began = [time.monotonic()]
     program = joined(name, build(name, regime, scale=options.scale))
     row: dict[str, Any] = {"program": name, "regime": regime.name, **_structure(program)}
     variants, problems = _make_variants(program, name, regime, queue, options)
+    began.append(time.monotonic())
     first = {}
     for variant in list(variants):
         try:
@@ -83,6 +85,7 @@ def measure_regime(
         except Exception as error:  # noqa: BLE001
             problems[variant.name] = describe(error)
             variants.remove(variant)
+    began.append(time.monotonic())
     samples: dict[str, dag_measure.Samples] = {}
     spent: dict[str, float] = {}
     if variants:
@@ -93,6 +96,7 @@ def measure_regime(
         before = ours.spent() if ours else {}
         samples, failed = dag_measure.measure(variants, pace, options.rounds, until)
         problems |= failed
+        began.append(time.monotonic())
         if ours and ours.name not in failed:
             spent = {key: value - before[key] for key, value in ours.spent().items()}
         for variant in variants:
@@ -107,6 +111,8 @@ def measure_regime(
         if variant.name not in problems
     }
     row["problems"] = problems
+    spans = zip(("build", "check", "measure", "check again"), (*began[1:], time.monotonic()), began, strict=False)
+    row["seconds"] = {what: round(end - begin, 2) for what, end, begin in spans}
     return row
 
 

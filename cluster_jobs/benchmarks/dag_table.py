@@ -113,7 +113,8 @@ def line_of(row: Mapping[str, Any]) -> str:
         alone, in_a_row = (time_of(row, name, way) for way in WAYS)
         parts.append(f"{name} {_time(alone)}" + (f"/{_time(in_a_row)}" if in_a_row else ""))
     parts += [f"{name} FAILED" for name in row["problems"]]
-    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row"
+    spent = ", ".join(f"{what} {seconds:.0f} s" for what, seconds in row.get("seconds", {}).items())
+    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row ({spent})"
 
 
 def _time(value: float | None) -> str:
