@@ -393,7 +393,7 @@ class Engine:
 
     def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True, lanes_wait: bool = True) -> None: ...
 
-    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False, acknowledged: bool = False, held: bool = False) -> None:
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False, acknowledged: bool = False, awaits_acknowledgements: bool = False, held: bool = False) -> None:
         """
         Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
@@ -406,13 +406,21 @@ class Engine:
             lane_class: Index of the class, for target "lane".
             deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
             remote_wait: Issuable only when no unissued lane instruction has a smaller key.
-            acknowledged: Only complete() completes it, not that its lane has come past it; nobody follows it before.
+            acknowledged: Only complete() completes it, not that its lane has come past it; most instructions that depend on it are not issued before. It
+                may run as soon as its predecessors are complete, whatever else is before it on its lane.
+            awaits_acknowledgements: May be issued before acknowledged predecessors are complete, and waits for that on its lane; a remote wait then.
             held: Not issuable before release().
         """
 
-    def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None:
+    def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None:
         """
-        (id, lane, sequence, [(lane, sequence), ...] to wait for first) of the issuable instruction of highest priority, or None. The lane is -1 for target "host".
+        (id, lane, sequence, [(lane, sequence), ...] to wait for first, acknowledged instructions likewise) of the issuable instruction of highest priority, or None. The lane is -1 for target "host".
+        """
+
+    @property
+    def depended_on_one(self) -> bool:
+        """
+        Whether the one wait of what next() gave last is all that it depends on.
         """
 
     def notify_issued(self, id: int) -> None:
@@ -721,7 +729,9 @@ class SpinFlag:
     def __init__(self) -> None: ...
 
     def set(self, source: object = None) -> None:
-        """Sets it; `source` makes this the callback of a future."""
+        """
+        Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.
+        """
 
     def wait(self, limit_s: float) -> bool:
         """

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from celerity_py.devices import Devices
 
 # Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep: as long as a small kernel.
-_IDLE_S: Final = 500e-6  # the time between two steps of a program that waits for each
-_WAIT_S: Final = 20e-3  # what is waited for longer may as well be late by the time of waking
+_IDLE_S: Final = 5e-3  # whoever does something else for longer may as well wait for the waking
+_WAIT_S: Final = 20e-3  # likewise
 _ALWAYS_IDLE_S: Final = 20e-3  # with POLL=spin: whoever has nothing to wait for sleeps even then
 _OTHER_THREADS: Final = 3  # application, scheduler and executor
 

@@ -74,12 +74,33 @@ struct event_converter {
 	nb::tuple operator()(const stopped_event&) const { return nb::make_tuple("stopped"); }
 };
 
+/// Flags that the executor thread sets only when it lets go of the interpreter lock: whoever waits for them would have to wait for the lock as well.
+struct set_on_release {
+	bool is_executor = false;
+	std::vector<std::pair<nb::handle, spin_flag*>> flags; ///< with a reference each; a thread that ends has no lock to drop one with
+};
+thread_local set_on_release held_flags;
+
+void set_flag(const nb::handle self, const nb::handle /* source */) {
+	auto& flag = *nb::inst_ptr<spin_flag>(self);
+	if(held_flags.is_executor) {
+		self.inc_ref();
+		held_flags.flags.emplace_back(self, &flag);
+	} else {
+		flag.set();
+	}
+}
+
 nb::list run(executor_loop& self, const double timeout_s) {
+	held_flags.is_executor = true;
 	std::vector<executor_event> events;
+	const auto flags = std::exchange(held_flags.flags, {});
 	{
 		const nb::gil_scoped_release released;
+		for(const auto& [object, flag] : flags) flag->set();
 		events = self.run(to_nanoseconds(timeout_s));
 	}
+	for(const auto& [object, flag] : flags) object.dec_ref();
 	nb::list result;
 	for(const auto& event : events) result.append(std::visit(event_converter{}, event));
 	return result;
@@ -309,8 +330,8 @@ One thread calls run() again and again; a launcher thread per device calls next_
 may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
 	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and another waits for without sleeping.")
 	    .def(nb::init<>())
-	    .def("set", [](spin_flag& self, nb::handle) { self.set(); }, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
-	        "Sets it; `source` makes this the callback of a future.")
+	    .def("set", &set_flag, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
+	        "Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.")
 	    .def("wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),
 	        "Looks at it, without the GIL, until it is set or the time is up; whether it is set.");
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);

@@ -44,11 +44,13 @@ class python_engine {
 	    : m_engine(make_lane_classes(classes), remote_waits, lanes_wait) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
-	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait, const bool acknowledged, const bool held) {
+	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait, const bool acknowledged,
+	    const bool awaits_acknowledgements, const bool held) {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
 		m_engine.submit(
-		    {instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, acknowledged, held, nullptr});
+		    {instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, acknowledged,
+		    awaits_acknowledgements, held, nullptr});
 	}
 
 	nb::object next() {
@@ -56,7 +58,10 @@ class python_engine {
 		if(!m_engine.next(issued)) return nb::none();
 		nb::list waits;
 		for(const auto& wait : issued.waits) waits.append(nb::make_tuple(wait.lane, wait.sequence));
-		return nb::make_tuple(issued.id.value, issued.lane == no_lane ? -1 : static_cast<int>(issued.lane), issued.sequence, waits);
+		nb::list acknowledgements;
+		for(const auto id : issued.acknowledgements) acknowledgements.append(id.value);
+		m_depends_on_one = issued.depends_on_one;
+		return nb::make_tuple(issued.id.value, issued.lane == no_lane ? -1 : static_cast<int>(issued.lane), issued.sequence, waits, acknowledgements);
 	}
 
 	std::vector<std::uint64_t> complete(const std::uint64_t id) {
@@ -93,11 +98,13 @@ class python_engine {
 		return nb::module_::import_("builtins").attr("range")(first, first + lanes.class_info(lane_class).size);
 	}
 
+	bool depended_on_one() const { return m_depends_on_one; }
 	out_of_order_engine& engine() { return m_engine; }
 	const out_of_order_engine& engine() const { return m_engine; }
 
   private:
 	out_of_order_engine m_engine;
+	bool m_depends_on_one = false;
 };
 
 void bind_engine(nb::module_& m) {
@@ -108,7 +115,7 @@ other without the host. Drive it by submitting instructions, executing what next
 reached), and reporting complete(). Not thread-safe.)")
 	    .def(nb::init<const std::vector<lane_class_tuple>&, bool, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true, "lanes_wait"_a = true)
 	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "target"_a, "lane_class"_a = 0, nb::kw_only(),
-	        "deferred"_a = false, "remote_wait"_a = false, "acknowledged"_a = false, "held"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+	        "deferred"_a = false, "remote_wait"_a = false, "acknowledged"_a = false, "awaits_acknowledgements"_a = false, "held"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
     id: The instruction.
@@ -119,10 +126,13 @@ Args:
     lane_class: Index of the class, for target "lane".
     deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
     remote_wait: Issuable only when no unissued lane instruction has a smaller key.
-    acknowledged: Only complete() completes it, not that its lane has come past it; nobody follows it before.
+    acknowledged: Only complete() completes it, not that its lane has come past it; most instructions that depend on it are not issued before. It
+        may run as soon as its predecessors are complete, whatever else is before it on its lane.
+    awaits_acknowledgements: May be issued before acknowledged predecessors are complete, and waits for that on its lane; a remote wait then.
     held: Not issuable before release().)")
-	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]]] | None"),
-	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first) of the issuable instruction of highest priority, or None. The lane is -1 for target \"host\".")
+	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
+	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, acknowledged instructions likewise) of the issuable instruction of highest priority, or None. The lane is -1 for target \"host\".")
+	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the one wait of what next() gave last is all that it depends on.")
 	    .def(
 	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
 	        "A deferred instruction has been enqueued on its lane.")

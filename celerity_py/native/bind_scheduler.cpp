@@ -55,6 +55,7 @@ scheduler* make_scheduler(const std::size_t num_ranks, const std::uint32_t rank,
 		scheduler* const target = result.get();
 		executor->set_progress_callback([target](const task_id reached, const bool is_epoch) { target->notify_reached(reached, is_epoch); });
 		result->set_failure_callback([executor](const std::string& text) { executor->report_failure(text); });
+		if(idle_spin_s > 0) result->set_wake_callback([executor] { executor->expect_work(); });
 		result->set_busy_callback([executor](const bool busy) { executor->set_scheduler_busy(busy); });
 	}
 	return result.release(); // nanobind owns it

@@ -278,6 +278,7 @@ def measure(
 
 
 def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
+    run_alone(variant)  # cores and GPU may have gone to sleep during the turns of the others
     if pace.in_a_row:
         samples.in_a_row.append(run_in_a_row(variant, pace.in_a_row))
     for _ in range(pace.alone):

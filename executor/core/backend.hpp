@@ -33,6 +33,14 @@ struct shared_flag {
 	std::uint32_t value = 0;
 };
 
+/// What must have happened before something on a lane runs; what is before it on the lane goes without saying.
+struct lane_waits {
+	std::span<const lane_position> positions;
+	std::span<const shared_flag> answers; ///< of other ranks
+	/// There is one position, and nothing else: neither an answer, nor what the lane has waited for before.
+	bool is_one = false;
+};
+
 /// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
 /// already, or its owner hears of it otherwise.
 struct pull_operation {
@@ -90,10 +98,10 @@ class backend {
 	virtual void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 
-	virtual void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) = 0;
+	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
 
 	/// Only for kernels that were registered with this backend.
-	virtual void enqueue_launch(lane_position /* position */, std::span<const lane_position> /* waits */, const launch_operation& /* launch */) {
+	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, const launch_operation& /* launch */) {
 		throw std::logic_error("this backend launches no kernels by itself");
 	}
 	/// Sets every byte, and returns when that is done.
@@ -126,11 +134,11 @@ class backend {
 	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
 	/// first instruction.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
-	virtual void enqueue_signal(lane_position /* position */, std::span<const lane_position> /* waits */, const shared_flag& /* flag */) {
+	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 	/// One after the other. The layouts and boxes outlive the completion of the position.
-	virtual void enqueue_pulls(lane_position /* position */, std::span<const lane_position> /* waits */, std::span<const pull_operation> /* pulls */) {
+	virtual void enqueue_pulls(lane_position /* position */, const lane_waits& /* waits */, std::span<const pull_operation> /* pulls */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 

@@ -104,10 +104,17 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 // ---- lanes ----------------------------------------------------------------------------------------------------------------------
 
 void cpu_backend::enqueue(
-    const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
+    const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
 	auto& progress = m_progress[position.lane];
+	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
+		std::vector<pull_operation> all;
+		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}});
+		all.insert(all.end(), steps.begin(), steps.end());
+		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all);
+		return;
+	}
 	const auto may_begin = [](const pull_operation& step) { return step.ready.address == nullptr || is_reached(step.ready); };
-	const bool is_reachable = std::all_of(waits.begin(), waits.end(), [&](const lane_position& wait) { return m_progress[wait.lane].completed() >= wait.sequence; });
+	const bool is_reachable = std::all_of(waits.positions.begin(), waits.positions.end(), [&](const lane_position& wait) { return m_progress[wait.lane].completed() >= wait.sequence; });
 	if(is_reachable && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
 		const lane_trace traced(m_trace, position);
 		for(const auto& step : steps) carry_out(step, &m_flags);
@@ -115,20 +122,20 @@ void cpu_backend::enqueue(
 		progress.publish(position.sequence);
 		return;
 	}
-	m_copy_lanes[position.lane]->enqueue(position.sequence, waits, steps);
+	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps);
 }
 
-void cpu_backend::enqueue_copy(const lane_position position, const std::span<const lane_position> waits, const copy_operation& copy) {
+void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
 	const pull_operation step{{}, copy, {}};
 	enqueue(position, waits, std::span(&step, 1), copy.size_bytes);
 }
 
-void cpu_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {
+void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
 	const pull_operation step{{}, {}, flag};
 	enqueue(position, waits, std::span(&step, 1), 0);
 }
 
-void cpu_backend::enqueue_pulls(const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls) {
+void cpu_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
 	std::size_t size_bytes = 0;
 	for(const auto& pull : pulls) size_bytes += pull.copy.size_bytes;
 	enqueue(position, waits, pulls, size_bytes);

@@ -35,7 +35,7 @@ class cpu_backend final : public backend {
 
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
-	void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) override;
+	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
@@ -47,8 +47,8 @@ class cpu_backend final : public backend {
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
-	void enqueue_signal(lane_position position, std::span<const lane_position> waits, const shared_flag& flag) override;
-	void enqueue_pulls(lane_position position, std::span<const lane_position> waits, std::span<const pull_operation> pulls) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
 	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }
 	void cancel() override;
@@ -76,7 +76,7 @@ class cpu_backend final : public backend {
 
 	void* make_slab(std::size_t size_bytes);
 	bool lies_in_arena(const memory_id memory) const { return m_arena != nullptr && is_device_memory(memory); }
-	void enqueue(lane_position position, std::span<const lane_position> waits, std::span<const pull_operation> steps, std::size_t size_bytes);
+	void enqueue(lane_position position, const lane_waits& waits, std::span<const pull_operation> steps, std::size_t size_bytes);
 	void listen(void* own_segment);
 };
 

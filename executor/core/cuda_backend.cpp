@@ -227,6 +227,10 @@ bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lan
 	return true;
 }
 
+void cuda_backend::wait_for_flag(const cuda::stream stream, const shared_flag& flag) {
+	m_driver.check(m_driver.stream_wait_value(stream, to_device_pointer(flag.address), flag.value, cuda::wait_value_geq), "cuStreamWaitValue32");
+}
+
 std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
 	return m_lanes[lane] == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(m_lanes[lane]->stream());
 }
@@ -322,10 +326,10 @@ void cuda_backend::fill(const memory_id memory, void* const address, const std::
 
 // ---- copies -----------------------------------------------------------------------------------------------------------------------
 
-void cuda_backend::enqueue_copy(const lane_position position, const std::span<const lane_position> waits, const copy_operation& operation) {
+void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& operation) {
 	if(position.lane == m_host_lane_index) {
 		auto& progress = m_host_progress[position.lane];
-		if(waits.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
+		if(waits.positions.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
 			const lane_trace traced(m_options.trace, position);
 			nd_copy(operation.source, *operation.source_layout, operation.destination, *operation.destination_layout, operation.boxes,
 			    operation.element_size_bytes);
@@ -333,13 +337,23 @@ void cuda_backend::enqueue_copy(const lane_position position, const std::span<co
 			progress.publish(position.sequence);
 			return;
 		}
-		m_host_lane->enqueue(position.sequence, waits, operation);
+		m_host_lane->enqueue(position.sequence, waits.positions, operation);
 		return;
 	}
-	hand_over({position, small_vector<lane_position, 4>(waits), operation, {}});
+	hand_over(waits, {position, {}, {}, operation, {}});
 }
 
-void cuda_backend::hand_over(cuda_operation&& operation) {
+void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation) {
+	operation.waits = small_vector<lane_position, 4>(waits.positions);
+	operation.waits_for_one = waits.is_one;
+	for(const auto& answer : waits.answers) {
+		if(!is_reached(answer)) operation.answers.push_back(answer);
+	}
+	// The engine lets a wait for another rank go only after everything that the other one may need first: that has to be on all devices of this rank
+	// by then and not only with their workers, one of which the driver might hold up, or block behind this wait.
+	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)) {
+		for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
+	}
 	if(m_workers.empty()) {
 		issue(operation);
 	} else {
@@ -353,7 +367,7 @@ void cuda_backend::issue(const cuda_operation& operation) {
 		if(d != lane.device() && !m_workers[d]->wait_until_issued(operation.behind[d])) return;
 	}
 	make_current(lane.context());
-	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits.size() == 1) {
+	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits_for_one) {
 		// Behind the producer itself, if nothing has followed it yet: that saves the way of an event from one stream to another.
 		auto& producer = *m_lanes[operation.waits[0].lane];
 		if(producer.device() == lane.device() && producer.append_behind(operation.waits[0].sequence, [&] { issue_on(producer, *flag); })) {
@@ -364,6 +378,8 @@ void cuda_backend::issue(const cuda_operation& operation) {
 			return;
 		}
 	}
+	// First what is likely to be there already: to look at a flag takes a stream longer than to look at an event.
+	for(const auto& answer : operation.answers) wait_for_flag(lane.stream(), answer);
 	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return; // cancelled
 	lane.begin(operation.position.sequence);
 	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
@@ -456,13 +472,13 @@ void cuda_backend::end_kernel(const lane_position position) {
 	m_completions.signal();
 }
 
-void cuda_backend::enqueue_launch(const lane_position position, const std::span<const lane_position> waits, const launch_operation& launch) {
+void cuda_backend::enqueue_launch(const lane_position position, const lane_waits& waits, const launch_operation& launch) {
 	violation_report* report = nullptr;
 	if(static_cast<const cuda_function&>(*launch.launch->kernel).checks_bounds()) {
 		report = take_report();
 		m_checked.push_back({position, launch.instruction, report});
 	}
-	hand_over({position, small_vector<lane_position, 4>(waits),
+	hand_over(waits, {position, {}, {},
 	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
 	        small_vector<void*, 2>(launch.reduction_addresses), report},
 	    {}});
@@ -555,21 +571,16 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 	if(mapped != to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
 }
 
-void cuda_backend::enqueue_signal(const lane_position position, const std::span<const lane_position> waits, const shared_flag& flag) {
-	hand_over({position, small_vector<lane_position, 4>(waits), flag, {}});
+void cuda_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
+	hand_over(waits, {position, {}, {}, flag, {}});
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 	m_driver.check(m_driver.stream_write_value(lane.stream(), to_device_pointer(flag.address), flag.value, 0), "cuStreamWriteValue32");
 }
 
-void cuda_backend::enqueue_pulls(
-    const lane_position position, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls) {
-	cuda_operation operation{position, small_vector<lane_position, 4>(waits), std::vector<pull_operation>(pulls.begin(), pulls.end()), {}};
-	// The engine lets a wait for another rank go only after everything that the other one may need first: that has to be on all devices of this rank
-	// by then and not only with their workers, one of which the driver might hold up, or block behind this wait.
-	for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
-	hand_over(std::move(operation));
+void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
+	hand_over(waits, {position, {}, {}, std::vector<pull_operation>(pulls.begin(), pulls.end()), {}});
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
@@ -577,10 +588,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& 
 	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
 	const bool is_small = m_devices.size() == 1 && small.is_available() && collect(pulls, small);
 	for(const auto& pull : pulls) {
-		if(pull.ready.address != nullptr) {
-			m_driver.check(m_driver.stream_wait_value(lane.stream(), to_device_pointer(pull.ready.address), pull.ready.value, cuda::wait_value_geq),
-			    "cuStreamWaitValue32");
-		}
+		if(pull.ready.address != nullptr) wait_for_flag(lane.stream(), pull.ready);
 		if(!is_small) copy(lane.stream(), pull.copy);
 	}
 	if(is_small) small.launch(m_driver, lane.stream());

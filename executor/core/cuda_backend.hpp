@@ -73,8 +73,8 @@ class cuda_backend final : public backend {
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 
-	void enqueue_copy(lane_position position, std::span<const lane_position> waits, const copy_operation& copy) override;
-	void enqueue_launch(lane_position position, std::span<const lane_position> waits, const launch_operation& launch) override;
+	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
+	void enqueue_launch(lane_position position, const lane_waits& waits, const launch_operation& launch) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;
@@ -83,8 +83,8 @@ class cuda_backend final : public backend {
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
-	void enqueue_signal(lane_position position, std::span<const lane_position> waits, const shared_flag& flag) override;
-	void enqueue_pulls(lane_position position, std::span<const lane_position> waits, std::span<const pull_operation> pulls) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
 	std::optional<bounds_violation> take_violation() override;
 	std::uint64_t completed(lane_index lane) override;
@@ -146,7 +146,9 @@ class cuda_backend final : public backend {
 	void trim(memory_id memory);
 	void make_current(cuda::context context);
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
-	void hand_over(cuda_operation&& operation);
+	/// Completes `operation` by what it has to wait for.
+	void hand_over(const lane_waits& waits, cuda_operation&& operation);
+	void wait_for_flag(cuda::stream stream, const shared_flag& flag);
 	void issue(const cuda_operation& operation);
 	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);

@@ -127,7 +127,7 @@ bool direct_transport::has_news() const {
 	return false;
 }
 
-void direct_transport::signal(const issue& item, const send_instruction& send) {
+void direct_transport::signal(const issue& item, const send_instruction& send, const lane_waits& waits) {
 	auto& out = m_outgoing.at(item.id);
 	out.is_issued = true;
 	m_unfetched.push_back(&out);
@@ -141,7 +141,12 @@ void direct_transport::signal(const issue& item, const send_instruction& send) {
 		out.traced.sequence = out.message.value;
 		out.traced.peer = out.to.value;
 	}
-	m_backend.enqueue_signal({item.lane, item.sequence}, item.waits, out.ready);
+	m_backend.enqueue_signal({item.lane, item.sequence}, waits, out.ready);
+}
+
+shared_flag direct_transport::answer_to(const instruction_id id) const {
+	const auto found = m_outgoing.find(id);
+	return found == m_outgoing.end() ? shared_flag{} : found->second.done;
 }
 
 void direct_transport::poll(std::vector<instruction_id>& fetched) {
@@ -231,7 +236,7 @@ void direct_transport::complete_parts(const instruction_id id) {
 	m_released.push_back({id, std::all_of(state.parts.begin(), state.parts.end(), is_ready)});
 }
 
-void direct_transport::pull(const issue& item) {
+void direct_transport::pull(const issue& item, const lane_waits& waits) {
 	auto& state = m_receives.at(item.id);
 	const auto& receive = *state.receive;
 	void* const destination = m_allocations.address(receive.destination);
@@ -243,7 +248,7 @@ void direct_transport::pull(const issue& item) {
 		    bytes_of(where, receive.element_size_bytes)};
 		state.pulls.push_back({message->ready, copy, message->is_cut ? shared_flag{} : message->done});
 	}
-	m_backend.enqueue_pulls({item.lane, item.sequence}, item.waits, state.pulls);
+	m_backend.enqueue_pulls({item.lane, item.sequence}, waits, state.pulls);
 }
 
 void direct_transport::retire_receive(const instruction_id id) {

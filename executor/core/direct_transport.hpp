@@ -63,7 +63,9 @@ class direct_transport {
 	void plan_send(instruction_id id, const send_instruction& send, std::uint64_t stamp);
 	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }
 	void notify_allocated(allocation_id allocation);
-	void signal(const issue& item, const send_instruction& send);
+	void signal(const issue& item, const send_instruction& send, const lane_waits& waits);
+	/// Reached when the peer has fetched what a send has offered; none if that is known.
+	shared_flag answer_to(instruction_id send) const;
 	/// Appends the sends that were fetched since the last call.
 	void poll(std::vector<instruction_id>& fetched);
 	/// Sends that were issued and not fetched.
@@ -95,7 +97,7 @@ class direct_transport {
 	std::vector<fragment_id> arrive(const message_key& message);
 	/// All parts of a receive are announced, and here if they come as messages.
 	void complete_parts(instruction_id id);
-	void pull(const issue& item);
+	void pull(const issue& item, const lane_waits& waits);
 	void retire_receive(instruction_id id);
 
 	// For both

@@ -49,18 +49,22 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	const auto to_lane = [&](const std::uint32_t lane_class) {
 		request.target = issue_target::lane;
 		request.lane_class = lane_class;
+		request.awaits_acknowledgements = m_direct != nullptr;
 	};
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
 		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border));
-		               request.deferred = m_backend->defers_kernels() && m_launches.find(kernel.submission) == nullptr;
+		               const bool is_native = m_launches.find(kernel.submission) != nullptr;
+		               request.deferred = m_backend->defers_kernels() && !is_native;
+		               request.awaits_acknowledgements &= is_native; // a launcher thread must not block, nor leave its lane to others
 	               },
 	               [&](const send_instruction& send) {
 		               if(m_direct == nullptr || !m_direct->is_direct(send)) return; // by the host
 		               to_lane(m_backend->signal_class(send.source.memory));
 		               request.acknowledged = request.held = true;
+		               request.awaits_acknowledgements = false; // a send overwrites nothing
 	               },
 	               [&](const receive_instruction& receive) {
 		               if(m_direct == nullptr) return; // by the host
@@ -80,6 +84,14 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	           },
 	    item.operation);
 	return request;
+}
+
+lane_waits executor_loop::waits_of(const issue& item) {
+	m_answers.clear();
+	for(const auto id : item.acknowledgements) {
+		if(const auto answer = m_direct->answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
+	}
+	return {item.waits, m_answers, item.depends_on_one};
 }
 
 void executor_loop::dispatch(const issue& item) {
@@ -170,7 +182,7 @@ void executor_loop::execute(const issue& item, const copy_instruction& copy) {
 	for(const box& b : copy.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * copy.element_size_bytes;
 	++m_statistics.num_copies[static_cast<std::size_t>(copy.reason)];
 	m_statistics.copied_bytes[static_cast<std::size_t>(copy.reason)] += operation.size_bytes;
-	m_backend->enqueue_copy({item.lane, item.sequence}, item.waits, operation);
+	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
 }
 
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
@@ -201,7 +213,7 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 		for(const auto& access : kernel.accesses) accesses.push_back(m_allocations.address(access.allocation));
 		small_vector<void*, 2> reductions;
 		for(const auto& reduction : kernel.reductions) reductions.push_back(address_of(reduction));
-		m_backend->enqueue_launch({item.lane, item.sequence}, item.waits,
+		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),
 		    {launch, &kernel, std::span(accesses.data(), accesses.size()), std::span(reductions.data(), reductions.size())});
 		return;
 	}
@@ -227,7 +239,7 @@ void executor_loop::execute(const issue& item, const initialize_instruction& ini
 
 void executor_loop::execute(const issue& item, const send_instruction& send) {
 	if(m_direct != nullptr && m_direct->is_direct(send)) {
-		m_direct->signal(item, send);
+		m_direct->signal(item, send, waits_of(item));
 	} else {
 		m_communication.send(item.id, send);
 	}
@@ -235,7 +247,7 @@ void executor_loop::execute(const issue& item, const send_instruction& send) {
 
 void executor_loop::execute(const issue& item, const receive_instruction& receive) {
 	if(m_direct != nullptr) {
-		m_direct->pull(item);
+		m_direct->pull(item, waits_of(item));
 	} else {
 		m_communication.arbiter().receive(item.id, receive);
 	}

@@ -108,6 +108,12 @@ void executor_loop::wake() {
 	m_wake_up.signal();
 }
 
+// Two threads that wake up one after the other take twice as long.
+void executor_loop::expect_work() {
+	m_expects_work.store(true, std::memory_order_relaxed);
+	m_wake_up.signal();
+}
+
 void executor_loop::notify_complete(const request_id request) {
 	{
 		const std::lock_guard lock(m_inbox_mutex);
@@ -300,6 +306,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
 	const bool awaits_peers = m_direct != nullptr && !m_backend->signals_flags() && (m_direct->num_unfetched() > 0 || m_communication.is_outstanding());
 	if((m_backend->must_poll() && is_lane_in_flight()) || awaits_peers) return poll_until_progress(seen, deadline);
+	if(m_expects_work.load(std::memory_order_relaxed) && m_expects_work.exchange(false, std::memory_order_relaxed)) m_worked_at = event_count::clock::now();
 	auto spin_until = m_worked_at + m_options.idle_spin;
 	if(m_may_spin && m_engine.num_in_flight() > 0) spin_until = std::max(spin_until, event_count::clock::now() + spin_time);
 	spin_until = std::min(spin_until, deadline);

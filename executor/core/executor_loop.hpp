@@ -78,6 +78,9 @@ class executor_loop final : public instruction_sink {
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
 
+	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
+	void expect_work();
+
 	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	void wake();
@@ -182,6 +185,7 @@ class executor_loop final : public instruction_sink {
 	};
 	std::deque<waiting_allocation> m_waiting_allocations; // until the backend has room for the first one
 	std::vector<direct_transport::released_instruction> m_released;
+	std::vector<shared_flag> m_answers; ///< of waits_of()
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
@@ -194,6 +198,7 @@ class executor_loop final : public instruction_sink {
 	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
 	std::int64_t m_polled_at_ns = 0;
 	event_count::clock::time_point m_worked_at{};
+	std::atomic<bool> m_expects_work{false};
 
 	void work();
 	bool take_inbox();
@@ -237,6 +242,8 @@ class executor_loop final : public instruction_sink {
 	void execute(const issue& item, const fence_instruction& fence);
 	void execute(const issue& item, const horizon_instruction& horizon);
 	void execute(const issue& item, const epoch_instruction& epoch);
+	/// Valid until the next call.
+	lane_waits waits_of(const issue& item);
 	void* address_of(const reduction_binding& reduction) const;
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
 	std::string explain_shortage(const alloc_instruction& alloc) const;

@@ -20,7 +20,9 @@ out_of_order_engine::out_of_order_engine(const std::span<const lane_class> class
 void out_of_order_engine::submit(const engine_request& request) {
 	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
 	if(request.remote_wait && (!m_track_keys || request.target != issue_target::lane)) throw std::invalid_argument("remote waits need a lane and tracked keys");
-	if((request.acknowledged || request.held) && request.target != issue_target::lane) throw std::invalid_argument("only lane instructions are acknowledged or held");
+	if(request.acknowledged && request.deferred) throw std::invalid_argument("what is acknowledged is enqueued at once");
+	if(request.awaits_acknowledgements && !m_track_keys) throw std::invalid_argument("waits for acknowledgements need tracked keys");
+	if((request.acknowledged || request.awaits_acknowledgements || request.held) && request.target != issue_target::lane) throw std::invalid_argument("only lane instructions are acknowledged, wait for acknowledgements, or are held");
 
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot);
@@ -37,6 +39,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.deferred = request.deferred && request.target == issue_target::lane;
 	n.remote_wait = request.remote_wait;
 	n.acknowledged = request.acknowledged;
+	n.awaits_acknowledgements = request.awaits_acknowledgements;
 	n.held = request.held;
 	n.has_left_lane = false;
 	n.inherited = false;
@@ -46,6 +49,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.sequence = 0;
 	n.num_blocking = 0;
 	n.num_incomplete = 0;
+	n.num_unanswered = 0;
 	n.predecessors.clear();
 	n.successors.clear();
 	n.frontier.clear();
@@ -57,7 +61,11 @@ void out_of_order_engine::submit(const engine_request& request) {
 		predecessor.successors.push_back(slot);
 		n.predecessors.push_back(id);
 		++n.num_incomplete;
-		if(!is_satisfied_by_issue(predecessor, n)) ++n.num_blocking;
+		if(!is_satisfied_by_issue(predecessor, n)) {
+			++n.num_blocking;
+		} else if(predecessor.acknowledged) {
+			++n.num_unanswered;
+		}
 	}
 	// By age: choose_lane() and collect_waits() begin with the youngest.
 	if(!std::is_sorted(n.predecessors.begin(), n.predecessors.end())) std::sort(n.predecessors.begin(), n.predecessors.end());
@@ -80,6 +88,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		node& n = m_nodes[slot];
 
 		m_waits.clear();
+		m_acknowledgements.clear();
 		if(n.target == issue_target::host) {
 			n.state = node_state::issued;
 		} else if(must_stay_gated(n)) {
@@ -95,10 +104,19 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		}
 		++m_num_in_flight;
 		n.stamp = stamp;
-		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits};
+		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, depends_on_one(n)};
 		return true;
 	}
 	return false;
+}
+
+bool out_of_order_engine::depends_on_one(const node& n) const {
+	if(m_waits.size() != 1 || n.num_incomplete != 1) return false;
+	const auto is_wait = [&](const instruction_id id) {
+		const slot_type slot = m_window.find(id);
+		return slot != instruction_window::no_slot && m_nodes[slot].target == issue_target::lane;
+	};
+	return std::any_of(n.predecessors.begin(), n.predecessors.end(), is_wait);
 }
 
 void out_of_order_engine::notify_issued(const instruction_id id) {
@@ -125,13 +143,8 @@ void out_of_order_engine::allow_remote_waits(const bool allowed) { m_allows_remo
 void out_of_order_engine::notify_remote_ready(const instruction_id id) {
 	const slot_type slot = m_window.find(id);
 	if(slot == instruction_window::no_slot) return;
-	node& n = m_nodes[slot];
-	n.remote_wait = false;
-	const auto gated = std::find_if(m_gated.begin(), m_gated.end(), [&](const keyed_entry& entry) { return entry.id == id; });
-	if(gated == m_gated.end()) return;
-	m_gated.erase(gated);
-	std::make_heap(m_gated.begin(), m_gated.end(), has_greater_key);
-	push_ready(slot);
+	m_nodes[slot].remote_wait = false;
+	open_gate(slot);
 }
 
 void out_of_order_engine::complete(const instruction_id id) {
@@ -171,7 +184,8 @@ std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type s
 }
 
 bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const node& successor) const {
-	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host || predecessor.acknowledged) return false;
+	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host) return false;
+	if(predecessor.acknowledged && !successor.awaits_acknowledgements) return false;
 	switch(successor.target) {
 	case issue_target::host: return false;
 	case issue_target::clock: return true;
@@ -185,7 +199,7 @@ void out_of_order_engine::make_issuable(const slot_type slot) {
 	if(n.held) return; // until release()
 	if(n.target == issue_target::clock) {
 		m_unblocked_clocks.push_back(slot);
-	} else if(n.remote_wait) {
+	} else if(waits_for_other_rank(n)) {
 		push_gated(slot);
 	} else {
 		push_ready(slot);
@@ -204,6 +218,15 @@ void out_of_order_engine::push_gated(const slot_type slot) {
 	n.state = node_state::ready;
 	m_gated.push_back({n.key, n.id});
 	std::push_heap(m_gated.begin(), m_gated.end(), has_greater_key);
+}
+
+void out_of_order_engine::open_gate(const slot_type slot) {
+	if(waits_for_other_rank(m_nodes[slot])) return;
+	const auto gated = std::find_if(m_gated.begin(), m_gated.end(), [&](const keyed_entry& entry) { return entry.id == m_nodes[slot].id; });
+	if(gated == m_gated.end()) return;
+	m_gated.erase(gated);
+	std::make_heap(m_gated.begin(), m_gated.end(), has_greater_key);
+	push_ready(slot);
 }
 
 void out_of_order_engine::release_parked() {
@@ -230,7 +253,7 @@ void out_of_order_engine::release_gated() {
 
 // Something with a smaller key may have been submitted after the gate had opened.
 bool out_of_order_engine::must_stay_gated(const node& n) const {
-	return n.remote_wait && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
+	return waits_for_other_rank(n) && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
 }
 
 lane_index out_of_order_engine::choose_lane(node& n) {
@@ -275,6 +298,8 @@ void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane
 		const slot_type slot = m_window.find(n.predecessors[i]);
 		if(slot == instruction_window::no_slot) continue;
 		const node& predecessor = m_nodes[slot];
+		// Its answer says that its predecessors are complete, but not what else its lane has waited for.
+		if(predecessor.acknowledged) continue;
 		if(predecessor.target == issue_target::lane) {
 			add({predecessor.lane, predecessor.sequence});
 		} else {
@@ -290,6 +315,12 @@ void out_of_order_engine::issue_to_lane(const slot_type slot, const lane_index l
 	const auto clock = m_lanes.clock(lane);
 	if(n.num_incomplete > 0) {
 		collect_waits(n, lane, clock, m_waits);
+		if(n.num_unanswered > 0) {
+			for(const auto id : n.predecessors) {
+				const slot_type predecessor = m_window.find(id);
+				if(predecessor != instruction_window::no_slot && m_nodes[predecessor].acknowledged) m_acknowledgements.push_back(id);
+			}
+		}
 		++m_counters.issued_early;
 		m_counters.waits += m_waits.size();
 	}
@@ -323,7 +354,9 @@ void out_of_order_engine::propagate_issue(const slot_type slot) {
 	const node& n = m_nodes[slot];
 	for(const slot_type successor : n.successors) {
 		node& s = m_nodes[successor];
-		if(is_satisfied_by_issue(n, s) && --s.num_blocking == 0) make_issuable(successor);
+		if(!is_satisfied_by_issue(n, s)) continue;
+		if(n.acknowledged) ++s.num_unanswered;
+		if(--s.num_blocking == 0) make_issuable(successor);
 	}
 }
 
@@ -344,43 +377,48 @@ void out_of_order_engine::settle_clocks() {
 
 // An explicit stack, since predecessors on other lanes may form long chains. Everything on it was issued before what lies below it.
 void out_of_order_engine::complete_slot(const slot_type target, const bool is_passed) {
-	m_completion_stack.push_back(target);
+	m_completion_stack.push_back({target, is_passed});
 	while(!m_completion_stack.empty()) {
-		const slot_type slot = m_completion_stack.back();
-		const slot_type prerequisite = find_prerequisite(m_nodes[slot]);
-		if(prerequisite != instruction_window::no_slot) {
+		const auto item = m_completion_stack.back();
+		const auto prerequisite = find_prerequisite(m_nodes[item.slot], item.is_passed);
+		if(prerequisite.slot != instruction_window::no_slot) {
 			m_completion_stack.push_back(prerequisite);
 			continue;
 		}
 		m_completion_stack.pop_back();
-		// Only as the one in front on its lane: those who have it as a predecessor were not issued before it was complete.
-		if(m_nodes[slot].acknowledged && (slot != target || is_passed)) {
-			leave_lane(slot);
+		if(m_nodes[item.slot].acknowledged && item.is_passed) {
+			leave_lane(item.slot);
 			continue;
 		}
-		finalize(slot);
+		finalize(item.slot);
 		settle_clocks();
 		// Settling may have finished clock nodes that are still on the stack.
-		while(!m_completion_stack.empty() && m_nodes[m_completion_stack.back()].state == node_state::blocked) m_completion_stack.pop_back();
+		while(!m_completion_stack.empty() && m_nodes[m_completion_stack.back().slot].state == node_state::blocked) m_completion_stack.pop_back();
 	}
 }
 
-out_of_order_engine::slot_type out_of_order_engine::find_prerequisite(const node& n) const {
-	if(n.target == issue_target::lane && !n.has_left_lane) {
-		if(const slot_type front = m_lanes.front(n.lane); m_nodes[front].id != n.id) return front;
+out_of_order_engine::completion out_of_order_engine::find_prerequisite(const node& n, const bool is_passed) const {
+	// The answer to an acknowledged one says nothing of others on its lane.
+	if(n.target == issue_target::lane && !n.has_left_lane && (is_passed || !n.acknowledged)) {
+		if(const slot_type front = m_lanes.front(n.lane); m_lanes.completed(n.lane) + 1 < n.sequence) return {front, true};
 	}
-	if(n.num_incomplete == 0) return instruction_window::no_slot;
+	if(n.state == node_state::answered || n.num_incomplete == 0) return {instruction_window::no_slot, false};
 	for(const auto id : n.predecessors) {
-		if(const slot_type slot = m_window.find(id); slot != instruction_window::no_slot) return slot;
+		if(const slot_type slot = m_window.find(id); slot != instruction_window::no_slot) return {slot, false};
 	}
-	return instruction_window::no_slot;
+	return {instruction_window::no_slot, false};
 }
 
 void out_of_order_engine::leave_lane(const slot_type slot) {
 	node& n = m_nodes[slot];
-	if(n.has_left_lane) throw std::logic_error("somebody was issued behind an instruction that is not acknowledged");
+	if(n.has_left_lane) throw std::logic_error("a lane came past an instruction twice");
 	n.has_left_lane = true;
 	m_lanes.pop_front(n.lane);
+	if(n.state == node_state::answered) {
+		n.state = node_state::blocked;
+		m_free_slots.push_back(slot);
+		return;
+	}
 	if(n.state != node_state::assigned) return;
 	n.state = node_state::issued; // passed, and so enqueued
 	m_lanes.remove_deferred(n.lane);
@@ -390,7 +428,7 @@ void out_of_order_engine::leave_lane(const slot_type slot) {
 void out_of_order_engine::finalize(const slot_type slot) {
 	node& n = m_nodes[slot];
 	const bool was_issued = n.state == node_state::issued;
-	if(n.target == issue_target::lane && !n.has_left_lane) leave_lane(slot);
+	if(n.target == issue_target::lane && !n.has_left_lane && !n.acknowledged) leave_lane(slot);
 	if(n.target != issue_target::clock) --m_num_in_flight;
 	m_completed.push_back({n.id, n.payload});
 	m_window.erase(n.id);
@@ -400,8 +438,16 @@ void out_of_order_engine::finalize(const slot_type slot) {
 		node& s = m_nodes[successor];
 		const bool blocked = !(was_issued && is_satisfied_by_issue(n, s));
 		--s.num_incomplete;
+		if(!blocked && n.acknowledged) {
+			--s.num_unanswered;
+			if(s.state == node_state::ready) open_gate(successor);
+		}
 		if(blocked && --s.num_blocking == 0) make_issuable(successor);
 		if(s.target == issue_target::clock && s.state == node_state::issued && s.num_incomplete == 0) m_completed_clocks.push_back(successor);
+	}
+	if(n.target == issue_target::lane && !n.has_left_lane) {
+		n.state = node_state::answered;
+		return;
 	}
 	n.state = node_state::blocked;
 	m_free_slots.push_back(slot);

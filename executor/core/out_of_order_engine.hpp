@@ -37,8 +37,11 @@ struct engine_request {
 	bool deferred = false;
 	/// Waits for another rank: issuable only when no unissued lane instruction has a smaller key.
 	bool remote_wait = false;
-	/// For a lane: what it leads to ends elsewhere. That its lane has passed it does not complete it, only complete(id) does, and its successors wait for that.
+	/// For a lane: what it leads to ends elsewhere. That its lane has passed it does not complete it, only complete(id) does, and its successors wait for
+	/// that. It need not run in the order of its lane, only after its predecessors.
 	bool acknowledged = false;
+	/// For a lane: can wait there until acknowledged predecessors are complete. It is a remote wait then.
+	bool awaits_acknowledgements = false;
 	/// For a lane: not issuable before release(id).
 	bool held = false;
 	const instruction* payload = nullptr; ///< handed back untouched
@@ -51,6 +54,10 @@ struct issue {
 	std::uint64_t sequence = 0;
 	/// What must be complete on other lanes before this may run; valid until the next call of the engine.
 	std::span<const lane_position> waits;
+	/// Acknowledged instructions that must be complete before this may run; likewise.
+	std::span<const instruction_id> acknowledgements;
+	/// There is one wait, and nothing else that this depends on. (Others may be implied by what its lane has waited for.)
+	bool depends_on_one = false;
 };
 
 class out_of_order_engine {
@@ -93,8 +100,8 @@ class out_of_order_engine {
 	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
 	void notify_remote_ready(instruction_id id);
 
-	/// May be called in any order. A lane instruction completes what is before it on its lane, except for acknowledged ones there, and its predecessors; a
-	/// second report is ignored.
+	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for acknowledged ones; an
+	/// acknowledged one itself only its predecessors. A second report is ignored.
 	void complete(instruction_id id);
 	void complete_lane(lane_index lane, std::uint64_t sequence);
 
@@ -121,7 +128,13 @@ class out_of_order_engine {
 	using slot_type = instruction_window::slot_type;
 	static constexpr std::uint32_t mixed_domains = UINT32_MAX;
 
-	enum class node_state : std::uint8_t { blocked, ready, assigned, issued };
+	enum class node_state : std::uint8_t {
+		blocked,
+		ready,
+		assigned,
+		issued,
+		answered, ///< acknowledged, complete, and still on its lane
+	};
 
 	struct node {
 		instruction_id id;
@@ -133,6 +146,7 @@ class out_of_order_engine {
 		bool deferred = false;
 		bool remote_wait = false;
 		bool acknowledged = false;
+		bool awaits_acknowledgements = false;
 		bool held = false;
 		bool has_left_lane = false; ///< an acknowledged one that its lane has passed
 		bool inherited = false; ///< a successor already runs on this lane behind it
@@ -143,6 +157,7 @@ class out_of_order_engine {
 		std::uint64_t stamp = 0;
 		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
 		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
+		std::uint32_t num_unanswered = 0; ///< acknowledged ones among them that do not keep it from being issued
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
 		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
 		small_vector<lane_position, 2> frontier;      ///< clock only: what a successor on a lane has to wait for
@@ -151,6 +166,10 @@ class out_of_order_engine {
 		instruction_priority priority;
 		instruction_id id;
 		slot_type slot;
+	};
+	struct completion {
+		slot_type slot;
+		bool is_passed; ///< all that is known is that the lane has come past it
 	};
 	struct keyed_entry {
 		instruction_key key;
@@ -172,9 +191,10 @@ class out_of_order_engine {
 	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread
 	std::vector<slot_type> m_unblocked_clocks;
 	std::vector<slot_type> m_completed_clocks;
-	std::vector<slot_type> m_completion_stack;
+	std::vector<completion> m_completion_stack;
 	std::vector<completed_instruction> m_completed;
 	std::vector<lane_position> m_waits; ///< of the latest issue
+	std::vector<instruction_id> m_acknowledgements; ///< likewise
 	std::size_t m_num_live = 0;
 	std::size_t m_num_in_flight = 0;
 	counters m_counters;
@@ -186,9 +206,13 @@ class out_of_order_engine {
 	void make_issuable(slot_type slot);
 	void push_ready(slot_type slot);
 	void push_gated(slot_type slot);
+	/// It need not wait for another rank any more.
+	void open_gate(slot_type slot);
 	void release_parked();
 	void release_gated();
 	lane_index choose_lane(node& n);
+	bool depends_on_one(const node& n) const;
+	static bool waits_for_other_rank(const node& n) { return n.remote_wait || n.num_unanswered > 0; }
 	bool must_stay_gated(const node& n) const;
 	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.
 	template <typename Waits>
@@ -197,10 +221,10 @@ class out_of_order_engine {
 	void issue_clock(slot_type slot);
 	void propagate_issue(slot_type slot);
 	void settle_clocks();
-	/// `is_passed`: all that is known is that the lane has come past it.
 	void complete_slot(slot_type slot, bool is_passed);
 	void leave_lane(slot_type slot);
-	slot_type find_prerequisite(const node& n) const;
+	/// What has to be dealt with before; `no_slot` if there is nothing.
+	completion find_prerequisite(const node& n, bool is_passed) const;
 	void finalize(slot_type slot);
 };
 

@@ -98,7 +98,9 @@ void scheduler::push(Event&& e) {
 		must_wake = m_is_sleeping && !m_is_paused;
 		if(must_wake) m_is_sleeping = false;
 	}
-	if(must_wake) m_wake.notify_one();
+	if(!must_wake) return;
+	m_wake.notify_one();
+	if(m_on_wake) m_on_wake();
 }
 
 void scheduler::flush() { push(flush_event{}); }

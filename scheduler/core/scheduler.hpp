@@ -80,6 +80,8 @@ class scheduler {
 	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
 	void set_busy_callback(std::function<void(bool)> callback) { m_on_busy = std::move(callback); }
 
+	/// Called when a thread that sleeps gets input, by whoever brings it: there will soon be instructions. Set before start().
+	void set_wake_callback(std::function<void()> callback) { m_on_wake = std::move(callback); }
 	/// Called with the text if planning fails. On the scheduler thread; set before start().
 	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
 
@@ -125,6 +127,7 @@ class scheduler {
 	dry_sink m_dry_sink;
 	instruction_sink& m_sink;
 	std::function<void(bool)> m_on_busy;
+	std::function<void()> m_on_wake;
 	std::function<void(const std::string&)> m_on_failure;
 	std::thread m_thread;
 

@@ -33,10 +33,10 @@ LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none")
 
 
 def random_settings(draws: Draws) -> Settings:
-    num_ranks = weighted(draws, [(25, 1), (35, 2), (22, 3), (18, 4)])
+    num_ranks = weighted(draws, [(18, 1), (40, 2), (23, 3), (19, 4)])
     num_devices = weighted(draws, [(35, 1), (40, 2), (25, 3)])
     pairs = [(a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)]
-    transport = draws.integer(0, 2)  # host everywhere, direct everywhere, mixed
+    transport = weighted(draws, [(2, 0), (3, 1), (2, 2)])  # host everywhere, direct everywhere, mixed
     direct = frozenset(pair for pair in pairs if transport == 1 or (transport == 2 and chance(draws, 50)))
     return Settings(
         num_ranks=num_ranks,
@@ -50,7 +50,7 @@ def random_settings(draws: Draws) -> Settings:
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
         compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 12)]),
         single_fifo=chance(draws, 30),
-        device_waits=bool(direct) and chance(draws, 60),
+        device_waits=bool(direct) and chance(draws, 80),
         seed=draws.integer(0, 2**16 - 1),
     )
 

@@ -34,7 +34,7 @@ class Lane:
     """An in-order queue. Sequence numbers tell how far it has got."""
 
     device: int
-    queue: deque[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=deque)
+    queue: deque[tuple[int, int, list[tuple[int, int]], list[int]]] = field(default_factory=deque)
     enqueued: int = 0
     reached: int = 0
 
@@ -117,6 +117,14 @@ class RankSimulation:
         """Pilots of direct sends whose source does not exist yet."""
         self.bounced: dict[tuple[int, int], Words] = {}
         """What came as a message for receives on lanes."""
+        self.slow: set[int] = set()
+        """Instructions on lanes that take long to begin, or to be launched."""
+        self.early_flags: dict[int, tuple[int, int]] = {}
+        """Sends whose flag may be written right behind what they depend on, whatever their own lane does."""
+        self.written_early: set[int] = set()
+        """Those of them whose lane has not come past them yet."""
+        self.answered: set[int] = set()
+        """Direct sends whose data was fetched, as lanes may know before the host does."""
         self.deferred: set[int] = set()
         """Kernels that a launcher thread enqueues, and has not yet."""
         self.unnotified: list[int] = []
@@ -184,8 +192,11 @@ class RankSimulation:
             deferred=deferred,
             remote_wait=remote_wait,
             acknowledged=acknowledged,
+            awaits_acknowledgements=self.is_direct and target == "lane" and not acknowledged and not deferred,
             held=remote_wait or acknowledged,
         )
+        if remote_wait or self.world.random.random() < self.world.share_of_slow:
+            self.slow.add(record["id"])
         if deferred:
             self.deferred.add(record["id"])
         if remote_wait:
@@ -211,19 +222,21 @@ class RankSimulation:
 
     def _issue(self) -> None:
         while (issued := self.engine.next()) is not None:
-            id_, lane, sequence, waits = issued
+            id_, lane, sequence, waits, acknowledgements = issued
             if lane < 0:
                 self.host_ops.append(id_)
                 continue
             self.place[id_] = (lane, sequence)
-            self.lanes[lane].queue.append((id_, sequence, list(waits)))
+            self.lanes[lane].queue.append((id_, sequence, list(waits), list(acknowledgements)))
+            if self.engine.depended_on_one and self._is_direct_send(self.records[id_]):
+                self.early_flags[id_] = waits[0]
             if id_ in self.deferred:
                 self.unnotified.append(id_)
             self._enqueue(self.lanes[lane])
 
     def _enqueue(self, lane: Lane) -> None:
         """What is on a lane reaches the device in order; a launcher thread that is late holds up its lane."""
-        for id_, sequence, _ in lane.queue:
+        for id_, sequence, *_ in lane.queue:
             if sequence > lane.enqueued:
                 if id_ in self.deferred:
                     return
@@ -257,15 +270,37 @@ class RankSimulation:
         result: list[Action] = [
             partial(self._run_lane, lane)
             for lane in self.lanes
-            if lane.queue and self._is_runnable(lane) and self._is_ready(lane.queue[0][0])
+            if lane.queue and lane.queue[0][0] not in self.slow and self._is_runnable(lane)
+        ]
+        result += [
+            partial(self._write_early, id_)
+            for id_, (lane, sequence) in self.early_flags.items()
+            if self.lanes[lane].reached >= sequence
         ]
         result += [partial(self._run_host, id_) for id_ in self.host_ops]
-        result += [partial(self._notify_issued, id_) for id_ in self.unnotified if self._is_next_to_enqueue(id_)]
+        result += self._launches(slow=False)
         result += [partial(self._fetch, post) for post in self.posts if self.world.may_fetch(self.rank, post)]
         return result
 
-    def _is_ready(self, id_: int) -> bool:
-        """The next part of a receive on a lane is there."""
+    def slow_actions(self) -> list[Action]:
+        """Receives on lanes, which owners of data may wait for to overwrite it, and whatever else takes long."""
+        result: list[Action] = [
+            partial(self._run_lane, lane)
+            for lane in self.lanes
+            if lane.queue and lane.queue[0][0] in self.slow and self._is_runnable(lane) and self._is_ready(lane)
+        ]
+        return result + self._launches(slow=True)
+
+    def _launches(self, *, slow: bool) -> list[Action]:
+        return [
+            partial(self._notify_issued, id_)
+            for id_ in self.unnotified
+            if (id_ in self.slow) == slow and self._is_next_to_enqueue(id_)
+        ]
+
+    def _is_ready(self, lane: Lane) -> bool:
+        """The next part of a receive is there."""
+        id_ = lane.queue[0][0]
         pull = self.pulls.get(id_)
         if pull is None:
             return True
@@ -277,7 +312,9 @@ class RankSimulation:
         return (part["source"], part["message"]) in self.bounced or self.world.may_fetch(self.rank, part)
 
     def _is_runnable(self, lane: Lane) -> bool:
-        id_, _, waits = lane.queue[0]
+        id_, _, waits, acknowledgements = lane.queue[0]
+        if not self.answered.issuperset(acknowledgements):
+            return False
         if lane.enqueued < lane.queue[0][1]:
             return False
         if self.world.program.settings.single_fifo and lane.device >= 0 and self.fifos[lane.device][0] != id_:
@@ -296,13 +333,22 @@ class RankSimulation:
         elif record["kind"] == "copy":
             self.machine.copy(record)
         elif record["kind"] == "send":
-            self.world.start_send(self.rank, record)
+            self.early_flags.pop(record["id"], None)
+            if record["id"] in self.written_early:
+                self.written_early.remove(record["id"])
+            else:
+                self.world.start_send(self.rank, record)
         else:
             self.machine.run_task(record)
         self._leave_lane(lane)
 
+    def _write_early(self, id_: int) -> None:
+        del self.early_flags[id_]
+        self.written_early.add(id_)
+        self.world.start_send(self.rank, self.records[id_])
+
     def _leave_lane(self, lane: Lane) -> None:
-        id_, sequence, _ = lane.queue.popleft()
+        id_, sequence, *_ = lane.queue.popleft()
         self.fifos[lane.device].remove(id_)
         lane.reached = sequence
         self._completed(self.engine.complete_lane(self.place[id_][0], sequence))
@@ -427,6 +473,9 @@ class World:
         self.barrier: dict[int, int] = {}
         # how eager the application, the messages and the epoch notifications are, per run
         self.application_weight = self.random.choice([0.05, 0.5, 5.0])
+        # how often what is slow gets its turn: fetching from other ranks, and some of the work and of the launches
+        self.pace_of_slow = self.random.choice([1.0, 0.1, 0.01])
+        self.share_of_slow = self.random.choice([0.05, 0.3])
         self.ranks = [RankSimulation(self, rank) for rank in range(program.settings.num_ranks)]
 
     def run(self) -> Counter[str]:
@@ -462,12 +511,15 @@ class World:
             if rank.reached:
                 actions.append(rank.notify_scheduler)
             actions += self._message_actions(number)
+            if self.random.random() < self.pace_of_slow:
+                actions += rank.slow_actions()
             if actions:
                 return self.random.choice(actions)
         for number in order:
             if not self.ranks[number].has_ended:
                 return self.ranks[number].step_application
-        return None
+        slow = [action for rank in self.ranks for action in rank.slow_actions()]
+        return self.random.choice(slow) if slow else None
 
     def _message_actions(self, rank: int) -> list[Action]:
         result: list[Action] = [partial(self._deliver, entry) for entry in self.pilots if entry[1]["to"] == rank]
@@ -531,6 +583,7 @@ class World:
             del self.messages[key]
             if message.eager is None:
                 self.sent.append((post["source"], message.instruction))
+                self.ranks[post["source"]].answered.add(message.instruction)
         return words
 
     def enter_barrier(self, rank: int, record: Record) -> None:

@@ -91,7 +91,7 @@ class Run:
                 if item[0] < self.between:
                     self.engine.complete(item[0])  # the first run is over before the second one begins
                 else:
-                    self._place(*item)
+                    self._place(*item[:4])
 
     def _submit(self, record: Record) -> None:
         kind = record["kind"]

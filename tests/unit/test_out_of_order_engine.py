@@ -30,6 +30,7 @@ def submit(
     deferred: bool = False,
     remote_wait: bool = False,
     acknowledged: bool = False,
+    awaits_acknowledgements: bool = False,
     held: bool = False,
 ) -> None:
     engine.submit(
@@ -42,6 +43,7 @@ def submit(
         deferred=deferred,
         remote_wait=remote_wait,
         acknowledged=acknowledged,
+        awaits_acknowledgements=awaits_acknowledgements,
         held=held,
     )
 
@@ -287,7 +289,7 @@ def test_a_smaller_key_that_arrives_late_closes_the_gate_again() -> None:
     engine = _native.Engine(FOUR_LANES)
     submit(engine, 1, task=4, phase="receive", remote_wait=True)
     submit(engine, 2, priority=1, target="host")
-    assert engine.next() == (2, -1, 0, [])
+    assert engine.next() == (2, -1, 0, [], [])
     submit(engine, 3, 2, task=3)
     assert engine.next() is None
     engine.complete(2)
@@ -340,7 +342,7 @@ class Device:
 
     def pull(self) -> None:
         while (item := self.engine.next()) is not None:
-            iid, lane, sequence, waits = item
+            iid, lane, sequence, waits, _ = item
             info = self.items[iid]
             if info.remote_wait:
                 smaller = [o.id for o in self.items.values() if o.target == "lane" and o.key < info.key]
@@ -480,11 +482,85 @@ def test_an_acknowledgement_may_come_before_the_lane_is_seen_to_be_past_it() -> 
     submit(engine, 2, 1, lane_class=1, acknowledged=True)
     submit(engine, 3, lane_class=1, acknowledged=True)
     issue_all(engine)
-    assert engine.complete(3) == [1, 3]  # past 2 on their lane, which has written its flag but has no answer
-    assert engine.in_flight() == [2]
-    assert engine.complete_lane(1, 2) == []
+    assert engine.complete(3) == [3]  # its flag may have been written before that of 2, and before 1 is over
+    assert engine.in_flight() == [1, 2]
+    assert engine.complete_lane(1, 2) == [1]  # 2 has written its flag, but has no answer
     assert engine.complete(2)[-1] == 2
     assert engine.num_live == 0
+
+
+def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None:
+    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1)
+    submit(engine, 2)
+    submit(engine, 3, 1, lane_class=1, acknowledged=True)
+    submit(engine, 4, 2, lane_class=1, acknowledged=True)
+    submit(engine, 5, 4, target="host")
+    issued = issue_all(engine)
+    assert issued[1][0] != issued[2][0]
+    assert engine.complete(4) == [2, 4]  # though 3 is before it on their lane, and 1 still runs
+    assert list(issue_all(engine)) == [5]
+    submit(engine, 6, 1)
+    assert issue_all(engine)[6] == (issued[1][0], 2, [])
+    assert engine.complete(3) == [1, 3]
+    submit(engine, 7, lane_class=1, acknowledged=True)
+    assert issue_all(engine)[7] == (2, 3, [])
+    assert engine.complete_lane(2, 3) == []
+    assert engine.complete(7) == [7]
+
+
+def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1, task=1)
+    submit(engine, 2, 1, task=2, phase="send", lane_class=1, acknowledged=True)
+    submit(engine, 3, 1, 2, task=3, awaits_acknowledgements=True)  # overwrites what 2 sends
+    assert engine.next() == (1, 0, 1, [], [])
+    assert engine.next() == (2, 1, 1, [(0, 1)], [])
+    assert engine.next() == (3, 0, 2, [], [2])
+    assert engine.complete_lane(0, 2) == [1, 2, 3]  # nothing else can have let it pass
+    assert engine.complete_lane(1, 1) == []
+    assert engine.complete(2) == []
+    assert engine.num_live == 0
+
+
+def test_who_waits_for_an_answer_is_issued_behind_all_that_another_rank_may_need() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
+    submit(engine, 2, task=2, phase="receive", lane_class=1, remote_wait=True, held=True)
+    submit(engine, 3, 1, task=3, awaits_acknowledgements=True)
+    assert list(issue_all(engine)) == [1]
+    engine.release(2)
+    assert list(issue_all(engine)) == [2, 3]
+
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
+    submit(engine, 2, task=2, phase="receive", lane_class=1, remote_wait=True, held=True)
+    submit(engine, 3, 1, task=3, awaits_acknowledgements=True)
+    assert list(issue_all(engine)) == [1]
+    assert engine.complete(1) == [1]  # it waits for nobody any more
+    assert engine.next() == (3, 0, 1, [], [])
+
+
+def test_nobody_is_sent_to_wait_for_an_answer_while_that_is_not_allowed() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
+    submit(engine, 2, 1, task=2, awaits_acknowledgements=True)
+    engine.allow_remote_waits(False)
+    assert list(issue_all(engine)) == [1]
+    engine.allow_remote_waits(True)
+    assert engine.next() == (2, 0, 1, [], [1])
+
+
+def test_only_what_depends_on_its_one_wait_alone_may_go_right_behind_it() -> None:
+    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1)
+    submit(engine, 2)
+    submit(engine, 3, 1, lane_class=1, acknowledged=True)
+    submit(engine, 4, 1, 2, lane_class=1, acknowledged=True)  # its lane has waited for 1 before
+    found = {}
+    while (item := engine.next()) is not None:
+        found[item[0]] = (len(item[3]), engine.depended_on_one)
+    assert found == {1: (0, False), 2: (0, False), 3: (1, True), 4: (1, False)}
 
 
 def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it() -> None:
