@@ -84,16 +84,6 @@ def foreseeable_bytes(devices: Devices, local_size: int) -> int:
     return host_bytes // (1 + devices.count) // _PARTS_OF_MEMORY  # its own memory, and that of its devices
 
 
-def shares_gpus(devices: Devices, communicator: Communicator) -> bool:
-    """Whether another rank drives a GPU of this rank as well. Collective, unless the devices are CPUs."""
-    if not devices.is_cuda:
-        return False
-    ids = _native.cuda_device_ids()
-    mine = {ids[ordinal] for ordinal in devices.ordinals}
-    told = communicator.exchange(json.dumps(sorted(mine)).encode())
-    return any(mine & set(json.loads(told[rank])) for rank in communicator.local_ranks if rank != communicator.rank)
-
-
 def _wants_cpu(settings: Configuration) -> bool:
     return settings.backend == "cpu" or settings.devices.kind == "cpu" or settings.dry_run_ranks > 0
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from celerity_py import _native, execution
 from celerity_py.cuda_execution import release_cached_memory
-from celerity_py.devices import choose_devices, foreseeable_bytes, shares_gpus
+from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.futures import RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
@@ -169,7 +169,6 @@ class Runtime:
             check=settings.check,
             lane_events=settings.lane_events,
             compute_lanes=settings.kernel_lanes,
-            owns_devices=not shares_gpus(self.devices, self.communicator),
             sync=settings.sync,
             cuda_ordinals=list(self.devices.ordinals),
             small_copies=small_copy_functions(self.devices.ordinals) if is_cuda and may_be_direct else [],

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel behind `executor/core/cuda_small_copies`: several small strided copies in one launch.
-
-If it is told to, it waits itself until the data is there, which takes less time than letting its stream wait.
-"""
+"""The kernel behind `executor/core/cuda_small_copies`: several small strided copies in one launch."""
 
 from __future__ import annotations
 
@@ -16,10 +13,9 @@ struct Part {
     unsigned long long count[3];
     long long source_stride[2], destination_stride[2];
     unsigned long long word_bytes;
-    unsigned long long flag, flag_value;
 };
 struct Arguments {
-    unsigned long long num_parts, waits;
+    unsigned long long num_parts;
     Part parts[8];
 };
 
@@ -42,21 +38,8 @@ __device__ void copy(const Part& part) {
     }
 }
 
-__device__ void wait_for(const unsigned long long flag, const unsigned value) {
-    unsigned now;
-    while (true) {
-        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(now) : "l"(flag) : "memory");
-        if (static_cast<int>(now - value) >= 0) return;
-        __nanosleep(40);
-    }
-}
-
 extern "C" __global__ void celerity_small_copies(const __grid_constant__ Arguments arguments) {
     const Part& part = arguments.parts[blockIdx.y];
-    if (arguments.waits && part.flag != 0) {
-        if (threadIdx.x == 0) wait_for(part.flag, static_cast<unsigned>(part.flag_value));
-        __syncthreads();
-    }
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;
     case 8: copy<long long>(part); break;

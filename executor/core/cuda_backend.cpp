@@ -587,13 +587,11 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& 
 	auto& small = m_small_copies[lane.device()];
 	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
 	const bool is_small = m_devices.size() == 1 && small.is_available() && collect(pulls, small);
-	// A kernel notices a flag some 10 µs before a stream does. On a GPU that several processes share it would keep those that it waits for from running.
-	const bool waits = is_small && m_options.owns_devices && small.may_wait();
 	for(const auto& pull : pulls) {
-		if(!waits && pull.ready.address != nullptr) wait_for_flag(lane.stream(), pull.ready);
+		if(pull.ready.address != nullptr) wait_for_flag(lane.stream(), pull.ready);
 		if(!is_small) copy(lane.stream(), pull.copy);
 	}
-	if(is_small) small.launch(m_driver, lane.stream(), waits);
+	if(is_small) small.launch(m_driver, lane.stream());
 }
 
 bool cuda_backend::collect(const std::vector<pull_operation>& pulls, cuda_small_copies& small) {
@@ -601,10 +599,8 @@ bool cuda_backend::collect(const std::vector<pull_operation>& pulls, cuda_small_
 	bool fits = true;
 	for(const auto& pull : pulls) {
 		const auto& c = pull.copy;
-		const auto num_parts = small.num_parts();
 		for_each_strided_copy(*c.source_layout, *c.destination_layout, c.boxes, c.element_size_bytes,
-		    [&](const strided_copy& runs) { fits = fits && small.add(c.source, c.destination, runs, pull.ready); });
-		fits = fits && small.num_parts() > num_parts; // somebody has to wait for its flag
+		    [&](const strided_copy& runs) { fits = fits && small.add(c.source, c.destination, runs); });
 	}
 	return fits;
 }

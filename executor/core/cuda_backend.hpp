@@ -38,7 +38,6 @@ struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
-	bool owns_devices = false;       ///< no other rank drives one of them
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	/// Makes others in this process give back what they keep of a device's memory without using it. Null: there are none.
 	std::function<void(int ordinal)> release_cached;

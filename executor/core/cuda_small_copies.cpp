@@ -19,7 +19,7 @@ void cuda_small_copies::clear() {
 	m_most_words = 0;
 }
 
-bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& flag) {
+bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
 	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
 	auto& p = m_arguments.parts[m_arguments.num_parts++];
@@ -35,21 +35,15 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 	}
 	p.word_bytes = common & -common; // the lowest bit that is set anywhere
 	p.count[0] = copy.run_bytes / p.word_bytes;
-	p.flag = reinterpret_cast<std::uintptr_t>(flag.address);
-	p.flag_value = flag.value;
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 	return true;
 }
 
-std::uint64_t cuda_small_copies::blocks_per_part() const {
-	return std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
-}
-
-void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream, const bool waits) {
+void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) {
 	if(m_arguments.num_parts == 0) return;
-	m_arguments.waits = waits ? 1 : 0;
+	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
 	void* parameters[] = {&m_arguments};
-	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks_per_part()), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
+	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
 	                 parameters, nullptr),
 	    "cuLaunchKernel");
 }

@@ -101,33 +101,3 @@ def test_cuda_where_one_rank_has_none_is_an_error_everywhere(choose: Any) -> Non
 
 def test_cpu_devices_are_not_gpus(choose: Any) -> None:
     assert choose(0, [FOUR], DEVICES="cpu:3") == devices.Devices("cpu", 3)
-
-
-class SeveralHosts:
-    """Ranks that tell which GPUs they drive."""
-
-    def __init__(self, rank: int, driven: list[list[str]], local_ranks: tuple[int, ...]) -> None:
-        self.rank, self.driven, self.local_ranks = rank, driven, local_ranks
-
-    def exchange(self, data: bytes) -> list[bytes]:
-        assert json.loads(data) == self.driven[self.rank]
-        return [json.dumps(gpus).encode() for gpus in self.driven]
-
-
-@pytest.mark.parametrize(
-    ("driven", "local_ranks", "shared"),
-    [
-        ([["a"], ["b"]], (0, 1), False),
-        ([["b", "c"], ["a"], ["c"]], (0, 1, 2), True),
-        ([["a"], ["a"]], (0,), False),  # as the same name on another host
-        ([["a"]], (0,), False),
-    ],
-)
-def test_ranks_know_whether_others_drive_their_gpus(
-    monkeypatch: pytest.MonkeyPatch, driven: list[list[str]], local_ranks: tuple[int, ...], shared: bool
-) -> None:
-    monkeypatch.setattr(_native, "cuda_device_ids", lambda: FOUR)
-    mine = devices.Devices("cuda", len(driven[0]), tuple(FOUR.index(gpu) for gpu in driven[0]))
-    ranks = SeveralHosts(0, driven, local_ranks)
-    assert devices.shares_gpus(mine, ranks) == shared  # type: ignore[arg-type]
-    assert not devices.shares_gpus(devices.Devices("cpu", 1), ranks)  # type: ignore[arg-type]
