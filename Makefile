@@ -72,11 +72,11 @@ test-python: $(VENV)/.installed
 
 # Every rank must run the tests in the same order: one seed for all.
 test-mpi: $(VENV)/.installed
-	for run in '1 auto' '2 direct' '4 direct' '2 host' '4 host'; do \
+	for run in '1 auto host' '2 direct host' '4 direct device' '2 host host' '4 host host'; do \
 		[ -d tests/mpi ] || break; \
-		read -r ranks transport <<< "$$run"; \
+		read -r ranks transport waits <<< "$$run"; \
 		echo "---- $$ranks rank(s), transport $$transport"; \
-		CELERITY_TRANSPORT=$$transport timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
+		CELERITY_TRANSPORT=$$transport CELERITY_OVERWRITE_WAITS=$$waits timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
 
@@ -156,7 +156,7 @@ coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the r
 	python tests/property/branch_coverage.py $$profile.json
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
-	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 3000 $(BIN)/python tests/mutants/run.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py
 
 # These need GPUs and are started by hand, as their docstrings say.
 GPU_BENCHMARKS := direct_protocols dispatch

@@ -596,7 +596,7 @@ class Executor:
     may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
     """
 
-    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, lane_events: bool = True, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 12, direct: bool = False, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None, release_cached: Callable | None = None) -> None: ...
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, lane_events: bool = True, overwrites_wait: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 12, direct: bool = False, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None, release_cached: Callable | None = None) -> None: ...
 
     PILOT_SIZE: int = 240
 

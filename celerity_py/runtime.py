@@ -168,6 +168,7 @@ class Runtime:
             oversubscribed=self.communicator.local_size > num_cores(),
             check=settings.check,
             lane_events=settings.lane_events,
+            overwrites_wait=settings.overwrite_waits == "device",
             compute_lanes=settings.kernel_lanes,
             sync=settings.sync,
             cuda_ordinals=list(self.devices.ordinals),

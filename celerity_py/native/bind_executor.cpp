@@ -214,11 +214,11 @@ nb::dict statistics(executor_loop& self) {
 }
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
-    const bool check, const bool lane_events, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies,
+    const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies,
     const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
     const std::optional<nb::callable>& release_cached) {
 	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
-	    to_nanoseconds(idle_spin_s)};
+	    overwrites_wait, to_nanoseconds(idle_spin_s)};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
 		return;
@@ -337,7 +337,7 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "lane_events"_a = true, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
+	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
 	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 

@@ -114,7 +114,9 @@ def line_of(row: Mapping[str, Any]) -> str:
         parts.append(f"{name} {_time(alone)}" + (f"/{_time(in_a_row)}" if in_a_row else ""))
     parts += [f"{name} FAILED" for name in row["problems"]]
     spent = ", ".join(f"{what} {seconds:.0f} s" for what, seconds in row.get("seconds", {}).items())
-    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row ({spent})"
+    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row" + (
+        f" ({spent})" if spent else ""
+    )
 
 
 def _time(value: float | None) -> str:

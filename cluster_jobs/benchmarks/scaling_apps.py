@@ -98,6 +98,9 @@ class Variant:
 ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
     "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
+    "overwrites": tuple(
+        Variant(f"overwrites wait on the {where}", {"CELERITY_OVERWRITE_WAITS": where}) for where in ("host", "device")
+    ),
     "events": tuple(
         Variant(f"events {name}", {"CELERITY_LANE_EVENTS": value}) for name, value in (("on", "1"), ("off", "0"))
     ),
@@ -107,4 +110,4 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     ),
     "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", str(rows))) for rows in (8, 0)),
 }
-BY_VARIABLES = frozenset({"events", "lookahead", "transport"})
+BY_VARIABLES = frozenset({"events", "lookahead", "overwrites", "transport"})

@@ -49,7 +49,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	const auto to_lane = [&](const std::uint32_t lane_class) {
 		request.target = issue_target::lane;
 		request.lane_class = lane_class;
-		request.awaits_acknowledgements = m_direct != nullptr;
+		request.awaits_acknowledgements = m_direct != nullptr && m_options.overwrites_wait;
 	};
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },

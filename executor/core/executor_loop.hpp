@@ -46,6 +46,7 @@ struct executor_options {
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	bool overwrites_wait = false; ///< on their lanes until other ranks have fetched, and not for the host to see that
 	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
 };
 

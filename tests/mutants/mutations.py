@@ -15,6 +15,8 @@ class Mutation:
     old: str
     new: str
     more: tuple[tuple[str, str], ...] = ()
+    #: Programs within which it must be found; more only for what needs several coincidences.
+    limit: int = 500
 
 
 COMMANDS = "scheduler/core/command_graph.cpp"
@@ -233,6 +235,7 @@ MUTATIONS = (
         ENGINE.replace(".cpp", ".hpp"),
         "return n.remote_wait || n.num_unanswered > 0;",
         "return n.remote_wait;",
+        limit=5000,
     ),
     Mutation(
         "an answer says that the lane of the flag has come past it",
@@ -241,17 +244,12 @@ MUTATIONS = (
         "!n.has_left_lane) {",
     ),
     Mutation(
-        "an answer says what the lane of the flag has waited for",
-        ENGINE,
-        "if(predecessor.acknowledged) continue;",
-        "if(predecessor.acknowledged) { merge_clock(clock, node_clock(slot)); continue; }",
-    ),
-    Mutation(
         "one wait counts as all that a flag depends on",
         ENGINE,
         "if(m_waits.size() != 1 || n.num_incomplete != 1) return false;",
         "if(m_waits.size() != 1) return false;",
         more=(("return std::any_of(n.predecessors.begin(),", "return true || std::any_of(n.predecessors.begin(),"),),
+        limit=5000,
     ),
     Mutation(
         "a flag that is written counts as its answer",

@@ -111,6 +111,7 @@ class RankSimulation:
         self.place: dict[int, tuple[int, int]] = {}
         self.host_ops: list[int] = []
         self.is_direct = world.program.settings.device_waits and any(world.program.settings.direct_ranks(rank))
+        self.overwrites_wait = self.is_direct and world.random.random() < 0.7
         self.pulls: dict[int, Pull] = {}
         """Receives that wait on a lane for what other ranks write; the arbiter knows of them from submission on."""
         self.unannounced: list[Record] = []
@@ -192,7 +193,7 @@ class RankSimulation:
             deferred=deferred,
             remote_wait=remote_wait,
             acknowledged=acknowledged,
-            awaits_acknowledgements=self.is_direct and target == "lane" and not acknowledged and not deferred,
+            awaits_acknowledgements=self.overwrites_wait and target == "lane" and not acknowledged and not deferred,
             held=remote_wait or acknowledged,
         )
         if remote_wait or self.world.random.random() < self.world.share_of_slow:

@@ -509,6 +509,25 @@ def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None
     assert engine.complete(7) == [7]
 
 
+def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for() -> None:
+    engine = _native.Engine([("compute", 0, 3, 0), ("peer", 0, 1, 0)])
+    submit(engine, 1, task=1)
+    submit(engine, 2, task=2)
+    submit(engine, 3, 1, task=3, phase="send", lane_class=1, acknowledged=True)
+    submit(
+        engine, 4, 2, task=4, phase="send", lane_class=1, acknowledged=True
+    )  # its flag may be written right behind 2
+    submit(engine, 5, task=5)
+    submit(engine, 6, 1, 4, 5, task=6, awaits_acknowledgements=True)
+    found = {}
+    while (item := engine.next()) is not None:
+        found[item[0]] = item[1:]
+    lane, _, waits, answers = found[6]
+    assert answers == [4]
+    assert lane == found[5][0]
+    assert waits == [(found[1][0], 1)]
+
+
 def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
     engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
     submit(engine, 1, task=1)
