@@ -310,10 +310,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.merge:
         return options
-    try:
-        available = count_devices() if options.backend != "cpu" else 0
-    except OSError:
-        available = 0
+    available = count_devices() if options.backend != "cpu" else 0
     if options.backend == "auto":
         options.backend = "cuda" if available else "cpu"
     if options.backend == "cuda" and not available:

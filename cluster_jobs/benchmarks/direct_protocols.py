@@ -38,7 +38,7 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from cluster_jobs.benchmarks.cuda_driver import AT_LEAST, NOT_READY, PORTABLE_AND_MAPPED, Driver
+from cluster_jobs.benchmarks.cuda_driver import AT_LEAST, NOT_READY, PORTABLE_AND_MAPPED, Driver, count_devices
 
 READY, DONE, FREE, ARRIVED, GATE = range(5)
 FLAG_STRIDE = 128  # bytes between flags: no two in one cache line
@@ -423,6 +423,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--probe-rounds", type=int, default=3, help="calls of each kind, idle and while waiting")
     parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
+    if count_devices() == 0:
+        parser.error("there is no CUDA device")
     # Also ends a process that hangs in the driver; the launcher then ends the other one.
     faulthandler.dump_traceback_later(options.seconds, exit=True)
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")

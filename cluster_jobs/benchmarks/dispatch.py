@@ -32,6 +32,7 @@ from rich.table import Table
 import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks import environment
+from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.peers.dispatch import HandWritten, HandWrittenExchange, closing
 
 FEW, MANY = 100, 700
@@ -337,6 +338,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda", help="cpu only tries the program out")
     parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
+    if options.backend == "cuda" and count_devices() == 0:
+        parser.error("there is no CUDA device; --backend cpu tries the program out")
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     devices = "cpu:1" if options.backend == "cpu" else None
     if devices is None and "CELERITY_DEVICES" not in os.environ:

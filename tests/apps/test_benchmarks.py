@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -16,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cluster_jobs.benchmarks import launching, metg, scaling_apps, scaling_plot, strong_scaling, task_patterns
+from cluster_jobs.benchmarks import (
+    dag_suite,
+    direct_protocols,
+    dispatch,
+    launching,
+    metg,
+    scaling_apps,
+    scaling_plot,
+    strong_scaling,
+    task_patterns,
+)
 from cluster_jobs.benchmarks.peers import matmul, metg_plan, wave
 
 if TYPE_CHECKING:
@@ -248,3 +259,25 @@ def test_numbers_next_to_nothing_make_no_difference_to_the_verdict_on_a_wave() -
     expected = wave.reference(size, steps)
     assert np.any(u != expected)
     assert np.abs(u - expected).max() < wave.NEXT_TO_NOTHING / 100
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize("options_of", [strong_scaling.options_of, metg.options_of, dag_suite.options_of])
+def test_without_a_driver_programs_try_themselves_out_on_the_cpu(options_of: Any) -> None:
+    assert options_of([]).backend == "cpu"
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_without_a_gpu_its_benchmarks_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for main in (dispatch.main, direct_protocols.main):
+        with pytest.raises(SystemExit):
+            main([])
+        assert "there is no CUDA device" in capsys.readouterr().err
