@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: A copy of so many bytes takes no longer than one of four; several take several times as long.
+_JOINED_BYTES = 1 << 16
 #: How a warning about data that nobody wrote can be told from others; an error if CHECK is on.
 _UNWRITTEN = "nothing has written it"
 
@@ -151,6 +153,7 @@ class Runtime:
             executor=self.executor,
             trace=self.tracer.recorder if self.tracer is not None else None,
             foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
+            joined_bytes=_JOINED_BYTES,
             idle_spin_s=self._spin.idle_s,
         )
         if self.live is not None:

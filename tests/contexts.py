@@ -80,6 +80,7 @@ class RankContext:
             user_device_peers=settings.user_device_peers,
             direct_ranks=settings.direct_ranks(rank),
             foreseeable_bytes=settings.foreseeable_bytes,
+            joined_bytes=settings.joined_bytes,
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,

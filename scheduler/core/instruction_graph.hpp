@@ -186,6 +186,12 @@ class instruction_graph_generator {
 	memory_id select_source(const content_state& state, memory_id destination) const;
 	template <typename Select, typename F>
 	void for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f);
+	struct source_group {
+		memory_id source;
+		instruction_id origin;
+		box_vector boxes;
+	};
+	void join_small(std::vector<source_group>& groups, std::size_t element_size_bytes) const;
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
@@ -226,14 +232,9 @@ class instruction_graph_generator {
 };
 
 /// Calls f(source, origin, part) for parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits
-/// for one producer only. Skips what this rank does not hold. `f` may change the contents.
+/// for one producer only, but for what is so little that each piece costs more than waiting. Skips what this rank does not hold. `f` may change the contents.
 template <typename Select, typename F>
 void instruction_graph_generator::for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f) {
-	struct source_group {
-		memory_id source;
-		instruction_id origin;
-		box_vector boxes;
-	};
 	std::vector<source_group> groups;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date == 0) return;
@@ -243,6 +244,7 @@ void instruction_graph_generator::for_each_source(const buffer_state& buffer, co
 		}
 		groups.push_back({source, state.origin, box_vector{part}});
 	});
+	if(groups.size() > 1) join_small(groups, buffer.info.element_size_bytes);
 	for(auto& group : groups) f(group.source, group.origin, region(std::move(group.boxes)));
 }
 

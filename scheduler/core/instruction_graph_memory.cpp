@@ -201,6 +201,28 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 	}
 }
 
+// A copy or a message takes microseconds, however small it is.
+void instruction_graph_generator::join_small(std::vector<source_group>& groups, const std::size_t element_size_bytes) const {
+	for(std::size_t i = 0; i + 1 < groups.size(); ++i) {
+		std::size_t num_elements = 0;
+		for(std::size_t k = i; k < groups.size(); ++k) {
+			if(groups[k].source != groups[i].source) continue;
+			for(const box& b : groups[k].boxes) num_elements += static_cast<std::size_t>(b.area());
+		}
+		if(num_elements * element_size_bytes > m_capabilities.joined_bytes) continue;
+		auto kept = groups.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+		for(auto group = kept; group != groups.end(); ++group) {
+			if(group->source == groups[i].source) {
+				for(const box& b : group->boxes) groups[i].boxes.push_back(b);
+			} else {
+				if(kept != group) *kept = std::move(*group);
+				++kept;
+			}
+		}
+		groups.erase(kept, groups.end());
+	}
+}
+
 void instruction_graph_generator::copy_missing(
     buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
 	const auto select = [&](const content_state& state) { return select_source(state, destination); };

@@ -136,6 +136,8 @@ class Settings:
     lookahead: Literal["none", "auto", "infinite"] = "none"
     foreseeable_bytes: int = 0
     """Of each memory, for growth that is only expected."""
+    joined_bytes: int = 0
+    """So much of what several producers made leaves together."""
     horizon_step: int = 4
     horizon_max_parallelism: int = 64
     compute_lanes: int = 1

@@ -218,6 +218,34 @@ def test_copies_are_split_by_writer_so_that_each_starts_early() -> None:
     cluster.finish().verify()
 
 
+@pytest.mark.parametrize(("joined_bytes", "count"), [(31, 2), (32, 1), (2**30, 1)])
+def test_what_is_little_is_copied_in_one_piece_although_several_have_written_it(joined_bytes: int, count: int) -> None:
+    cluster = Cluster(num_devices=2, joined_bytes=joined_bytes)
+    buffer = cluster.buffer(16, "array")
+    cluster.kernel(16, "allocates all").read(buffer, all_()).submit()
+    cluster.kernel(16, "writer").write(buffer, one_to_one()).oversubscribe(2).submit()
+    cluster.kernel(16, "reader").read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    for peer in (copies(graph, 2, 3), copies(graph, 3, 2)):
+        assert peer.count_is(count)
+        for record in peer:
+            assert graph.all("copy", id=record["id"]).predecessors(name="writer").count_is(2 // count)
+    cluster.finish().verify()
+
+
+def test_what_comes_from_different_memories_is_not_joined() -> None:
+    cluster = Cluster(num_devices=3, joined_bytes=2**30)
+    buffer = cluster.buffer(18)
+    cluster.kernel(18, "writer").write(buffer, one_to_one()).oversubscribe(3).submit()
+    cluster.kernel(18, "reader").read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    for source in (2, 3, 4):
+        for destination in (2, 3, 4):
+            if source != destination:
+                assert copies(graph, source, destination).count_is(1)
+    cluster.finish().verify()
+
+
 def test_readers_wait_only_for_the_copies_they_need() -> None:
     cluster = Cluster(num_devices=2)
     u = cluster.buffer(16)

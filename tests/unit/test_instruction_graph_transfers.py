@@ -40,6 +40,20 @@ def test_sends_are_split_by_producer_and_leave_as_soon_as_it_has_finished(direct
     cluster.finish().verify()
 
 
+@pytest.mark.parametrize(("direct", "count"), [(False, 1), (True, 2)], ids=["host transport", "direct"])
+def test_what_is_little_is_sent_in_one_piece_from_each_memory(direct: bool, count: int) -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=direct, joined_bytes=64)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16, "producer").write(buffer, one_to_one()).oversubscribe(2).submit()
+    cluster.kernel(16, "consumer").read(buffer, all_()).submit()
+    graph = cluster.instructions()
+    sends = graph.all("send")
+    assert sends.count_is(count)
+    for record in sends:
+        assert graph.all("send", id=record["id"]).ancestors(name="producer").count_is(4 // count)
+    cluster.finish().verify()
+
+
 def test_host_transport_sends_from_host_memory() -> None:
     cluster = Cluster(num_ranks=2)
     buffer = cluster.buffer(8)
