@@ -242,6 +242,7 @@ MUTATIONS = (
         ENGINE,
         "!n.has_left_lane && (is_passed || !n.acknowledged)) {",
         "!n.has_left_lane) {",
+        limit=2000,
     ),
     Mutation(
         "one wait counts as all that a flag depends on",
