@@ -588,6 +588,21 @@ class InstructionRecords:
 
     def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
 
+class SpinFlag:
+    """A flag that one thread sets, and another waits for without sleeping."""
+
+    def __init__(self) -> None: ...
+
+    def set(self, source: object = None) -> None:
+        """
+        Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.
+        """
+
+    def wait(self, limit_s: float) -> bool:
+        """
+        Looks at it, without the GIL, until it is set or the time is up; whether it is set.
+        """
+
 class Executor:
     """
     Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
@@ -722,21 +737,6 @@ class Executor:
 
     def unregister_user_memory(self, raw: int) -> None:
         """No instruction may refer to it any more. Any thread."""
-
-class SpinFlag:
-    """A flag that one thread sets, and another waits for without sleeping."""
-
-    def __init__(self) -> None: ...
-
-    def set(self, source: object = None) -> None:
-        """
-        Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.
-        """
-
-    def wait(self, limit_s: float) -> bool:
-        """
-        Looks at it, without the GIL, until it is set or the time is up; whether it is set.
-        """
 
 class AccessPatternError(ValueError):
     """

@@ -18,6 +18,7 @@ import numpy as np
 from celerity_py import _native, execution
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
+from celerity_py.executor.pacing import num_cores
 from celerity_py.futures import RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
@@ -32,7 +33,7 @@ from celerity_py.scheduler.errors import (
     UninitializedRead,
 )
 from celerity_py.small_copies import small_copy_functions
-from celerity_py.spinning import num_cores, spin_times
+from celerity_py.spinning import spin_times
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.tracing import start_trace

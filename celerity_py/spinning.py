@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from celerity_py.executor.pacing import num_cores
 
 if TYPE_CHECKING:
     from celerity_py.devices import Devices
@@ -24,11 +25,6 @@ class SpinTimes:
 
     idle_s: float = 0.0  # scheduler and executor, behind their last work
     wait_s: float = 0.0  # an application that waits for a result
-
-
-def num_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def spin_times(poll: str, local_size: int, devices: Devices) -> SpinTimes:

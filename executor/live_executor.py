@@ -9,7 +9,6 @@ on a pool that grows while all its threads are busy, because host tasks may wait
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import threading
@@ -30,7 +29,7 @@ from celerity_py.executor.communicator import (
 from celerity_py.executor.failure import Failure, decode_failure, describe_error
 from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
-from celerity_py.executor.pacing import Pacing
+from celerity_py.executor.pacing import Pacing, num_cores
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
 from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
 
@@ -91,7 +90,7 @@ class LiveExecutor:
         self._delegate = delegate
         self._times = times or FailureTimes()
         self._failures = FailureHandler(communicator, self._times, self._enter_failed_state)
-        cores_per_rank = len(os.sched_getaffinity(0)) / communicator.local_size
+        cores_per_rank = num_cores() / communicator.local_size
         self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._announced: int | None = None  # the last submission before the shutdown, once it has been announced

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 # MPI cannot wake a thread, so whoever waits for a message must look for it. Looking costs the interpreter lock, which
@@ -16,6 +17,11 @@ _DIRECT_S: Final = 50e-6  # some of what is awaited comes through shared memory,
 _DIRECT_QUIET_S: Final = 400e-6  # and so does all of it, if nothing has come through the network for a while
 _QUIET_AFTER_S: Final = 5e-3
 _IDLE_SLEEP_S: Final = 50e-3  # nothing awaited: only failures of other ranks can come
+
+
+def num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 class Pacing:

@@ -23,8 +23,8 @@
 #include "executor/core/spin_flag.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
-#include "seconds.hpp"
 #include "scheduler/core/trace_recorder.hpp"
+#include "seconds.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -214,8 +214,8 @@ nb::dict statistics(executor_loop& self) {
 }
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
-    const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals, const std::vector<std::uintptr_t>& small_copies,
-    const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
+    const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals,
+    const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
     const std::optional<nb::callable>& release_cached) {
 	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
 	    overwrites_wait, to_nanoseconds(idle_spin_s)};
@@ -324,20 +324,22 @@ void bind_executor(nb::module_& m) {
 	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
 	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
 
-	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
-
-One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
-may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
 	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and another waits for without sleeping.")
 	    .def(nb::init<>())
 	    .def("set", &set_flag, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
 	        "Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.")
 	    .def("wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),
 	        "Looks at it, without the GIL, until it is set or the time is up; whether it is set.");
+
+	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
+
+One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
+may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{}, "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
+	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{},
+	        "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
 	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 

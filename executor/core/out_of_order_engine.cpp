@@ -104,7 +104,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		}
 		++m_num_in_flight;
 		n.stamp = stamp;
-		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, depends_on_one(n)};
+		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, n.acknowledged && depends_on_one(n)};
 		return true;
 	}
 	return false;

@@ -56,7 +56,7 @@ struct issue {
 	std::span<const lane_position> waits;
 	/// Acknowledged instructions that must be complete before this may run; likewise.
 	std::span<const instruction_id> acknowledgements;
-	/// There is one wait, and nothing else that this depends on. (Others may be implied by what its lane has waited for.)
+	/// For an acknowledged one: there is one wait, and nothing else that this depends on. (Others may be implied by what its lane has waited for.)
 	bool depends_on_one = false;
 };
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from cluster_jobs import processes
 from tests.failures.launching import Outcome
 
 TIME_LIMIT_S = 180.0
@@ -52,15 +53,7 @@ def run(
     path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment |= {**_ENVIRONMENT, "PYTHONPATH": path, **(variables or {})}
     start_s = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = processes.start(command, environment)
     status: int | None = None
     try:
         output, errors = process.communicate(timeout=limit_s)

@@ -116,7 +116,7 @@ double nanoseconds_per_instruction(const graph& g, const std::vector<lane_class>
 	while(num_completed < g.nodes.size()) {
 		while(next_submit < g.nodes.size() && engine.num_live() < window) {
 			const auto& n = g.nodes[next_submit++];
-			engine.submit({instruction_id(next_submit), n.key, 0, n.dependencies, n.target, n.lane_class, false, false, false, false, nullptr});
+			engine.submit({.id = instruction_id(next_submit), .key = n.key, .dependencies = n.dependencies, .target = n.target, .lane_class = n.lane_class});
 		}
 		while(engine.next(item)) {}
 		const auto& lanes = engine.lanes();
