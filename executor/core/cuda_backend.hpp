@@ -142,13 +142,16 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	/// Nothing is on any stream. Once the workers have stopped.
+	bool are_lanes_idle();
 	violation_report* take_report();
 	void trim(memory_id memory);
 	void make_current(cuda::context context);
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
 	/// Completes `operation` by what it has to wait for.
 	void hand_over(const lane_waits& waits, cuda_operation&& operation);
-	void wait_for_flag(cuda::stream stream, const shared_flag& flag);
+	/// `kind` is a kind of memory_operation.
+	void enqueue_flags(cuda::stream stream, int kind, std::span<const shared_flag> flags);
 	void issue(const cuda_operation& operation);
 	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);

@@ -36,8 +36,7 @@ driver load() {
 	resolve(library, d.stream_destroy, "cuStreamDestroy_v2");
 	resolve(library, d.stream_synchronize, "cuStreamSynchronize");
 	resolve(library, d.stream_wait_event, "cuStreamWaitEvent");
-	resolve(library, d.stream_write_value, "cuStreamWriteValue32_v2");
-	resolve(library, d.stream_wait_value, "cuStreamWaitValue32_v2");
+	resolve(library, d.stream_batch, "cuStreamBatchMemOp_v2");
 	resolve(library, d.event_create, "cuEventCreate");
 	resolve(library, d.event_destroy, "cuEventDestroy_v2");
 	resolve(library, d.event_record, "cuEventRecord");

@@ -30,7 +30,6 @@ inline constexpr result error_host_memory_already_registered = 712;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
-inline constexpr unsigned wait_value_geq = 0;
 inline constexpr unsigned host_memory_portable = 1;
 inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
@@ -73,6 +72,20 @@ struct copy_3d { // CUDA_MEMCPY3D
 };
 static_assert(sizeof(copy_3d) == 200);
 
+/// What a batch does to a word of memory, one after the other.
+struct memory_operation { // CUstreamBatchMemOpParams
+	int kind;
+	device_pointer address;
+	std::uint64_t value;
+	unsigned flags; ///< of a wait: how to compare
+	device_pointer alias;
+	std::uint64_t unused;
+};
+static_assert(sizeof(memory_operation) == 48);
+inline constexpr int memory_operation_wait = 1; // of 32 bits
+inline constexpr int memory_operation_write = 2;
+inline constexpr unsigned wait_value_geq = 0;
+
 struct ipc_handle { // CUipcMemHandle
 	char bytes[64];
 };
@@ -108,8 +121,7 @@ struct driver {
 	result (*stream_destroy)(stream s);
 	result (*stream_synchronize)(stream s);
 	result (*stream_wait_event)(stream s, event e, unsigned flags);
-	result (*stream_write_value)(stream s, device_pointer address, std::uint32_t value, unsigned flags);
-	result (*stream_wait_value)(stream s, device_pointer address, std::uint32_t value, unsigned flags);
+	result (*stream_batch)(stream s, unsigned count, memory_operation* operations, unsigned flags);
 	result (*event_create)(event* out, unsigned flags);
 	result (*event_destroy)(event e);
 	result (*event_record)(event e, stream s);

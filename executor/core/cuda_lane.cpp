@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "cuda_lane.hpp"
 
+#include <algorithm>
+#include <stdexcept>
 #include <thread>
 
 #include "relax_cpu.hpp"
@@ -101,9 +103,29 @@ void cuda_lane::grow() {
 	}
 }
 
+void cuda_lane::follow(const std::uint64_t sequence, cuda_lane& producer, const std::uint64_t producer_sequence) {
+	const auto owed = std::find_if(m_owed.begin(), m_owed.end(), [&](const followed& f) { return f.producer == &producer; });
+	if(owed == m_owed.end()) {
+		m_owed.push_back({sequence, &producer, producer_sequence});
+	} else {
+		owed->producer_sequence = std::max(owed->producer_sequence, producer_sequence);
+	}
+	const std::lock_guard lock(m_mutex);
+	if(sequence - completed() >= m_events.size()) grow(); // every position has a place
+	m_followed.push_back({sequence, &producer, producer_sequence});
+	m_recorded.store(sequence, std::memory_order_release);
+}
+
+void cuda_lane::catch_up() {
+	for(const auto& owed : m_owed) owed.producer->make_wait(m_stream, owed.producer_sequence);
+	m_owed.clear();
+}
+
 bool cuda_lane::make_wait(const cuda::stream waiter, const std::uint64_t sequence) {
 	const std::lock_guard lock(m_mutex);
 	if(completed() >= sequence) return false;
+	const auto is_followed = [&](const followed& f) { return f.sequence == sequence; };
+	if(std::any_of(m_followed.begin(), m_followed.end(), is_followed)) throw std::logic_error("a lane cannot wait for what only follows another one");
 	m_driver.check(m_driver.stream_wait_event(waiter, event_at(sequence), 0), "cuStreamWaitEvent");
 	return true;
 }
@@ -112,25 +134,41 @@ std::uint64_t cuda_lane::poll() {
 	std::uint64_t done = completed();
 	const std::lock_guard lock(m_mutex);
 	const std::uint64_t last = m_recorded.load(std::memory_order_relaxed);
-	// Asking costs about as much as launching. Most often the stream is busy with the next one, or has run dry.
-	if(done < last && has_passed(done + 1)) {
-		const std::uint64_t first = done + 1;
-		done = first;
-		if(first < last) {
-			if(has_passed(last)) {
-				done = last;
-			} else {
-				while(done < last && has_passed(done + 1)) ++done; // by now `last` may have passed as well
-			}
+	while(done < last) {
+		const std::uint64_t before = done;
+		if(!m_followed.empty() && m_followed.front().sequence == done + 1) {
+			// Whoever polls this lane polls the other one as well.
+			if(m_followed.front().producer->completed() < m_followed.front().producer_sequence) break;
+			m_followed.pop_front();
+			++done;
+			continue;
 		}
-		if(m_timeline != nullptr) {
-			for(std::uint64_t sequence = first; sequence <= done; ++sequence) {
-				auto& mark = begin_at(sequence);
-				m_timeline->add({m_index, sequence}, mark.event, event_at(sequence), mark.issued_ns);
-			}
-		}
+		done = poll_events(done, m_followed.empty() ? last : m_followed.front().sequence - 1);
+		if(done == before || m_followed.empty()) break;
 	}
 	m_completed.store(done, std::memory_order_release);
+	return done;
+}
+
+// How far the stream is between `done` and `last`, all of which have events.
+std::uint64_t cuda_lane::poll_events(std::uint64_t done, const std::uint64_t last) {
+	// Asking costs about as much as launching. Most often the stream is busy with the next one, or has run dry.
+	if(done >= last || !has_passed(done + 1)) return done;
+	const std::uint64_t first = done + 1;
+	done = first;
+	if(first < last) {
+		if(has_passed(last)) {
+			done = last;
+		} else {
+			while(done < last && has_passed(done + 1)) ++done; // by now `last` may have passed as well
+		}
+	}
+	if(m_timeline != nullptr) {
+		for(std::uint64_t sequence = first; sequence <= done; ++sequence) {
+			auto& mark = begin_at(sequence);
+			m_timeline->add({m_index, sequence}, mark.event, event_at(sequence), mark.issued_ns);
+		}
+	}
 	return done;
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -41,7 +42,13 @@ class cuda_lane {
 		append();
 		return true;
 	}
-	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for.
+	/// In place of record(): `sequence` is complete as soon as `producer_sequence` is, which is on the stream of another lane. Nothing is put on this stream
+	/// for it: one that only waits for an event delays flags on others. `producer` outlives the lane's last poll(), and follows none. The thread that polls.
+	void follow(std::uint64_t sequence, cuda_lane& producer, std::uint64_t producer_sequence);
+	/// What is put on the stream from now on runs after everything that this lane has followed. The thread that polls.
+	void catch_up();
+	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for. Throws
+	/// std::logic_error if it follows another lane.
 	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
 
 	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread.
@@ -57,6 +64,13 @@ class cuda_lane {
 	void forget() { m_is_forgotten = true; }
 
   private:
+	/// A position of this lane that is complete when one of another lane is.
+	struct followed {
+		std::uint64_t sequence = 0;
+		cuda_lane* producer = nullptr;
+		std::uint64_t producer_sequence = 0;
+	};
+
 	const cuda::driver& m_driver;
 	cuda::context m_context;
 	std::uint32_t m_device;
@@ -75,10 +89,13 @@ class cuda_lane {
 	std::atomic<std::uint64_t> m_recorded{0};
 	std::atomic<bool> m_is_cancelled{false};
 	std::atomic<std::uint64_t> m_completed{0};
+	std::deque<followed> m_followed; ///< not complete yet, ascending
+	std::vector<followed> m_owed;    ///< what the stream has not been told to wait for; the last position of each producer
 	bool m_is_forgotten = false;
 
 	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
 	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }
+	std::uint64_t poll_events(std::uint64_t done, std::uint64_t last);
 	bool has_passed(std::uint64_t sequence);
 	void grow();
 };

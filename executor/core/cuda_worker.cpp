@@ -58,6 +58,7 @@ void cuda_worker::stop() {
 
 void cuda_worker::run() {
 	auto last_work = event_count::clock::now();
+	spin_pause spin;
 	try {
 		while(!m_is_stopping.load(std::memory_order_relaxed)) {
 			const auto seen = m_wake_up.prepare();
@@ -71,7 +72,7 @@ void cuda_worker::run() {
 			}
 			const auto now = event_count::clock::now();
 			if(m_may_spin && (is_in_flight || now - last_work < spin_time)) {
-				relax_cpu();
+				spin();
 			} else {
 				m_wake_up.wait_until(seen, now + (is_in_flight ? std::chrono::nanoseconds(pause) : std::chrono::nanoseconds(sleep_time)));
 			}

@@ -326,18 +326,21 @@ bool executor_loop::is_lane_in_flight() const {
 void executor_loop::poll_until_progress(const std::uint64_t seen, const event_count::clock::time_point deadline) {
 	const auto& lanes = m_engine.lanes();
 	auto pause = shortest_pause;
+	spin_pause spin;
+	const auto has_news = [&] { return m_wake_up.prepare() != seen || (m_direct != nullptr && m_direct->has_news()); };
 	while(true) {
-		if(m_wake_up.prepare() != seen) return;
+		if(has_news()) return;
 		try {
 			for(const lane_index lane : lanes.open_lanes()) {
-				if(lanes.in_flight(lane) > 0 && m_backend->completed(lane) > lanes.completed(lane)) return;
+				if(lanes.in_flight(lane) == 0) continue;
+				if(m_backend->completed(lane) > lanes.completed(lane)) return;
+				if(has_news()) return; // to ask a device takes much longer than to look at memory
 			}
 		} catch(const std::exception&) { return; } // work() meets it again, and reports it
-		if(m_direct != nullptr && m_direct->has_news()) return;
 		const auto now = event_count::clock::now();
 		if(now >= deadline) return;
 		if(m_may_spin) {
-			relax_cpu();
+			spin();
 		} else {
 			m_wake_up.wait_until(seen, std::min(deadline, now + pause));
 			pause = std::min<std::chrono::microseconds>(2 * pause, longest_pause);

@@ -14,4 +14,20 @@ inline void relax_cpu() {
 #endif
 }
 
+/// Between many such looks: now and then others get the core, should there be fewer cores than threads after all.
+class spin_pause {
+  public:
+	void operator()() {
+		if(++m_looks % looks_between_yields == 0) {
+			std::this_thread::yield();
+		} else {
+			relax_cpu();
+		}
+	}
+
+  private:
+	static constexpr unsigned looks_between_yields = 64;
+	unsigned m_looks = 0;
+};
+
 } // namespace celerity

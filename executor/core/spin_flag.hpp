@@ -17,10 +17,11 @@ class spin_flag {
 	/// Looks at the flag until it is set, or `limit` is over; whether it is set.
 	bool wait(const std::chrono::nanoseconds limit) const {
 		const auto deadline = std::chrono::steady_clock::now() + limit;
+		spin_pause pause;
 		while(true) {
 			for(int i = 0; i < looks_between_clocks; ++i) {
 				if(m_is_set.load(std::memory_order_acquire)) return true;
-				relax_cpu();
+				pause();
 			}
 			if(std::chrono::steady_clock::now() >= deadline) return m_is_set.load(std::memory_order_acquire);
 		}

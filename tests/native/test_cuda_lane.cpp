@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A flag may be written on the stream of what it announces only as long as nothing else has got there, or is about to.
+// A flag may be written on the stream of what it announces only as long as nothing else has got there, or is about to; its own lane then follows that stream.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "executor/core/cuda_lane.hpp"
 
@@ -25,6 +27,9 @@ std::atomic<int> num_queries{0};
 // By how many more with every question.
 std::atomic<int> pace{0};
 
+// Which events streams were told to wait for, by when they were recorded.
+std::vector<int> waited_for;
+
 cuda::driver make_driver() {
 	cuda::driver d{};
 	d.context_set_current = [](cuda::context) { return cuda::success; };
@@ -43,6 +48,10 @@ cuda::driver make_driver() {
 	};
 	d.event_record = [](const cuda::event event, cuda::stream) {
 		*reinterpret_cast<int*>(event) = ++num_recorded;
+		return cuda::success;
+	};
+	d.stream_wait_event = [](cuda::stream, const cuda::event event, unsigned) {
+		waited_for.push_back(*reinterpret_cast<int*>(event));
 		return cuda::success;
 	};
 	d.event_query = [](const cuda::event event) {
@@ -138,10 +147,89 @@ void check_concurrently() {
 	}
 }
 
+// A position that follows another lane is complete with it, and not before those in front of it; nothing is put on the stream for it.
+void check_follow() {
+	num_recorded = num_passed = 0;
+	waited_for.clear();
+	cuda_lane producer(driver, nullptr, 0, 0);
+	cuda_lane other(driver, nullptr, 0, 0);
+	cuda_lane lane(driver, nullptr, 0, 0);
+	producer.record(1); // event 1
+	producer.record(2);
+	other.record(1); // event 3
+	lane.follow(1, producer, 1);
+	lane.follow(2, producer, 2);
+	lane.follow(3, other, 1);
+	check(lane.recorded() == 3 && lane.poll() == 0, "the others have not got there");
+	num_passed = 1;
+	num_queries = 0;
+	check(lane.poll() == 0 && num_queries == 0, "a lane that follows another one asks no device");
+	check(producer.poll() == 1 && lane.poll() == 1, "the first one is complete");
+	other.poll();
+	num_passed = 3;
+	check(other.poll() == 1 && lane.poll() == 1, "the third one is, but not the second one");
+	check(producer.poll() == 2 && lane.poll() == 3, "all are");
+
+	producer.record(3); // event 4
+	producer.record(4);
+	lane.follow(4, producer, 3);
+	lane.follow(5, producer, 4);
+	lane.follow(6, other, 1);
+	lane.catch_up();
+	check(waited_for == std::vector{5}, "the stream waits for the last of each that is not complete");
+	lane.record(7); // event 6
+	lane.follow(8, producer, 4);
+	lane.catch_up();
+	lane.catch_up();
+	check(waited_for == std::vector{5, 5}, "once");
+	lane.record(9);  // event 7
+	lane.record(10); // event 8
+	num_passed = 7;
+	check(lane.poll() == 3, "what follows an incomplete one is not complete");
+	check(producer.poll() == 4 && lane.poll() == 9, "up to what the device has passed");
+	check(!lane.make_wait(nullptr, 8), "there is nothing to wait for");
+	lane.follow(11, producer, 5);
+	producer.record(5);
+	bool is_refused = false;
+	try {
+		lane.make_wait(nullptr, 11);
+	} catch(const std::logic_error&) { is_refused = true; }
+	check(is_refused, "there is no event to wait for");
+	num_passed = 1 << 30;
+	producer.poll();
+	check(lane.poll() == 11, "everything is complete in the end");
+}
+
+// More positions in flight than there were events at first, with and without one.
+void check_follow_many() {
+	num_recorded = num_passed = 0;
+	cuda_lane producer(driver, nullptr, 0, 0);
+	cuda_lane lane(driver, nullptr, 0, 0);
+	for(std::uint64_t sequence = 1; sequence <= 400; ++sequence) {
+		producer.record(sequence); // an odd event
+		if(sequence % 3 == 0) {
+			lane.follow(sequence, producer, sequence);
+		} else {
+			lane.record(sequence);
+		}
+	}
+	std::uint64_t completed = 0;
+	for(num_passed = 0; num_passed <= num_recorded; ++num_passed) {
+		const auto of_producer = producer.poll();
+		const auto now = lane.poll();
+		check(now >= completed && now <= of_producer, "in order, and behind the producer");
+		completed = now;
+	}
+	check(completed == 400, "everything is complete in the end");
+	num_passed = 1 << 30;
+}
+
 } // namespace
 
 int main() {
 	check_append();
+	check_follow();
+	check_follow_many();
 	check_poll();
 	check_poll_of_a_busy_device();
 	check_concurrently();
