@@ -165,6 +165,7 @@ class Runtime:
     def _make_executor(self) -> Any:
         settings = self.configuration
         is_cuda, may_be_direct = self.devices.is_cuda, self._may_be_direct()
+        has_small_copies = may_be_direct or self.num_devices > 1
         return _native.Executor(
             num_ranks=self.size,
             rank=self.rank,
@@ -176,7 +177,7 @@ class Runtime:
             compute_lanes=settings.kernel_lanes,
             sync=settings.sync,
             cuda_ordinals=list(self.devices.ordinals),
-            small_copies=small_copy_functions(self.devices.ordinals) if is_cuda and may_be_direct else [],
+            small_copies=small_copy_functions(self.devices.ordinals) if is_cuda and has_small_copies else [],
             direct=may_be_direct,
             idle_spin_s=self._spin.idle_s,
             trace=self.tracer.recorder if self.tracer is not None else None,

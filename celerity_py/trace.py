@@ -115,6 +115,8 @@ class Timeline:
                 return self._submission(event.submission)
             case "copy":
                 return f"{self._buffer(event.buffer)}: {event.reason} {format_bytes(event.bytes)}"
+            case "gather_copy":
+                return f"{self._buffer(event.buffer)}: gather {format_bytes(event.bytes)}"
             case "alloc":
                 return f"alloc {self._buffer(event.buffer)} {format_bytes(event.bytes)}"
             case "free":

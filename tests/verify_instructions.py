@@ -30,7 +30,7 @@ from tests.verify_reductions import FIRST_SHARE, ReductionShares
 from tests.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
 
 REPLAYED_KINDS = (
-    *("alloc", "free", "copy", "device_kernel", "host_task", "initialize", "fence"),
+    *("alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize", "fence"),
     *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
 )
 
@@ -192,15 +192,8 @@ class RankInstructions:
         boxes = flat_tuple(record["boxes"])
         size = record["element_size_bytes"]
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
-        for allocation, layout in ((source, record["source_layout"]), (destination, record["destination_layout"])):
-            if (
-                not layout["is_linear"]
-                and allocation.box is not None
-                and tuple(layout["allocated_box"]) != allocation.box
-            ):
-                raise self.error(
-                    f"takes {allocation.id} for an allocation of {layout['allocated_box']}, it is {allocation.box}"
-                )
+        self._check_layout(source, record["source_layout"])
+        self._check_layout(destination, record["destination_layout"])
         from_cells, from_mask = cells_of_layout(record["source_layout"], boxes, size)
         to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
         if not from_mask:
@@ -217,6 +210,39 @@ class RankInstructions:
             raise self.error("reads cells that nobody wrote")
         self._check_freshness(record, boxes, found, destination.versions[to_cells])
         destination.versions[to_cells] = found
+
+    def _check_layout(self, allocation: Allocation, layout: Record) -> None:
+        if layout["is_linear"] or allocation.box is None or tuple(layout["allocated_box"]) == allocation.box:
+            return
+        raise self.error(
+            f"takes {allocation.id} for an allocation of {layout['allocated_box']}, it is {allocation.box}"
+        )
+
+    def _replay_gather_copy(self, record: Record, place: int) -> None:
+        """Which sources come first is not told, so none may overwrite what another one does."""
+        size = record["element_size_bytes"]
+        destination = self._allocation(record["destination"])
+        self._check_layout(destination, record["destination_layout"])
+        memories = [source["allocation"][0] for source in record["sources"]]
+        if len(set(memories)) < max(2, len(memories)) or min(memories) < 2 or destination.memory in (0, 1, *memories):
+            raise self.error("gathers out of no, one or the same memory, or not among devices")
+        written = 0
+        for source in record["sources"]:
+            boxes = flat_tuple(source["boxes"])
+            allocation = self._allocation(source["allocation"])
+            self._check_layout(allocation, source["layout"])
+            from_cells, from_mask = cells_of_layout(source["layout"], boxes, size)
+            to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
+            if not from_mask or from_mask.bit_count() != from_cells.size or written & to_mask:
+                raise self.error("copies nothing, or boxes overlap")
+            written |= to_mask
+            self._access(place, allocation, from_mask, 0)
+            found = allocation.versions[from_cells]
+            if (found == UNWRITTEN).any() or (found == PENDING).any():
+                raise self.error("reads cells that nobody wrote")
+            self._check_freshness({**record, "reason": "coherence"}, boxes, found, destination.versions[to_cells])
+            destination.versions[to_cells] = found
+        self._access(place, destination, 0, written)
 
     def _check_freshness(self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, replaced: Versions) -> None:
         """Copying what is stale, or what is there already, is wrong or at best waste."""

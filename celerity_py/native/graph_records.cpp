@@ -116,6 +116,22 @@ namespace {
 			out["buffer"] = op.buffer.value;
 			return "copy";
 		}
+		const char* operator()(const gather_copy_instruction& op) const {
+			nb::list sources;
+			for(const auto& source : op.sources) {
+				nb::dict entry;
+				entry["allocation"] = flat(source.allocation);
+				entry["layout"] = flat(source.layout);
+				entry["boxes"] = flat_list(source.boxes);
+				sources.append(entry);
+			}
+			out["sources"] = sources;
+			out["destination"] = flat(op.destination);
+			out["destination_layout"] = flat(op.destination_layout);
+			out["element_size_bytes"] = op.element_size_bytes;
+			out["buffer"] = op.buffer.value;
+			return "gather_copy";
+		}
 		const char* operator()(const device_kernel_instruction& op) const {
 			out["device"] = op.device.value;
 			out["submission"] = op.submission.value;

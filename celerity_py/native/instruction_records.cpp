@@ -71,6 +71,11 @@ class record {
 		}
 		return m_arena->copy(bindings);
 	}
+	std::span<const copy_source> sources() const {
+		std::vector<copy_source> result;
+		for(const auto& r : records("sources")) result.push_back({r.allocation("allocation"), r.layout("layout"), r.boxes("boxes")});
+		return m_arena->copy(result);
+	}
 	std::span<const reduction_binding> reductions() const {
 		std::vector<reduction_binding> bindings;
 		for(const auto& r : records("reductions")) {
@@ -122,6 +127,10 @@ instruction_operation parse_operation(const std::string& kind, const record& r) 
 	if(kind == "copy") {
 		return copy_instruction{r.allocation("source"), r.layout("source_layout"), r.allocation("destination"), r.layout("destination_layout"),
 		    r.boxes("boxes"), r.get<std::size_t>("element_size_bytes"), r.name<copy_reason>("reason", copy_reason_names), r.id<buffer_id>("buffer")};
+	}
+	if(kind == "gather_copy") {
+		return gather_copy_instruction{r.sources(), r.allocation("destination"), r.layout("destination_layout"), r.get<std::size_t>("element_size_bytes"),
+		    r.id<buffer_id>("buffer")};
 	}
 	if(kind == "device_kernel") {
 		return device_kernel_instruction{r.id<device_id>("device"), r.id<submission_id>("submission"), r.get_box("chunk"), r.accesses(), r.reductions()};

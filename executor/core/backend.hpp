@@ -89,6 +89,8 @@ class backend {
 	/// `is_urgent`: others wait for what it computes.
 	virtual std::uint32_t kernel_class(device_id device, bool is_urgent) const = 0;
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
+	/// Of copies out of several devices into one.
+	virtual std::uint32_t gather_class(memory_id to) const = 0;
 	/// Whether a launcher thread reports when it has enqueued a kernel. Otherwise a kernel counts as issued when it is handed to the launcher.
 	virtual bool defers_kernels() const = 0;
 
@@ -99,6 +101,8 @@ class backend {
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 
 	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
+	/// All of them, in any order. Layouts and boxes outlive the completion of the position.
+	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
 	/// Only for kernels that were registered with this backend.
 	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, const launch_operation& /* launch */) {

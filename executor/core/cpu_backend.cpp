@@ -130,6 +130,12 @@ void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& w
 	enqueue(position, waits, std::span(&step, 1), copy.size_bytes);
 }
 
+void cpu_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
+	small_vector<pull_operation, 8> steps;
+	for(const auto& copy : copies) steps.push_back({{}, copy, {}});
+	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
+}
+
 void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
 	const pull_operation step{{}, {}, flag};
 	enqueue(position, waits, std::span(&step, 1), 0);

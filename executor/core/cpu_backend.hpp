@@ -31,11 +31,13 @@ class cpu_backend final : public backend {
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
 	std::uint32_t kernel_class(const device_id device, const bool /* is_urgent */) const override { return device.value; }
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
+	std::uint32_t gather_class(const memory_id to) const override { return copy_class(to, to); }
 	bool defers_kernels() const override { return false; }
 
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
+	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;

@@ -26,7 +26,7 @@ constexpr std::array<lane_kind, num_roles> role_kinds{
 constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 2, 2, 2};
 /// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
 /// priority that there is.
-constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, 0, -100, 0, -100};
+constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, -100, -100, 0, -100};
 
 /// Lanes that can wait for each other without the host.
 constexpr std::uint32_t cuda_domain = 0;
@@ -199,6 +199,8 @@ std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to)
 	return static_cast<std::uint32_t>(m_classes.size()) - 1;
 }
 
+std::uint32_t cuda_backend::gather_class(const memory_id to) const { return class_index(device_of(to), lane_role::peer); }
+
 std::uint32_t cuda_backend::pull_class(const memory_id to) const {
 	return class_index(is_device_memory(to) ? device_of(to) : device_id(0), lane_role::pull);
 }
@@ -361,6 +363,10 @@ void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& 
 	hand_over(waits, {position, {}, {}, operation, {}});
 }
 
+void cuda_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
+	hand_over(waits, {position, {}, {}, std::vector<copy_operation>(copies.begin(), copies.end()), {}});
+}
+
 void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation) {
 	operation.waits = small_vector<lane_position, 4>(waits.positions);
 	operation.waits_for_one = waits.is_one;
@@ -404,6 +410,16 @@ void cuda_backend::issue(const cuda_operation& operation) {
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
+
+void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) {
+	auto& small = m_small_copies[lane.device()];
+	small.clear();
+	if(small.is_available() && std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); })) {
+		small.launch(m_driver, lane.stream());
+	} else {
+		for(const auto& part : gathered) copy(lane.stream(), part);
+	}
+}
 
 void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
 	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
@@ -602,7 +618,9 @@ void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits&
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
 	auto& small = m_small_copies[lane.device()];
 	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
-	const bool is_small = m_devices.size() == 1 && small.is_available() && collect(pulls, small);
+	small.clear();
+	const bool is_small = m_devices.size() == 1 && small.is_available()
+	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });
 	small_vector<shared_flag, 8> ready;
 	for(const auto& pull : pulls) {
 		if(pull.ready.address != nullptr && !is_reached(pull.ready)) ready.push_back(pull.ready);
@@ -616,14 +634,10 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& 
 	small.launch(m_driver, lane.stream());
 }
 
-bool cuda_backend::collect(const std::vector<pull_operation>& pulls, cuda_small_copies& small) {
-	small.clear();
+bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
 	bool fits = true;
-	for(const auto& pull : pulls) {
-		const auto& c = pull.copy;
-		for_each_strided_copy(*c.source_layout, *c.destination_layout, c.boxes, c.element_size_bytes,
-		    [&](const strided_copy& runs) { fits = fits && small.add(c.source, c.destination, runs); });
-	}
+	for_each_strided_copy(*copy.source_layout, *copy.destination_layout, copy.boxes, copy.element_size_bytes,
+	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source, copy.destination, runs); });
 	return fits;
 }
 

@@ -61,6 +61,7 @@ class cuda_backend final : public backend {
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
 	std::uint32_t kernel_class(device_id device, bool is_urgent) const override;
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
+	std::uint32_t gather_class(memory_id to) const override;
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	bool defers_kernels() const override { return true; }
@@ -74,6 +75,7 @@ class cuda_backend final : public backend {
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
+	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, const launch_operation& launch) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
@@ -155,10 +157,11 @@ class cuda_backend final : public backend {
 	void issue(const cuda_operation& operation);
 	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
+	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
 	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	void write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls);
-	static bool collect(const std::vector<pull_operation>& pulls, cuda_small_copies& small);
+	static bool add(cuda_small_copies& small, const copy_operation& copy);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };

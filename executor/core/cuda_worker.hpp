@@ -35,7 +35,7 @@ struct cuda_operation {
 	lane_position position;
 	small_vector<lane_position, 4> waits;
 	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
-	std::variant<copy_operation, launch, shared_flag, std::vector<pull_operation>> what;
+	std::variant<copy_operation, std::vector<copy_operation>, launch, shared_flag, std::vector<pull_operation>> what;
 	/// How many operations each worker must have issued before this one; empty if that does not matter.
 	small_vector<std::uint64_t, 8> behind;
 	bool waits_for_one = false; ///< nothing else matters, nor what its lane has waited for before

@@ -53,6 +53,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	};
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
+	               [&](const gather_copy_instruction& copy) { to_lane(m_backend->gather_class(copy.destination.memory)); },
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
 		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border));
@@ -183,6 +184,22 @@ void executor_loop::execute(const issue& item, const copy_instruction& copy) {
 	++m_statistics.num_copies[static_cast<std::size_t>(copy.reason)];
 	m_statistics.copied_bytes[static_cast<std::size_t>(copy.reason)] += operation.size_bytes;
 	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
+}
+
+void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
+	void* const destination = m_allocations.address(gather.destination);
+	small_vector<copy_operation, 8> copies;
+	std::size_t size_bytes = 0;
+	for(const auto& source : gather.sources) {
+		copy_operation operation{m_allocations.address(source.allocation), destination, &source.layout, &gather.destination_layout, source.boxes,
+		    gather.element_size_bytes, 0};
+		for(const box& b : source.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * gather.element_size_bytes;
+		size_bytes += operation.size_bytes;
+		copies.push_back(operation);
+	}
+	m_statistics.num_copies[static_cast<std::size_t>(copy_reason::coherence)] += copies.size();
+	m_statistics.copied_bytes[static_cast<std::size_t>(copy_reason::coherence)] += size_bytes;
+	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
 }
 
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {

@@ -231,6 +231,7 @@ class executor_loop final : public instruction_sink {
 	bool allocate_waiting();
 	void execute(const issue& item, const free_instruction& free);
 	void execute(const issue& item, const copy_instruction& copy);
+	void execute(const issue& item, const gather_copy_instruction& gather);
 	void execute(const issue& item, const device_kernel_instruction& kernel);
 	void execute(const issue& item, const host_task_instruction& task);
 	void execute(const issue& item, const initialize_instruction& initialize);

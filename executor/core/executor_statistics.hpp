@@ -16,7 +16,7 @@ namespace celerity {
 
 inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
 /// By index of instruction_operation.
-inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "device_kernel", "host_task", "initialize",
+inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize",
     "send", "receive", "split_receive", "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
 /// By copy_reason.
 inline constexpr std::array<const char*, 6> copy_reason_names{"coherence", "resize", "staging", "initial", "fence", "reduction"};

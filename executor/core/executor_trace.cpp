@@ -27,6 +27,10 @@ struct describer {
 		out.bytes = bytes_of(copy.boxes, copy.element_size_bytes);
 		out.reason = static_cast<std::uint8_t>(copy.reason);
 	}
+	void operator()(const gather_copy_instruction& copy) const {
+		out.buffer = copy.buffer.value;
+		for(const auto& source : copy.sources) out.bytes += bytes_of(source.boxes, copy.element_size_bytes);
+	}
 	void operator()(const device_kernel_instruction& kernel) const { out.submission = kernel.submission.value; }
 	void operator()(const host_task_instruction& task) const { out.submission = task.submission.value; }
 	void operator()(const initialize_instruction& initialize) const {

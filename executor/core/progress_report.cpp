@@ -57,6 +57,16 @@ struct describer {
 		out.buffer = copy.buffer;
 		out.where = bounding_box_of(copy.boxes);
 	}
+	void operator()(const gather_copy_instruction& copy) const {
+		box_vector boxes;
+		for(const auto& source : copy.sources) {
+			out.text += (boxes.empty() ? " from " : ", ") + label(source.allocation);
+			for(const box& b : source.boxes) boxes.push_back(b);
+		}
+		out.text += " to " + label(copy.destination);
+		out.buffer = copy.buffer;
+		out.where = bounding_box_of(boxes);
+	}
 	void operator()(const device_kernel_instruction& kernel) const {
 		out.text += " on " + label(kernel.device);
 		describe_calls(out, kernel.submission, kernel.chunk, call);

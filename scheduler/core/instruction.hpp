@@ -58,6 +58,19 @@ struct copy_instruction {
 	copy_reason reason;
 	buffer_id buffer;
 };
+struct copy_source {
+	allocation_id allocation;
+	copy_layout layout;
+	std::span<const box> boxes; ///< disjoint, in buffer coordinates
+};
+/// For coherence: little data out of the memories of several devices, into that of a device which reaches them all.
+struct gather_copy_instruction {
+	std::span<const copy_source> sources; ///< in different memories; none of the boxes of all overlap
+	allocation_id destination;
+	copy_layout destination_layout;
+	std::size_t element_size_bytes;
+	buffer_id buffer;
+};
 
 /// What one access of a task means for one chunk on this rank.
 struct access_binding {
@@ -165,8 +178,8 @@ struct epoch_instruction {
 	epoch_action action;
 };
 
-using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, device_kernel_instruction, host_task_instruction,
-    initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction, gather_receive_instruction,
+using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,
+    host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction, gather_receive_instruction,
     reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
 
 /// Higher is issued first among ready instructions.
@@ -215,7 +228,8 @@ struct system_capabilities {
 	std::vector<bool> direct_ranks; ///< by rank; derived from `transfers`
 	/// How much of each memory may be taken for growth that is only expected.
 	std::size_t foreseeable_bytes = 0;
-	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done.
+	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done. And what a device
+	/// lacks of several others arrives together.
 	std::size_t joined_bytes = 0;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }

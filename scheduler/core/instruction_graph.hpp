@@ -191,7 +191,10 @@ class instruction_graph_generator {
 		instruction_id origin;
 		box_vector boxes;
 	};
+	template <typename Select>
+	std::vector<source_group> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
 	void join_small(std::vector<source_group>& groups, std::size_t element_size_bytes) const;
+	bool gather(buffer_state& buffer, memory_id destination, std::span<const source_group> groups);
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
@@ -231,10 +234,11 @@ class instruction_graph_generator {
 	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
 };
 
-/// Calls f(source, origin, part) for parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits
-/// for one producer only, but for what is so little that each piece costs more than waiting. Skips what this rank does not hold. `f` may change the contents.
-template <typename Select, typename F>
-void instruction_graph_generator::for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f) {
+/// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
+/// little that each piece costs more than waiting. Without what this rank does not hold.
+template <typename Select>
+std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_sources(
+    const buffer_state& buffer, const region& where, Select&& select) const {
 	std::vector<source_group> groups;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date == 0) return;
@@ -245,6 +249,13 @@ void instruction_graph_generator::for_each_source(const buffer_state& buffer, co
 		groups.push_back({source, state.origin, box_vector{part}});
 	});
 	if(groups.size() > 1) join_small(groups, buffer.info.element_size_bytes);
+	return groups;
+}
+
+/// Calls f(source, origin, part) for those parts. `f` may change the contents.
+template <typename Select, typename F>
+void instruction_graph_generator::for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f) {
+	auto groups = find_sources(buffer, where, select);
 	for(auto& group : groups) f(group.source, group.origin, region(std::move(group.boxes)));
 }
 

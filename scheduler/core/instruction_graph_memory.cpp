@@ -19,6 +19,8 @@ namespace {
 	constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
 	constexpr std::size_t staging_alignment_bytes = 128;
 	constexpr std::size_t many_allocations = 10;
+	/// What a backend can be expected to fetch at once.
+	constexpr std::size_t max_gathered_boxes = 8;
 
 } // namespace
 
@@ -225,20 +227,64 @@ void instruction_graph_generator::join_small(std::vector<source_group>& groups, 
 
 void instruction_graph_generator::copy_missing(
     buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
-	const auto select = [&](const content_state& state) { return select_source(state, destination); };
-	for_each_source(buffer, missing, select, [&](const memory_id source, const instruction_id origin, const region& where) {
-		if(m_capabilities.can_copy(source, destination)) {
-			copy_between_memories(buffer, where, source, destination, source == user_memory ? copy_reason::initial : copy_reason::coherence);
-			return;
+	auto groups = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
+	if(gather(buffer, destination, groups)) return;
+	for(auto& group : groups) {
+		const region where(std::move(group.boxes));
+		if(m_capabilities.can_copy(group.source, destination)) {
+			copy_between_memories(buffer, where, group.source, destination, group.source == user_memory ? copy_reason::initial : copy_reason::coherence);
+			continue;
 		}
 		// Packed data has one order, so a staged piece lies in a single allocation on either side.
-		for(const auto& from : buffer.memories[source.value].allocations) {
+		for(const auto& from : buffer.memories[group.source.value].allocations) {
 			for(const auto& to : buffer.memories[destination.value].allocations) {
 				region part = region_intersection(where, intersection(from.allocated, to.allocated));
-				if(!part.empty()) staged.push_back(staged_copy{source, origin, std::move(part), {destination}});
+				if(!part.empty()) staged.push_back(staged_copy{group.source, group.origin, std::move(part), {destination}});
 			}
 		}
-	});
+	}
+}
+
+// One instruction for what would be a copy per source, if that is possible and worth it: every device that reads what all of them have written would
+// otherwise make their number squared.
+bool instruction_graph_generator::gather(buffer_state& buffer, const memory_id destination, const std::span<const source_group> groups) {
+	if(groups.size() < 2 || !is_device_memory(destination)) return false;
+	std::size_t num_boxes = 0;
+	std::size_t num_elements = 0;
+	box bounds;
+	for(const auto& group : groups) {
+		if(!is_device_memory(group.source) || !m_capabilities.can_copy(group.source, destination)) return false;
+		num_boxes += group.boxes.size();
+		for(const box& b : group.boxes) {
+			num_elements += static_cast<std::size_t>(b.area());
+			bounds = bounding_box(bounds, b);
+		}
+	}
+	if(num_boxes > max_gathered_boxes || num_elements * buffer.info.element_size_bytes > m_capabilities.joined_bytes) return false;
+	auto* const target = find_allocation(buffer, destination, bounds);
+	if(target == nullptr) return false;
+	small_vector<allocation_state*, 8> allocations;
+	std::vector<region> regions;
+	for(const auto& group : groups) {
+		regions.emplace_back(box_vector(group.boxes));
+		allocations.push_back(find_allocation(buffer, group.source, regions.back().bounding_box()));
+		if(allocations.back() == nullptr) return false;
+	}
+
+	begin();
+	std::vector<copy_source> sources;
+	for(std::size_t i = 0; i < groups.size(); ++i) {
+		depend_for_read(*allocations[i], regions[i]);
+		depend_for_write(*target, regions[i]);
+		sources.push_back({allocations[i]->id, copy_layout{false, allocations[i]->allocated, 0}, nodes().copy(regions[i].boxes())});
+	}
+	emit(gather_copy_instruction{nodes().copy(sources), target->id, copy_layout{false, target->allocated, 0}, buffer.info.element_size_bytes, buffer.info.id},
+	    priorities::copy);
+	for(std::size_t i = 0; i < groups.size(); ++i) {
+		record_read(*allocations[i], regions[i]);
+		record_write(*target, regions[i]);
+	}
+	return true;
 }
 
 memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {

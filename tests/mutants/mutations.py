@@ -238,6 +238,30 @@ MUTATIONS = (
         limit=5000,
     ),
     Mutation(
+        "what is gathered does not wait for its producers",
+        MEMORY,
+        "depend_for_read(*allocations[i], regions[i]);",
+        "",
+    ),
+    Mutation(
+        "what is gathered does not wait for readers of the old data",
+        MEMORY,
+        "depend_for_write(*target, regions[i]);",
+        "depend_for_read(*target, regions[i]);",
+    ),
+    Mutation(
+        "nobody waits for a device that gathers what it overwrites",
+        MEMORY,
+        "record_read(*allocations[i], regions[i]);",
+        "",
+    ),
+    Mutation(
+        "nobody waits for what is gathered",
+        MEMORY,
+        "record_write(*target, regions[i]);",
+        "",
+    ),
+    Mutation(
         "an answer says that the lane of the flag has come past it",
         ENGINE,
         "!n.has_left_lane && (is_passed || !n.acknowledged)) {",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
 
 INSTRUCTION_KINDS = (
-    *("alloc", "free", "copy", "device_kernel", "host_task", "initialize", "fence", "horizon", "epoch"),
+    *("alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize", "fence", "horizon", "epoch"),
     *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
 )
 COPY_PATHS = (

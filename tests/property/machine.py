@@ -84,6 +84,14 @@ class Machine:
         if len(boxes) > 1:
             self.paths["copy of several boxes"] += 1
 
+    def gather_copy(self, record: Record) -> None:
+        size = record["element_size_bytes"]
+        for source in record["sources"]:
+            boxes = tuple(source["boxes"])
+            from_cells, _ = cells_of_layout(source["layout"], boxes, size)
+            to_cells, _ = cells_of_layout(record["destination_layout"], boxes, size)
+            self.cells(record["destination"])[to_cells] = self.cells(source["allocation"])[from_cells]
+
     def initialize(self, record: Record) -> None:
         number = self.trace.buffer_numbers[record["buffer"]]
         size = record["element_size_bytes"]

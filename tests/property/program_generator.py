@@ -34,19 +34,19 @@ LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none")
 
 def random_settings(draws: Draws) -> Settings:
     num_ranks = weighted(draws, [(18, 1), (40, 2), (23, 3), (19, 4)])
-    num_devices = weighted(draws, [(35, 1), (40, 2), (25, 3)])
+    num_devices = weighted(draws, [(28, 1), (32, 2), (40, 3)])
     pairs = [(a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)]
     transport = weighted(draws, [(2, 0), (3, 1), (2, 2)])  # host everywhere, direct everywhere, mixed
     direct = frozenset(pair for pair in pairs if transport == 1 or (transport == 2 and chance(draws, 50)))
     return Settings(
         num_ranks=num_ranks,
         num_devices=num_devices,
-        device_peers=not chance(draws, 35),
+        device_peers=not chance(draws, 30),
         user_device_peers=not chance(draws, 50),
         direct_pairs=direct,
         lookahead=weighted(draws, LOOKAHEADS),
         foreseeable_bytes=weighted(draws, [(3, 2**30), (1, 256), (2, 0)]),
-        joined_bytes=weighted(draws, [(3, 0), (2, 2**30), (1, 64)]),
+        joined_bytes=weighted(draws, [(2, 0), (3, 2**30), (1, 64)]),
         horizon_step=weighted(draws, [(3, 4), (2, 1), (2, 2), (1, 3)]),
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
         compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 12)]),

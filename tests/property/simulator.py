@@ -177,6 +177,8 @@ class RankSimulation:
             deferred = self.world.random.random() < 0.5
         elif kind == "copy":
             target, lane_class = "lane", self.table.class_of_copy(record["source"][0], record["destination"][0])
+        elif kind == "gather_copy":
+            target, lane_class = "lane", self.table.number("peer", record["destination"][0] - 2)
         elif kind == "receive" and self.is_direct:
             device = max(record["destination"][0] - 2, 0)
             target, lane_class, remote_wait = "lane", self.table.number("pull", device), True
@@ -333,6 +335,8 @@ class RankSimulation:
             del self.pulls[record["id"]]
         elif record["kind"] == "copy":
             self.machine.copy(record)
+        elif record["kind"] == "gather_copy":
+            self.machine.gather_copy(record)
         elif record["kind"] == "send":
             self.early_flags.pop(record["id"], None)
             if record["id"] in self.written_early:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.executor_harness import DEVICE0, DEVICE1, HOST, USER, Harness, Script, array_at, row, void
 
@@ -67,6 +68,44 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
     assert statistics["memories"][DEVICE0] == {"allocations": 1, "current_bytes": 0, "peak_bytes": 8 * count}
     assert statistics["allocations_by_buffer"] == {(1, HOST): 1, (1, DEVICE0): 1, (1, DEVICE1): 1}
     assert statistics["busy_seconds"] > 0
+
+
+@pytest.mark.parametrize("count", [1000, 100_000], ids=["at once", "by the lane's thread"])
+def test_a_device_gathers_what_others_have(harness: Callable[..., Harness], count: int) -> None:
+    h = harness(num_devices=3)
+    source, result = np.arange(count, dtype=float), np.zeros(count)
+    raw_in = h.executor.register_user_memory(source.ctypes.data, source.nbytes)
+    raw_out = h.executor.register_user_memory(result.ctypes.data, result.nbytes)
+    half = count // 2
+    layout = {"is_linear": False, "allocated_box": row(0, count), "offset_bytes": 0}
+    device2 = DEVICE1 + 1
+    s = Script()
+    allocs = [s.alloc(memory, 1, count, after=[]) for memory in (DEVICE0, DEVICE1, device2)]
+    filled = [s.copy((USER, raw_in), (memory, 1), count, after=allocs) for memory in (DEVICE1, device2)]
+    s.add(
+        "gather_copy",
+        after=filled,
+        sources=[
+            {"allocation": (DEVICE1, 1), "layout": layout, "boxes": [row(0, 10), row(half, count)]},
+            {"allocation": (device2, 1), "layout": layout, "boxes": [row(10, half)]},
+        ],
+        destination=(DEVICE0, 1),
+        destination_layout=layout,
+        element_size_bytes=8,
+        buffer=1,
+    )
+    s.copy((DEVICE0, 1), (USER, raw_out), count, "fence")
+    for memory in (DEVICE0, DEVICE1, device2):
+        s.free(memory, 1, count)
+    s.epoch(1, "shutdown")
+    s.submit(h.executor)
+    h.run_until("shutdown")
+
+    assert np.array_equal(result, source)
+    statistics = h.executor.statistics()
+    assert statistics["instructions"]["gather_copy"] == 1
+    assert statistics["copies"]["coherence"] == 2 + 2
+    assert statistics["copied_bytes"]["coherence"] == 3 * 8 * count
 
 
 def test_long_chains_of_copies_over_all_lanes_keep_their_order(harness: Callable[..., Harness]) -> None:

@@ -233,16 +233,65 @@ def test_what_is_little_is_copied_in_one_piece_although_several_have_written_it(
     cluster.finish().verify()
 
 
-def test_what_comes_from_different_memories_is_not_joined() -> None:
-    cluster = Cluster(num_devices=3, joined_bytes=2**30)
-    buffer = cluster.buffer(18)
-    cluster.kernel(18, "writer").write(buffer, one_to_one()).oversubscribe(3).submit()
+# Elements of 8 bytes: a device lacks 12 of 18.
+@pytest.mark.parametrize(("joined_bytes", "is_gathered"), [(0, False), (95, False), (96, True), (2**30, True)])
+def test_little_of_several_devices_arrives_with_one_instruction(joined_bytes: int, is_gathered: bool) -> None:
+    cluster = Cluster(num_devices=3, joined_bytes=joined_bytes)
+    buffer = cluster.buffer(18, "array", element_size_bytes=8)
+    cluster.kernel(18, "allocates all").read(buffer, all_()).submit()
+    cluster.kernel(18, "writer").write(buffer, one_to_one()).submit()
     cluster.kernel(18, "reader").read(buffer, all_()).submit()
     graph = cluster.instructions()
-    for source in (2, 3, 4):
-        for destination in (2, 3, 4):
-            if source != destination:
-                assert copies(graph, source, destination).count_is(1)
+    for destination in (2, 3, 4):
+        others = {2, 3, 4} - {destination}
+        gathers = graph.all("gather_copy", destination=lambda name, memory=destination: name[0] == memory)
+        assert gathers.count_is(int(is_gathered))
+        for source in others:
+            assert copies(graph, source, destination).count_is(int(not is_gathered))
+        if is_gathered:
+            assert {source["allocation"][0] for source in next(iter(gathers))["sources"]} == others
+            assert gathers.predecessors(name="writer").count_is(2)
+            assert gathers.successors(name="reader").count_is(1)
+    cluster.finish().verify()
+
+
+def test_what_host_memory_or_devices_without_a_link_have_is_not_gathered() -> None:
+    cluster = Cluster(num_devices=3, device_peers=False, joined_bytes=2**30)
+    buffer = cluster.buffer(18, "array")
+    cluster.kernel(((0, 12),), "writer").write(buffer, one_to_one()).submit()
+    cluster.host_task(name="on the host").write(buffer, fixed(((12, 15),))).submit()
+    cluster.kernel(18, "reader").read(buffer, all_()).submit()
+    assert cluster.instructions().all("gather_copy").is_empty()
+    cluster.finish().verify()
+
+
+def test_no_more_boxes_are_gathered_than_a_device_fetches_at_once() -> None:
+    for num_devices, is_gathered in ((9, True), (10, False)):
+        cluster = Cluster(num_devices=num_devices, joined_bytes=2**30)
+        buffer = cluster.buffer(90)
+        cluster.kernel(90, "writer").write(buffer, one_to_one()).submit()
+        cluster.kernel(90, "reader").read(buffer, all_()).submit()
+        assert cluster.instructions().all("gather_copy").count_is(num_devices if is_gathered else 0)
+        cluster.finish().verify()
+
+
+def test_chunks_on_one_device_wait_only_for_what_is_gathered_for_them() -> None:
+    cluster = Cluster(num_devices=3, joined_bytes=2**30)
+    buffer = cluster.buffer(36)
+    cluster.kernel(36, "writer").write(buffer, one_to_one()).submit()
+    cluster.kernel(36, "reader").read(buffer, neighborhood(13)).oversubscribe(2).submit()
+    graph = cluster.instructions()
+    # Device 1 has [12, 24). Its chunks read [0, 31) and [5, 36): both of them what lies between, on either side.
+    shared = graph.all("gather_copy", destination=lambda name: name[0] == 3)
+    assert shared.count_is(1)
+    boxes = {tuple(box) for source in shared.one()["sources"] for box in source["boxes"]}
+    assert boxes == {(5, 0, 0, 12, 1, 1), (24, 0, 0, 31, 1, 1)}
+    assert shared.successors(name="reader").count_is(2)
+    for source, chunk in ((2, (12, 0, 0, 18, 1, 1)), (4, (18, 0, 0, 24, 1, 1))):
+        assert copies(graph, source, 3).count_is(1)
+        other = graph.all(name="reader", device=1) - graph.all(name="reader", chunk=chunk)
+        assert copies(graph, source, 3).each_reaches(graph.all(name="reader", chunk=chunk))
+        assert other.is_concurrent_with(copies(graph, source, 3))
     cluster.finish().verify()
 
 
