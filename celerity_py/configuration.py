@@ -138,7 +138,7 @@ _TABLE: dict[str, _Variable] = {
     "BOUNDS_CHECK": _Variable("0", _switch),
     "SYNC": _Variable("0", _switch),
     "LANE_EVENTS": _Variable("1", _switch),
-    "OVERWRITE_WAITS": _Variable("host", _choice("host", "device")),
+    "OVERWRITE_WAITS": _Variable("device", _choice("host", "device")),
     "KERNEL_LANES": _Variable("12", _integer(1, 12)),
     "STATS": _Variable("0", _output("celerity_stats")),
     "TRACE": _Variable("0", _output("celerity_trace")),

@@ -24,7 +24,7 @@ def test_without_variables_everything_has_its_documented_default() -> None:
     assert result.devices == DeviceChoice("default", 1)
     assert (result.lookahead, result.transport, result.poll) == ("auto", "auto", "adaptive")
     assert (result.horizon_step, result.horizon_max_parallelism, result.run_ahead) == (4, 64, 16)
-    assert (result.lane_events, result.overwrite_waits, result.kernel_lanes) == (True, "host", 12)
+    assert (result.lane_events, result.overwrite_waits, result.kernel_lanes) == (True, "device", 12)
     assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace, result.print_graphs])
     assert result.dry_run_ranks == 0
 
