@@ -36,10 +36,11 @@ class busy_clock {
 /// Divides the executor's time among busy (something in flight), starved (nothing in flight while the scheduler works) and idle.
 class time_account {
   public:
-	/// Books the time since the last call; `is_busy` is the state from now on.
-	void advance(const busy_clock& scheduler, const bool is_busy) {
+	/// Books the time since the last call; `is_busy` is the state from now on. `has_worked`: it was busy, whatever the last call said.
+	void advance(const busy_clock& scheduler, const bool is_busy, const bool has_worked = false) {
 		const std::int64_t now = now_ns();
 		const std::int64_t scheduler_total = scheduler.total_ns(now);
+		m_is_busy |= has_worked;
 		if(m_until_ns != 0) {
 			const std::int64_t elapsed = now - m_until_ns;
 			const std::int64_t starved = m_is_busy ? 0 : std::clamp<std::int64_t>(scheduler_total - m_scheduler_total_ns, 0, elapsed);

@@ -286,8 +286,8 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
 			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
 			m_has_unsent_pilots = false;
-			work();
-			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			const bool has_worked = work();
+			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0, has_worked);
 			std::swap(events, m_events);
 			std::swap(progress, m_progress_events);
 		}
@@ -348,7 +348,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 	}
 }
 
-void executor_loop::work() {
+bool executor_loop::work() {
 	const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
 	std::uint64_t num_issued = 0;
 	bool has_worked = false;
@@ -381,6 +381,7 @@ void executor_loop::work() {
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
 	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_trace != nullptr && has_worked) trace_span(trace_kind::work, start_ns, num_issued);
+	return has_worked;
 }
 
 bool executor_loop::take_inbox() {

@@ -201,7 +201,8 @@ class executor_loop final : public instruction_sink {
 	event_count::clock::time_point m_worked_at{};
 	std::atomic<bool> m_expects_work{false};
 
-	void work();
+	/// Whether there was anything to do.
+	bool work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
 	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
