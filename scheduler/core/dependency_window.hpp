@@ -119,8 +119,11 @@ struct access_front {
 
 	friend bool operator==(const access_front&, const access_front&) = default;
 
-	void add_reader(const Id reader) {
-		if(readers.empty() || readers.back() != reader) readers.push_back(reader);
+	/// Whether it was one already.
+	bool add_reader(const Id reader) {
+		if(!readers.empty() && readers.back() == reader) return true;
+		readers.push_back(reader);
+		return false;
 	}
 	void set_writer(const Id id) {
 		writer = id;

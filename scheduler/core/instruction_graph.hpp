@@ -194,7 +194,7 @@ class instruction_graph_generator {
 	template <typename Select>
 	std::vector<source_group> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
 	void join_small(std::vector<source_group>& groups, std::size_t element_size_bytes) const;
-	bool gather(buffer_state& buffer, memory_id destination, std::span<const source_group> groups);
+	bool gather(buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_group> groups);
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);

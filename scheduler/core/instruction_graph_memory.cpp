@@ -34,7 +34,7 @@ void instruction_graph_generator::depend_for_write(const allocation_state& alloc
 
 void instruction_graph_generator::record_read(allocation_state& allocation, const region& where) {
 	const instruction_id self = m_window.current();
-	allocation.accesses.modify(where, [&](front& f) { f.add_reader(self); });
+	allocation.accesses.modify(where, [&](front& f) { return f.add_reader(self); });
 }
 
 void instruction_graph_generator::record_write(allocation_state& allocation, const region& where) {
@@ -174,12 +174,24 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 		region where;
 	};
 	std::vector<missing_data> all_missing;
-	for(const auto& read : reads) {
-		box_vector missing;
-		buffer.contents.query(read.where, [&](const box& part, const content_state& state) {
-			if(state.up_to_date != 0 && (state.up_to_date & bit_of(read.memory)) == 0) missing.push_back(part);
+	std::vector<box_vector> parts_of; // by read, from `first` on
+	for(std::size_t first = 0; first < reads.size();) {
+		// Chunks on many devices often read the same: to look once is enough.
+		std::size_t last = first + 1;
+		while(last < reads.size() && reads[last].where == reads[first].where) ++last;
+		std::uint64_t readers = 0;
+		for(std::size_t r = first; r < last; ++r) readers |= bit_of(reads[r].memory);
+		parts_of.assign(last - first, {});
+		buffer.contents.query(reads[first].where, [&](const box& part, const content_state& state) {
+			if(state.up_to_date == 0 || (readers & ~state.up_to_date) == 0) return;
+			for(std::size_t r = first; r < last; ++r) {
+				if((state.up_to_date & bit_of(reads[r].memory)) == 0) parts_of[r - first].push_back(part);
+			}
 		});
-		if(!missing.empty()) all_missing.push_back({read.memory, region(std::move(missing))});
+		for(std::size_t r = first; r < last; ++r) {
+			if(!parts_of[r - first].empty()) all_missing.push_back({reads[r].memory, region(std::move(parts_of[r - first]))});
+		}
+		first = last;
 	}
 	if(all_missing.empty()) return;
 
@@ -199,7 +211,11 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 	}
 	if(!staged.empty()) copy_staged(buffer, staged);
 	for(const auto& missing : all_missing) {
-		buffer.contents.modify(missing.where, [&](content_state& state) { state.up_to_date |= bit_of(missing.destination); });
+		const bool is_last = &missing == &all_missing.back(); // what may merge may do so then
+		buffer.contents.modify(missing.where, [&](content_state& state) {
+			state.up_to_date |= bit_of(missing.destination);
+			return is_last;
+		});
 	}
 }
 
@@ -228,7 +244,7 @@ void instruction_graph_generator::join_small(std::vector<source_group>& groups, 
 void instruction_graph_generator::copy_missing(
     buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
 	auto groups = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
-	if(gather(buffer, destination, groups)) return;
+	if(gather(buffer, destination, missing, groups)) return;
 	for(auto& group : groups) {
 		const region where(std::move(group.boxes));
 		if(m_capabilities.can_copy(group.source, destination)) {
@@ -247,24 +263,23 @@ void instruction_graph_generator::copy_missing(
 
 // One instruction for what would be a copy per source, if that is possible and worth it: every device that reads what all of them have written would
 // otherwise make their number squared.
-bool instruction_graph_generator::gather(buffer_state& buffer, const memory_id destination, const std::span<const source_group> groups) {
+bool instruction_graph_generator::gather(
+    buffer_state& buffer, const memory_id destination, const region& missing, const std::span<const source_group> groups) {
 	if(groups.size() < 2 || !is_device_memory(destination)) return false;
 	std::size_t num_boxes = 0;
 	std::size_t num_elements = 0;
-	box bounds;
 	for(const auto& group : groups) {
 		if(!is_device_memory(group.source) || !m_capabilities.can_copy(group.source, destination)) return false;
 		num_boxes += group.boxes.size();
-		for(const box& b : group.boxes) {
-			num_elements += static_cast<std::size_t>(b.area());
-			bounds = bounding_box(bounds, b);
-		}
+		for(const box& b : group.boxes) num_elements += static_cast<std::size_t>(b.area());
 	}
 	if(num_boxes > max_gathered_boxes || num_elements * buffer.info.element_size_bytes > m_capabilities.joined_bytes) return false;
-	auto* const target = find_allocation(buffer, destination, bounds);
+	if(num_elements != static_cast<std::size_t>(missing.area())) return false; // some is held by nobody here
+	auto* const target = find_allocation(buffer, destination, missing.bounding_box());
 	if(target == nullptr) return false;
 	small_vector<allocation_state*, 8> allocations;
 	std::vector<region> regions;
+	regions.reserve(groups.size());
 	for(const auto& group : groups) {
 		regions.emplace_back(box_vector(group.boxes));
 		allocations.push_back(find_allocation(buffer, group.source, regions.back().bounding_box()));
@@ -273,17 +288,16 @@ bool instruction_graph_generator::gather(buffer_state& buffer, const memory_id d
 
 	begin();
 	std::vector<copy_source> sources;
+	sources.reserve(groups.size());
 	for(std::size_t i = 0; i < groups.size(); ++i) {
 		depend_for_read(*allocations[i], regions[i]);
-		depend_for_write(*target, regions[i]);
 		sources.push_back({allocations[i]->id, copy_layout{false, allocations[i]->allocated, 0}, nodes().copy(regions[i].boxes())});
 	}
+	depend_for_write(*target, missing);
 	emit(gather_copy_instruction{nodes().copy(sources), target->id, copy_layout{false, target->allocated, 0}, buffer.info.element_size_bytes, buffer.info.id},
 	    priorities::copy);
-	for(std::size_t i = 0; i < groups.size(); ++i) {
-		record_read(*allocations[i], regions[i]);
-		record_write(*target, regions[i]);
-	}
+	for(std::size_t i = 0; i < groups.size(); ++i) record_read(*allocations[i], regions[i]);
+	record_write(*target, missing);
 	return true;
 }
 

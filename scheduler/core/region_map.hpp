@@ -103,7 +103,8 @@ class region_map {
 		for(const box& b : where) update(b, copy);
 	}
 
-	/// Cuts entries at the border of `where` and replaces the value v of each part inside by calling f(V& v); then merges.
+	/// Cuts entries at the border of `where` and replaces the value v of each part inside by calling f(V& v); then merges. If f returns a bool, it tells
+	/// whether v may now equal a value that it differed from: without that, and without a cut, nothing but a map that is uniform is merged.
 	template <typename F>
 	void modify(const box& where, F&& f) {
 		const box target = intersection(where, m_domain);
@@ -113,6 +114,7 @@ class region_map {
 		const std::span<leaf> all = leaves();
 		std::size_t last_leaf = 0;
 		std::size_t last_entry = 0;
+		bool may_merge = false;
 		for(std::size_t n = 0; n < all.size() && missing > 0; ++n) {
 			leaf& l = all[n];
 			if(!is_flat() && !overlap(l.bounds, target)) continue;
@@ -121,13 +123,22 @@ class region_map {
 				if(!overlap(l.boxes[i], target)) continue;
 				const box inside = intersection(l.boxes[i], target);
 				missing -= area_of(inside);
-				if(inside != l.boxes[i]) cut_off(l, i, inside);
-				f(l.values[i]);
+				if(inside != l.boxes[i]) {
+					cut_off(l, i, inside);
+					may_merge = true;
+				}
+				if constexpr(std::is_same_v<std::invoke_result_t<F, V&>, bool>) {
+					may_merge |= f(l.values[i]);
+				} else {
+					f(l.values[i]);
+					may_merge = true;
+				}
 				changed.push_back(inside);
 				last_leaf = n;
 				last_entry = i;
 			}
 		}
+		if(!may_merge) return tidy();
 		if(changed.size() == 1) return merge_around(last_leaf, last_entry);
 		merge_changed(changed, target);
 	}

@@ -105,8 +105,8 @@ MUTATIONS = (
     Mutation(
         "a reader replaces the readers before it",
         WINDOW,
-        "if(readers.empty() || readers.back() != reader) readers.push_back(reader);",
-        "readers.clear();\n\t\treaders.push_back(reader);",
+        "readers.push_back(reader);",
+        "readers.clear(), readers.push_back(reader);",
     ),
     Mutation(
         "staging memory is reused too early",
@@ -246,8 +246,8 @@ MUTATIONS = (
     Mutation(
         "what is gathered does not wait for readers of the old data",
         MEMORY,
-        "depend_for_write(*target, regions[i]);",
-        "depend_for_read(*target, regions[i]);",
+        "depend_for_write(*target, missing);",
+        "depend_for_read(*target, missing);",
     ),
     Mutation(
         "nobody waits for a device that gathers what it overwrites",
@@ -258,7 +258,7 @@ MUTATIONS = (
     Mutation(
         "nobody waits for what is gathered",
         MEMORY,
-        "record_write(*target, regions[i]);",
+        "record_write(*target, missing);",
         "",
     ),
     Mutation(
