@@ -2,6 +2,7 @@
 #include "command_graph.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 #include "split.hpp"
@@ -166,37 +167,62 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 			for(std::size_t k = i; k < node->accesses.size(); ++k) {
 				const auto& access = node->accesses[k];
 				if(access.buffer != buffer.info.id || !is_consumer(access.mode)) continue;
+				// Often several ranks need the same: to look once is enough.
+				region needed_by_all;
+				small_vector<rank_id, 16> targets;
 				for(std::size_t r = 0; r < m_chunks.size(); ++r) {
 					if(r == m_local_rank.value) continue;
-					const region needed = map_access(*node, access, buffer, m_chunks[r]);
+					region needed = map_access(*node, access, buffer, m_chunks[r]);
 					if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
-					collect_push(buffer, rank_id(static_cast<std::uint32_t>(r)), needed, push);
+					if(!targets.empty() && needed != needed_by_all) {
+						collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
+						targets.clear();
+					}
+					if(targets.empty()) needed_by_all = std::move(needed);
+					targets.push_back(rank_id(static_cast<std::uint32_t>(r)));
 				}
+				if(!targets.empty()) collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
 			}
 		});
 	}
 	for(const auto& reduction : node->reductions) {
 		if(!reduction.include_current || m_local_rank.value == 0) continue;
 		auto& buffer = m_buffers.at(reduction.buffer);
-		generate(buffer, [&](push_command& push) { collect_push(buffer, rank_id(0), region(buffer.domain), push); });
+		generate(buffer, [&](push_command& push) { collect_push(buffer, std::array{rank_id(0)}, region(buffer.domain), push); });
 	}
 }
 
-void command_graph_generator::collect_push(buffer_state& buffer, const rank_id target, const region& needed, push_command& push) {
-	box_vector missing;
+void command_graph_generator::collect_push(
+    buffer_state& buffer, const std::span<const rank_id> targets, const region& needed, push_command& push) {
+	m_missing.assign(targets.size(), box_vector());
 	buffer.local.query(needed, [&](const box& part, const local_state& state) {
 		if(!state.is_fresh || state.is_replicated) return;
 		buffer.replicas.query(part, [&](const box& piece, const rank_set& holders) {
-			if(!holders.contains(target)) missing.push_back(piece);
+			for(std::size_t t = 0; t < targets.size(); ++t) {
+				if(!holders.contains(targets[t])) m_missing[t].push_back(piece);
+			}
 		});
 	});
-	if(missing.empty()) return;
-	const region sent(std::move(missing));
-	buffer.replicas.modify(sent, [&](rank_set& holders) { holders.add(target); });
-	for(auto& [rank, where] : push.targets) {
-		if(rank == target) return add_to(where, sent);
+	for(std::size_t first = 0; first < targets.size();) {
+		std::size_t last = first + 1;
+		while(last < targets.size() && m_missing[last] == m_missing[first]) ++last;
+		if(!m_missing[first].empty()) add_push(buffer, targets.subspan(first, last - first), region(std::move(m_missing[first])), push);
+		first = last;
 	}
-	push.targets.emplace_back(target, sent);
+}
+
+void command_graph_generator::add_push(buffer_state& buffer, const std::span<const rank_id> targets, const region& sent, push_command& push) {
+	buffer.replicas.modify(sent, [&](rank_set& holders) {
+		for(const rank_id target : targets) holders.add(target);
+	});
+	for(const rank_id target : targets) {
+		const auto known = std::find_if(push.targets.begin(), push.targets.end(), [&](const auto& entry) { return entry.first == target; });
+		if(known == push.targets.end()) {
+			push.targets.emplace_back(target, sent);
+		} else {
+			add_to(known->second, sent);
+		}
+	}
 }
 
 void command_graph_generator::generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out) {

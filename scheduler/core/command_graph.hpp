@@ -117,6 +117,7 @@ class command_graph_generator {
 	task_geometry m_chunks_of;
 	bool m_chunks_valid = false;
 	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's chunk; empty if it has none
+	std::vector<box_vector> m_missing; ///< by target of a push
 	std::optional<command_record> m_current_record;
 
 	void update_chunks(const task& node);
@@ -124,7 +125,9 @@ class command_graph_generator {
 	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
 	void generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
-	void collect_push(buffer_state& buffer, rank_id target, const region& needed, push_command& push);
+	/// Adds what of `needed` this rank owns and the targets have not got.
+	void collect_push(buffer_state& buffer, std::span<const rank_id> targets, const region& needed, push_command& push);
+	void add_push(buffer_state& buffer, std::span<const rank_id> targets, const region& sent, push_command& push);
 	void generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void finish_reductions(const task& node);

@@ -210,8 +210,8 @@ class instruction_graph_generator {
 	// instruction_graph_transfers.cpp: pushes and receives
 	void compile_push(const command& cmd, const push_command& push);
 	void compile_await_push(const await_push_command& await);
-	void send_through_host(buffer_state& buffer, const push_command& push, rank_id target, const region& where);
-	void send_directly(buffer_state& buffer, const push_command& push, rank_id target, const region& where);
+	std::vector<source_group> find_host_sources(buffer_state& buffer, const region& where);
+	std::vector<source_group> find_direct_sources(const buffer_state& buffer, const region& where) const;
 	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
 	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
 	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);

@@ -21,42 +21,44 @@ void instruction_graph_generator::compile_push(const command& cmd, const push_co
 		for(const box& contiguous : connected_bounding_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
 	}
 	require_contiguous(buffer, on_host);
+	// Ranks that need the same get it from the same places: sending changes nothing of where data lies, and to copy to the host is enough once.
+	std::vector<source_group> sources;
+	const region* sources_of = nullptr;
+	bool are_direct = false;
 	for(const auto& [rank, where] : push.targets) {
-		if(m_capabilities.is_direct(rank) && !is_reduction) {
-			send_directly(buffer, push, rank, where);
-		} else {
-			send_through_host(buffer, push, rank, where);
+		const bool is_direct = m_capabilities.is_direct(rank) && !is_reduction;
+		if(sources_of == nullptr || is_direct != are_direct || *sources_of != where) {
+			sources = is_direct ? find_direct_sources(buffer, where) : find_host_sources(buffer, where);
+			sources_of = &where;
+			are_direct = is_direct;
+		}
+		for(const auto& group : sources) {
+			for(auto& source : buffer.memories[group.source.value].allocations) {
+				const region part = region_intersection(region(box_vector(group.boxes)), source.allocated);
+				for(const box& sent_box : part) emit_send(buffer, push, rank, source, sent_box);
+			}
 		}
 	}
 }
 
-void instruction_graph_generator::send_through_host(
-    buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
-	const auto from_host = [](const content_state&) { return host_memory; };
-	for_each_source(buffer, where, from_host, [&](memory_id, instruction_id, const region& sent) {
-		const read_requirement on_host{host_memory, sent};
+std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_host_sources(buffer_state& buffer, const region& where) {
+	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
+	for(const auto& group : sources) { // each by itself, so that it leaves as soon as it is there
+		const read_requirement on_host{host_memory, region(box_vector(group.boxes))};
 		make_coherent(buffer, std::span(&on_host, 1));
-		for(auto& source : buffer.memories[host_memory.value].allocations) {
-			const region part = region_intersection(sent, source.allocated);
-			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
-		}
-	});
+	}
+	return sources;
 }
 
-void instruction_graph_generator::send_directly(buffer_state& buffer, const push_command& push, const rank_id target, const region& where) {
-	const auto from_device = [&](const content_state& state) {
+std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_direct_sources(
+    const buffer_state& buffer, const region& where) const {
+	return find_sources(buffer, where, [&](const content_state& state) {
 		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
 			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
 		}
 		return source;
-	};
-	for_each_source(buffer, where, from_device, [&](const memory_id memory, instruction_id, const region& sent) {
-		for(auto& source : buffer.memories[memory.value].allocations) {
-			const region part = region_intersection(sent, source.allocated);
-			for(const box& sent_box : part) emit_send(buffer, push, target, source, sent_box);
-		}
 	});
 }
 

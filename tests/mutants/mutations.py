@@ -63,8 +63,8 @@ MUTATIONS = (
     Mutation(
         "data is pushed to ranks that have it",
         COMMANDS,
-        "if(!holders.contains(target)) missing.push_back(piece);",
-        "missing.push_back(piece);",
+        "if(!holders.contains(targets[t])) m_missing[t].push_back(piece);",
+        "m_missing[t].push_back(piece);",
     ),
     Mutation(
         "copies are pushed like owned data",
