@@ -148,7 +148,7 @@ def test_stopping_joins_all_threads_and_restores_the_switch_interval() -> None:
     assert sys.getswitchinterval() == pytest.approx(50e-6)
     second.executor.stop()
     assert sys.getswitchinterval() == pytest.approx(interval)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads  # those of earlier tests may have ended meanwhile
 
 
 def test_an_idle_executor_looks_around_only_a_few_times_per_second(single: Rank) -> None:
