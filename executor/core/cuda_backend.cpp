@@ -55,8 +55,6 @@ class kept_context {
 /// Of a slab, within this process.
 std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
 
-cuda::device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
-
 } // namespace
 
 cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
@@ -115,11 +113,11 @@ cuda_backend::~cuda_backend() {
 	m_lanes.clear();
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
 	m_timelines.clear();
-	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(to_device_pointer(address));
+	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(cuda::to_device_pointer(address));
 	for(auto& device : m_devices) {
 		m_driver.context_set_current(device.context);
 		for(const auto& slab : device.arena->slabs()) {
-			if(slab.size_bytes > 0) m_driver.memory_free(to_device_pointer(slab.address));
+			if(slab.size_bytes > 0) m_driver.memory_free(cuda::to_device_pointer(slab.address));
 		}
 		m_driver.stream_destroy(device.utility);
 	}
@@ -230,14 +228,6 @@ bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lan
 	return true;
 }
 
-// In one call: that takes the GPU less time, too.
-void cuda_backend::enqueue_flags(const cuda::stream stream, const int kind, const std::span<const shared_flag> flags) {
-	if(flags.empty()) return;
-	small_vector<cuda::memory_operation, 8> operations;
-	for(const auto& flag : flags) operations.push_back({kind, to_device_pointer(flag.address), flag.value, cuda::wait_value_geq, 0, 0});
-	m_driver.check(m_driver.stream_batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0), "cuStreamBatchMemOp");
-}
-
 std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
 	return m_lanes[lane] == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(m_lanes[lane]->stream());
 }
@@ -319,7 +309,7 @@ void cuda_backend::trim(const memory_id memory) {
 	make_current(m_devices.at(device_of(memory).value).context);
 	m_devices.at(device_of(memory).value).arena->release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
 		if(m_handles.contains(slab_number(memory, number))) return false;
-		m_driver.check(m_driver.memory_free(to_device_pointer(slab.address)), "cuMemFree");
+		m_driver.check(m_driver.memory_free(cuda::to_device_pointer(slab.address)), "cuMemFree");
 		return true;
 	});
 }
@@ -340,11 +330,11 @@ void cuda_backend::fill(const memory_id memory, void* const address, const std::
 	}
 	const auto& device = m_devices.at(device_of(memory).value);
 	make_current(device.context);
-	m_driver.check(m_driver.fill_async(to_device_pointer(address), value, size_bytes, device.utility), "cuMemsetD8Async");
+	m_driver.check(m_driver.fill_async(cuda::to_device_pointer(address), value, size_bytes, device.utility), "cuMemsetD8Async");
 	m_driver.check(m_driver.stream_synchronize(device.utility), "cuStreamSynchronize");
 }
 
-// ---- copies -----------------------------------------------------------------------------------------------------------------------
+// ---- operations on lanes; what copies and flags put on them is in cuda_backend_copies.cpp ---------------------------------------------
 
 void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& operation) {
 	if(position.lane == m_host_lane_index) {
@@ -407,79 +397,6 @@ void cuda_backend::issue(const cuda_operation& operation) {
 	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
 	lane.record(operation.position.sequence);
 	if(const auto* const pulls = std::get_if<std::vector<pull_operation>>(&operation.what)) write_done_flags(lane, *pulls);
-}
-
-void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
-
-void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) {
-	auto& small = m_small_copies[lane.device()];
-	small.clear();
-	if(small.is_available() && std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); })) {
-		small.launch(m_driver, lane.stream());
-	} else {
-		for(const auto& part : gathered) copy(lane.stream(), part);
-	}
-}
-
-void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
-	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
-		copy_runs(stream, static_cast<const std::byte*>(operation.source) + runs.source_offset_bytes,
-		    static_cast<std::byte*>(operation.destination) + runs.destination_offset_bytes, runs);
-	});
-}
-
-void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {
-	const auto& inner = runs.loops[0];
-	const auto& outer = runs.loops[1];
-	const bool has_inner = runs.num_loops >= 1 && inner.count > 1;
-	const bool has_outer = runs.num_loops >= 2 && outer.count > 1;
-	if(!has_inner && !has_outer) {
-		m_driver.check(m_driver.copy_async(to_device_pointer(destination), to_device_pointer(source), runs.run_bytes, stream), "cuMemcpyAsync");
-		return;
-	}
-	const auto fits = [&](const strided_copy::loop& loop) {
-		return loop.source_stride_bytes <= m_max_pitch_bytes && loop.destination_stride_bytes <= m_max_pitch_bytes;
-	};
-	if(has_inner && has_outer && fits(inner) && outer.source_stride_bytes % inner.source_stride_bytes == 0
-	    && outer.destination_stride_bytes % inner.destination_stride_bytes == 0) {
-		cuda::copy_3d c{};
-		c.source_type = c.destination_type = cuda::memory_type_unified;
-		c.source_device = to_device_pointer(source);
-		c.source_pitch = inner.source_stride_bytes;
-		c.source_height = outer.source_stride_bytes / inner.source_stride_bytes;
-		c.destination_device = to_device_pointer(destination);
-		c.destination_pitch = inner.destination_stride_bytes;
-		c.destination_height = outer.destination_stride_bytes / inner.destination_stride_bytes;
-		c.width_bytes = runs.run_bytes;
-		c.height = inner.count;
-		c.depth = outer.count;
-		m_driver.check(m_driver.copy_3d_async(&c, stream), "cuMemcpy3DAsync");
-		return;
-	}
-	// One loop is left to a 2-D copy, or, where even a row is too long for one, to runs.
-	const auto& rows = has_inner ? inner : outer;
-	const std::size_t num_planes = has_inner && has_outer ? outer.count : 1;
-	for(std::size_t plane = 0; plane < num_planes; ++plane) {
-		const auto* const from = source + plane * outer.source_stride_bytes;
-		auto* const to = destination + plane * outer.destination_stride_bytes;
-		if(fits(rows)) {
-			cuda::copy_2d c{};
-			c.source_type = c.destination_type = cuda::memory_type_unified;
-			c.source_device = to_device_pointer(from);
-			c.source_pitch = rows.source_stride_bytes;
-			c.destination_device = to_device_pointer(to);
-			c.destination_pitch = rows.destination_stride_bytes;
-			c.width_bytes = runs.run_bytes;
-			c.height = rows.count;
-			m_driver.check(m_driver.copy_2d_async(&c, stream), "cuMemcpy2DAsync");
-			continue;
-		}
-		for(std::size_t row = 0; row < rows.count; ++row) {
-			m_driver.check(m_driver.copy_async(to_device_pointer(to + row * rows.destination_stride_bytes),
-			                   to_device_pointer(from + row * rows.source_stride_bytes), runs.run_bytes, stream),
-			    "cuMemcpyAsync");
-		}
-	}
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------------
@@ -548,7 +465,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launc
 	for(const auto& parameter : function.parameters()) {
 		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
 		// From pageable memory: the driver has read it when the call returns.
-		m_driver.check(m_driver.copy_async(to_device_pointer(launch.reduction_addresses[reducer++]), to_device_pointer(parameter.identity.data()),
+		m_driver.check(m_driver.copy_async(cuda::to_device_pointer(launch.reduction_addresses[reducer++]), cuda::to_device_pointer(parameter.identity.data()),
 		                   parameter.identity.size(), lane.stream()),
 		    "cuMemcpyAsync");
 	}
@@ -574,7 +491,7 @@ shared_location cuda_backend::locate(const memory_id memory, const void* const a
 	location.slab_size_bytes = slab.size_bytes;
 	location.offset_bytes = where.offset_bytes;
 	auto [known, is_new] = m_handles.try_emplace(location.slab);
-	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, cuda::to_device_pointer(slab.address)), "cuIpcGetMemHandle");
 	static_assert(sizeof known->second == sizeof location.handle);
 	std::memcpy(location.handle.data(), &known->second, sizeof known->second);
 	return location;
@@ -600,58 +517,7 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 	m_adopted.emplace_back(address, size_bytes);
 	cuda::device_pointer mapped = 0;
 	m_driver.check(m_driver.host_get_device_pointer(&mapped, address, 0), "cuMemHostGetDevicePointer");
-	if(mapped != to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
-}
-
-void cuda_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
-	hand_over(waits, {position, {}, {}, flag, {}});
-}
-
-void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
-	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(&flag, 1));
-}
-
-void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
-	hand_over(waits, {position, {}, {}, std::vector<pull_operation>(pulls.begin(), pulls.end()), {}});
-}
-
-void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
-	auto& small = m_small_copies[lane.device()];
-	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
-	small.clear();
-	const bool is_small = m_devices.size() == 1 && small.is_available()
-	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });
-	small_vector<shared_flag, 8> ready;
-	for(const auto& pull : pulls) {
-		if(pull.ready.address != nullptr && !is_reached(pull.ready)) ready.push_back(pull.ready);
-		if(is_small) continue;
-		enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(ready.data(), ready.size()));
-		ready.clear();
-		copy(lane.stream(), pull.copy);
-	}
-	if(!is_small) return;
-	enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(ready.data(), ready.size()));
-	small.launch(m_driver, lane.stream());
-}
-
-bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
-	bool fits = true;
-	for_each_strided_copy(*copy.source_layout, *copy.destination_layout, copy.boxes, copy.element_size_bytes,
-	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source, copy.destination, runs); });
-	return fits;
-}
-
-void cuda_backend::set_small_copies(const std::span<const cuda::function> functions) {
-	for(std::size_t d = 0; d < m_small_copies.size(); ++d) m_small_copies[d].set_function(functions[d]);
-}
-
-// After the event of the position: who waits for the data need not wait for the flag, too.
-void cuda_backend::write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
-	small_vector<shared_flag, 8> done;
-	for(const auto& pull : pulls) {
-		if(pull.done.address != nullptr) done.push_back(pull.done);
-	}
-	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(done.data(), done.size()));
+	if(mapped != cuda::to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
 }
 
 } // namespace celerity

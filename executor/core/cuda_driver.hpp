@@ -20,6 +20,8 @@ using event = struct event_tag*;
 using function = struct function_tag*;
 using device_pointer = unsigned long long;
 
+inline device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
+
 inline constexpr result success = 0;
 inline constexpr result error_out_of_memory = 2;
 inline constexpr result error_deinitialized = 4;
