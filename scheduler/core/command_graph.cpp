@@ -167,21 +167,7 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 			for(std::size_t k = i; k < node->accesses.size(); ++k) {
 				const auto& access = node->accesses[k];
 				if(access.buffer != buffer.info.id || !is_consumer(access.mode)) continue;
-				// Often several ranks need the same: to look once is enough.
-				region needed_by_all;
-				small_vector<rank_id, 16> targets;
-				for(std::size_t r = 0; r < m_chunks.size(); ++r) {
-					if(r == m_local_rank.value) continue;
-					region needed = map_access(*node, access, buffer, m_chunks[r]);
-					if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
-					if(!targets.empty() && needed != needed_by_all) {
-						collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
-						targets.clear();
-					}
-					if(targets.empty()) needed_by_all = std::move(needed);
-					targets.push_back(rank_id(static_cast<std::uint32_t>(r)));
-				}
-				if(!targets.empty()) collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
+				collect_pushes(*node, access, buffer, owned, push);
 			}
 		});
 	}
@@ -190,6 +176,25 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 		auto& buffer = m_buffers.at(reduction.buffer);
 		generate(buffer, [&](push_command& push) { collect_push(buffer, std::array{rank_id(0)}, region(buffer.domain), push); });
 	}
+}
+
+void command_graph_generator::collect_pushes(
+    const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push) {
+	// Often several ranks need the same: to look once is enough.
+	region needed_by_all;
+	small_vector<rank_id, 16> targets;
+	for(std::size_t r = 0; r < m_chunks.size(); ++r) {
+		if(r == m_local_rank.value) continue;
+		region needed = map_access(node, access, buffer, m_chunks[r]);
+		if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
+		if(!targets.empty() && needed != needed_by_all) {
+			collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
+			targets.clear();
+		}
+		if(targets.empty()) needed_by_all = std::move(needed);
+		targets.push_back(rank_id(static_cast<std::uint32_t>(r)));
+	}
+	if(!targets.empty()) collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
 }
 
 void command_graph_generator::collect_push(

@@ -125,6 +125,8 @@ class command_graph_generator {
 	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
 	void generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	/// `owned` bounds what this rank owns of the buffer.
+	void collect_pushes(const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push);
 	/// Adds what of `needed` this rank owns and the targets have not got.
 	void collect_push(buffer_state& buffer, std::span<const rank_id> targets, const region& needed, push_command& push);
 	void add_push(buffer_state& buffer, std::span<const rank_id> targets, const region& sent, push_command& push);
