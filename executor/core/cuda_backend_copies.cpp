@@ -11,6 +11,8 @@ namespace celerity {
 
 void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
 
+static_assert(max_gathered_boxes <= cuda_small_copies::max_parts);
+
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) {
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
@@ -84,7 +86,7 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 
 // ---- transfers between the ranks of a host -------------------------------------------------------------------------------------------
 
-// In one call: that takes the GPU less time, too.
+// In one call: that takes the GPU less time, too. For writes, a flag of 0 means the usual order.
 void cuda_backend::enqueue_flags(const cuda::stream stream, const int kind, const std::span<const shared_flag> flags) {
 	if(flags.empty()) return;
 	small_vector<cuda::memory_operation, 8> operations;

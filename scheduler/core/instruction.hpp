@@ -58,6 +58,8 @@ struct copy_instruction {
 	copy_reason reason;
 	buffer_id buffer;
 };
+/// Of all sources of a gather_copy_instruction: what a device can be expected to fetch at once.
+inline constexpr std::size_t max_gathered_boxes = 8;
 struct copy_source {
 	allocation_id allocation;
 	copy_layout layout;

@@ -182,19 +182,24 @@ class instruction_graph_generator {
 	void materialize_initial_contents(buffer_state& buffer, const region& where);
 	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
 	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
+	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
 	void copy_missing(buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
 	memory_id select_source(const content_state& state, memory_id destination) const;
-	template <typename Select, typename F>
-	void for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f);
-	struct source_group {
-		memory_id source;
+	/// Where data lies, and what produced it.
+	struct source_boxes {
+		memory_id memory;
 		instruction_id origin;
 		box_vector boxes;
 	};
+	struct source_region {
+		memory_id memory;
+		instruction_id origin;
+		region where;
+	};
 	template <typename Select>
-	std::vector<source_group> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
-	void join_small(std::vector<source_group>& groups, std::size_t element_size_bytes) const;
-	bool gather(buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_group> groups);
+	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
+	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
+	bool gather(buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
 	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
 	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
 	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
@@ -210,8 +215,8 @@ class instruction_graph_generator {
 	// instruction_graph_transfers.cpp: pushes and receives
 	void compile_push(const command& cmd, const push_command& push);
 	void compile_await_push(const await_push_command& await);
-	std::vector<source_group> find_host_sources(buffer_state& buffer, const region& where);
-	std::vector<source_group> find_direct_sources(const buffer_state& buffer, const region& where) const;
+	std::vector<source_region> find_host_sources(buffer_state& buffer, const region& where);
+	std::vector<source_region> find_direct_sources(const buffer_state& buffer, const region& where) const;
 	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
 	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
 	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
@@ -237,26 +242,22 @@ class instruction_graph_generator {
 /// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
 /// little that each piece costs more than waiting. Without what this rank does not hold.
 template <typename Select>
-std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_sources(
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(
     const buffer_state& buffer, const region& where, Select&& select) const {
-	std::vector<source_group> groups;
+	std::vector<source_boxes> found;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date == 0) return;
-		const memory_id source = select(state);
-		for(auto& group : groups) {
-			if(group.source == source && group.origin == state.origin) return group.boxes.push_back(part);
+		const memory_id memory = select(state);
+		for(auto& source : found) {
+			if(source.memory == memory && source.origin == state.origin) return source.boxes.push_back(part);
 		}
-		groups.push_back({source, state.origin, box_vector{part}});
+		found.push_back({memory, state.origin, box_vector{part}});
 	});
-	if(groups.size() > 1) join_small(groups, buffer.info.element_size_bytes);
-	return groups;
-}
-
-/// Calls f(source, origin, part) for those parts. `f` may change the contents.
-template <typename Select, typename F>
-void instruction_graph_generator::for_each_source(const buffer_state& buffer, const region& where, Select&& select, F&& f) {
-	auto groups = find_sources(buffer, where, select);
-	for(auto& group : groups) f(group.source, group.origin, region(std::move(group.boxes)));
+	if(found.size() > 1) join_small(found, buffer.info.element_size_bytes);
+	std::vector<source_region> sources;
+	sources.reserve(found.size());
+	for(auto& source : found) sources.push_back({source.memory, source.origin, region(std::move(source.boxes))});
+	return sources;
 }
 
 } // namespace celerity

@@ -19,8 +19,6 @@ namespace {
 	constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
 	constexpr std::size_t staging_alignment_bytes = 128;
 	constexpr std::size_t many_allocations = 10;
-	/// What a backend can be expected to fetch at once.
-	constexpr std::size_t max_gathered_boxes = 8;
 
 } // namespace
 
@@ -168,12 +166,9 @@ void instruction_graph_generator::satisfy(buffer_state& buffer, const buffer_req
 	make_coherent(buffer, requirements.reads);
 }
 
-void instruction_graph_generator::make_coherent(buffer_state& buffer, const std::span<const read_requirement> reads) {
-	struct missing_data {
-		memory_id destination;
-		region where;
-	};
-	std::vector<missing_data> all_missing;
+std::vector<instruction_graph_generator::read_requirement> instruction_graph_generator::find_missing(
+    const buffer_state& buffer, const std::span<const read_requirement> reads) {
+	std::vector<read_requirement> all_missing;
 	std::vector<box_vector> parts_of; // by read, from `first` on
 	for(std::size_t first = 0; first < reads.size();) {
 		// Chunks on many devices often read the same: to look once is enough.
@@ -193,6 +188,11 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 		}
 		first = last;
 	}
+	return all_missing;
+}
+
+void instruction_graph_generator::make_coherent(buffer_state& buffer, const std::span<const read_requirement> reads) {
+	const auto all_missing = find_missing(buffer, reads);
 	if(all_missing.empty()) return;
 
 	std::vector<staged_copy> staged;
@@ -202,60 +202,59 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 		// Chunks that share a memory may lack the same data: copy it once, yet let each chunk wait for its own parts only.
 		std::vector<region> parts;
 		for(std::size_t k = i; k < all_missing.size(); ++k) {
-			if(all_missing[k].destination != all_missing[i].destination) continue;
+			if(all_missing[k].memory != all_missing[i].memory) continue;
 			done[k] = true;
 			parts.push_back(all_missing[k].where);
 		}
 		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
-		for(const auto& part : parts) copy_missing(buffer, all_missing[i].destination, part, staged);
+		for(const auto& part : parts) copy_missing(buffer, all_missing[i].memory, part, staged);
 	}
 	if(!staged.empty()) copy_staged(buffer, staged);
 	for(const auto& missing : all_missing) {
 		const bool is_last = &missing == &all_missing.back(); // what may merge may do so then
 		buffer.contents.modify(missing.where, [&](content_state& state) {
-			state.up_to_date |= bit_of(missing.destination);
+			state.up_to_date |= bit_of(missing.memory);
 			return is_last;
 		});
 	}
 }
 
 // A copy or a message takes microseconds, however small it is.
-void instruction_graph_generator::join_small(std::vector<source_group>& groups, const std::size_t element_size_bytes) const {
-	for(std::size_t i = 0; i + 1 < groups.size(); ++i) {
+void instruction_graph_generator::join_small(std::vector<source_boxes>& sources, const std::size_t element_size_bytes) const {
+	for(std::size_t i = 0; i + 1 < sources.size(); ++i) {
 		std::size_t num_elements = 0;
-		for(std::size_t k = i; k < groups.size(); ++k) {
-			if(groups[k].source != groups[i].source) continue;
-			for(const box& b : groups[k].boxes) num_elements += static_cast<std::size_t>(b.area());
+		for(std::size_t k = i; k < sources.size(); ++k) {
+			if(sources[k].memory != sources[i].memory) continue;
+			for(const box& b : sources[k].boxes) num_elements += static_cast<std::size_t>(b.area());
 		}
 		if(num_elements * element_size_bytes > m_capabilities.joined_bytes) continue;
-		auto kept = groups.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-		for(auto group = kept; group != groups.end(); ++group) {
-			if(group->source == groups[i].source) {
-				for(const box& b : group->boxes) groups[i].boxes.push_back(b);
+		auto kept = sources.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+		for(auto source = kept; source != sources.end(); ++source) {
+			if(source->memory == sources[i].memory) {
+				for(const box& b : source->boxes) sources[i].boxes.push_back(b);
 			} else {
-				if(kept != group) *kept = std::move(*group);
+				if(kept != source) *kept = std::move(*source);
 				++kept;
 			}
 		}
-		groups.erase(kept, groups.end());
+		sources.erase(kept, sources.end());
 	}
 }
 
 void instruction_graph_generator::copy_missing(
     buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
-	auto groups = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
-	if(gather(buffer, destination, missing, groups)) return;
-	for(auto& group : groups) {
-		const region where(std::move(group.boxes));
-		if(m_capabilities.can_copy(group.source, destination)) {
-			copy_between_memories(buffer, where, group.source, destination, group.source == user_memory ? copy_reason::initial : copy_reason::coherence);
+	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
+	if(gather(buffer, destination, missing, sources)) return;
+	for(const auto& [memory, origin, where] : sources) {
+		if(m_capabilities.can_copy(memory, destination)) {
+			copy_between_memories(buffer, where, memory, destination, memory == user_memory ? copy_reason::initial : copy_reason::coherence);
 			continue;
 		}
 		// Packed data has one order, so a staged piece lies in a single allocation on either side.
-		for(const auto& from : buffer.memories[group.source.value].allocations) {
+		for(const auto& from : buffer.memories[memory.value].allocations) {
 			for(const auto& to : buffer.memories[destination.value].allocations) {
 				region part = region_intersection(where, intersection(from.allocated, to.allocated));
-				if(!part.empty()) staged.push_back(staged_copy{group.source, group.origin, std::move(part), {destination}});
+				if(!part.empty()) staged.push_back(staged_copy{memory, origin, std::move(part), {destination}});
 			}
 		}
 	}
@@ -264,39 +263,32 @@ void instruction_graph_generator::copy_missing(
 // One instruction for what would be a copy per source, if that is possible and worth it: every device that reads what all of them have written would
 // otherwise make their number squared.
 bool instruction_graph_generator::gather(
-    buffer_state& buffer, const memory_id destination, const region& missing, const std::span<const source_group> groups) {
-	if(groups.size() < 2 || !is_device_memory(destination)) return false;
-	std::size_t num_boxes = 0;
-	std::size_t num_elements = 0;
-	for(const auto& group : groups) {
-		if(!is_device_memory(group.source) || !m_capabilities.can_copy(group.source, destination)) return false;
-		num_boxes += group.boxes.size();
-		for(const box& b : group.boxes) num_elements += static_cast<std::size_t>(b.area());
-	}
-	if(num_boxes > max_gathered_boxes || num_elements * buffer.info.element_size_bytes > m_capabilities.joined_bytes) return false;
-	if(num_elements != static_cast<std::size_t>(missing.area())) return false; // some is held by nobody here
+    buffer_state& buffer, const memory_id destination, const region& missing, const std::span<const source_region> sources) {
+	if(sources.size() < 2 || !is_device_memory(destination)) return false;
+	if(static_cast<std::size_t>(missing.area()) * buffer.info.element_size_bytes > m_capabilities.joined_bytes) return false;
 	auto* const target = find_allocation(buffer, destination, missing.bounding_box());
 	if(target == nullptr) return false;
+	std::size_t num_boxes = 0;
 	small_vector<allocation_state*, 8> allocations;
-	std::vector<region> regions;
-	regions.reserve(groups.size());
-	for(const auto& group : groups) {
-		regions.emplace_back(box_vector(group.boxes));
-		allocations.push_back(find_allocation(buffer, group.source, regions.back().bounding_box()));
+	for(const auto& source : sources) {
+		if(!is_device_memory(source.memory) || !m_capabilities.can_copy(source.memory, destination)) return false;
+		num_boxes += source.where.boxes().size();
+		allocations.push_back(find_allocation(buffer, source.memory, source.where.bounding_box()));
 		if(allocations.back() == nullptr) return false;
 	}
+	if(num_boxes > max_gathered_boxes) return false;
 
 	begin();
-	std::vector<copy_source> sources;
-	sources.reserve(groups.size());
-	for(std::size_t i = 0; i < groups.size(); ++i) {
-		depend_for_read(*allocations[i], regions[i]);
-		sources.push_back({allocations[i]->id, copy_layout{false, allocations[i]->allocated, 0}, nodes().copy(regions[i].boxes())});
+	std::vector<copy_source> copies;
+	copies.reserve(sources.size());
+	for(std::size_t i = 0; i < sources.size(); ++i) {
+		depend_for_read(*allocations[i], sources[i].where);
+		copies.push_back({allocations[i]->id, copy_layout{false, allocations[i]->allocated, 0}, nodes().copy(sources[i].where.boxes())});
 	}
 	depend_for_write(*target, missing);
-	emit(gather_copy_instruction{nodes().copy(sources), target->id, copy_layout{false, target->allocated, 0}, buffer.info.element_size_bytes, buffer.info.id},
+	emit(gather_copy_instruction{nodes().copy(copies), target->id, copy_layout{false, target->allocated, 0}, buffer.info.element_size_bytes, buffer.info.id},
 	    priorities::copy);
-	for(std::size_t i = 0; i < groups.size(); ++i) record_read(*allocations[i], regions[i]);
+	for(std::size_t i = 0; i < sources.size(); ++i) record_read(*allocations[i], sources[i].where);
 	record_write(*target, missing);
 	return true;
 }

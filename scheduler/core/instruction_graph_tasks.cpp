@@ -301,10 +301,10 @@ void instruction_graph_generator::compile_fence(const command& cmd) {
 
 std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_state& buffer, const region& where, const task& node) {
 	std::vector<instruction_id> copies;
-	const auto select = [&](const content_state& state) { return select_source(state, user_memory); };
-	for_each_source(buffer, where, select, [&](const memory_id memory, instruction_id, const region& wanted) {
-		for(auto& source : buffer.memories[memory.value].allocations) {
-			const region part = region_intersection(wanted, source.allocated);
+	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });
+	for(const auto& found : sources) {
+		for(auto& source : buffer.memories[found.memory.value].allocations) {
+			const region part = region_intersection(found.where, source.allocated);
 			if(part.empty()) continue;
 			begin();
 			depend_for_read(source, part);
@@ -314,7 +314,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_st
 			    priorities::copy));
 			record_read(source, part);
 		}
-	});
+	}
 	return copies;
 }
 

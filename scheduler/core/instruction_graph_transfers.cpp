@@ -22,7 +22,7 @@ void instruction_graph_generator::compile_push(const command& cmd, const push_co
 	}
 	require_contiguous(buffer, on_host);
 	// Ranks that need the same get it from the same places: sending changes nothing of where data lies, and to copy to the host is enough once.
-	std::vector<source_group> sources;
+	std::vector<source_region> sources;
 	const region* sources_of = nullptr;
 	bool are_direct = false;
 	for(const auto& [rank, where] : push.targets) {
@@ -32,25 +32,25 @@ void instruction_graph_generator::compile_push(const command& cmd, const push_co
 			sources_of = &where;
 			are_direct = is_direct;
 		}
-		for(const auto& group : sources) {
-			for(auto& source : buffer.memories[group.source.value].allocations) {
-				const region part = region_intersection(region(box_vector(group.boxes)), source.allocated);
+		for(const auto& found : sources) {
+			for(auto& source : buffer.memories[found.memory.value].allocations) {
+				const region part = region_intersection(found.where, source.allocated);
 				for(const box& sent_box : part) emit_send(buffer, push, rank, source, sent_box);
 			}
 		}
 	}
 }
 
-std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_host_sources(buffer_state& buffer, const region& where) {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(buffer_state& buffer, const region& where) {
 	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
-	for(const auto& group : sources) { // each by itself, so that it leaves as soon as it is there
-		const read_requirement on_host{host_memory, region(box_vector(group.boxes))};
+	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
+		const read_requirement on_host{host_memory, source.where};
 		make_coherent(buffer, std::span(&on_host, 1));
 	}
 	return sources;
 }
 
-std::vector<instruction_graph_generator::source_group> instruction_graph_generator::find_direct_sources(
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(
     const buffer_state& buffer, const region& where) const {
 	return find_sources(buffer, where, [&](const content_state& state) {
 		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.

@@ -240,7 +240,7 @@ MUTATIONS = (
     Mutation(
         "what is gathered does not wait for its producers",
         MEMORY,
-        "depend_for_read(*allocations[i], regions[i]);",
+        "depend_for_read(*allocations[i], sources[i].where);",
         "",
     ),
     Mutation(
@@ -252,7 +252,7 @@ MUTATIONS = (
     Mutation(
         "nobody waits for a device that gathers what it overwrites",
         MEMORY,
-        "record_read(*allocations[i], regions[i]);",
+        "record_read(*allocations[i], sources[i].where);",
         "",
     ),
     Mutation(
