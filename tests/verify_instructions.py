@@ -194,22 +194,30 @@ class RankInstructions:
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
         self._check_layout(source, record["source_layout"])
         self._check_layout(destination, record["destination_layout"])
-        from_cells, from_mask = cells_of_layout(record["source_layout"], boxes, size)
+        from_cells, from_mask = self._copied_cells(record["source_layout"], boxes, size)
         to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
-        if not from_mask:
-            raise self.error("copies nothing")
-        if from_mask.bit_count() != from_cells.size:
-            raise self.error("boxes overlap")
         if source is destination:
             self._access(place, source, from_mask, to_mask)
         else:
             self._access(place, source, from_mask, 0)
             self._access(place, destination, 0, to_mask)
-        found = source.versions[from_cells]
+        self._carry(record, boxes, source.versions[from_cells], destination, to_cells)
+
+    def _copied_cells(self, layout: Record, boxes: tuple[FlatBox, ...], size: int) -> tuple[Indices, int]:
+        cells, mask = cells_of_layout(layout, boxes, size)
+        if not mask:
+            raise self.error("copies nothing")
+        if mask.bit_count() != cells.size:
+            raise self.error("boxes overlap")
+        return cells, mask
+
+    def _carry(
+        self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, destination: Allocation, cells: Indices
+    ) -> None:
         if (found == UNWRITTEN).any() or (found == PENDING).any():
             raise self.error("reads cells that nobody wrote")
-        self._check_freshness(record, boxes, found, destination.versions[to_cells])
-        destination.versions[to_cells] = found
+        self._check_freshness(record, boxes, found, destination.versions[cells])
+        destination.versions[cells] = found
 
     def _check_layout(self, allocation: Allocation, layout: Record) -> None:
         if layout["is_linear"] or allocation.box is None or tuple(layout["allocated_box"]) == allocation.box:
@@ -231,17 +239,13 @@ class RankInstructions:
             boxes = flat_tuple(source["boxes"])
             allocation = self._allocation(source["allocation"])
             self._check_layout(allocation, source["layout"])
-            from_cells, from_mask = cells_of_layout(source["layout"], boxes, size)
+            from_cells, from_mask = self._copied_cells(source["layout"], boxes, size)
             to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
-            if not from_mask or from_mask.bit_count() != from_cells.size or written & to_mask:
-                raise self.error("copies nothing, or boxes overlap")
+            if written & to_mask:
+                raise self.error("boxes overlap")
             written |= to_mask
             self._access(place, allocation, from_mask, 0)
-            found = allocation.versions[from_cells]
-            if (found == UNWRITTEN).any() or (found == PENDING).any():
-                raise self.error("reads cells that nobody wrote")
-            self._check_freshness({**record, "reason": "coherence"}, boxes, found, destination.versions[to_cells])
-            destination.versions[to_cells] = found
+            self._carry(record, boxes, allocation.versions[from_cells], destination, to_cells)
         self._access(place, destination, 0, written)
 
     def _check_freshness(self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, replaced: Versions) -> None:

@@ -129,6 +129,7 @@ namespace {
 			out["destination"] = flat(op.destination);
 			out["destination_layout"] = flat(op.destination_layout);
 			out["element_size_bytes"] = op.element_size_bytes;
+			out["reason"] = name_of(copy_reason::coherence);
 			out["buffer"] = op.buffer.value;
 			return "gather_copy";
 		}

@@ -177,28 +177,28 @@ void executor_loop::execute(const issue& item, const free_instruction& free) {
 	m_done.push_back(item.id);
 }
 
+copy_operation executor_loop::counted(copy_operation operation, const copy_reason reason) {
+	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
+	++m_statistics.num_copies[static_cast<std::size_t>(reason)];
+	m_statistics.copied_bytes[static_cast<std::size_t>(reason)] += operation.size_bytes;
+	return operation;
+}
+
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
-	copy_operation operation{m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
-	    copy.boxes, copy.element_size_bytes, 0};
-	for(const box& b : copy.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * copy.element_size_bytes;
-	++m_statistics.num_copies[static_cast<std::size_t>(copy.reason)];
-	m_statistics.copied_bytes[static_cast<std::size_t>(copy.reason)] += operation.size_bytes;
+	const auto operation = counted({m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
+	                                   copy.boxes, copy.element_size_bytes},
+	    copy.reason);
 	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
 }
 
 void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
 	void* const destination = m_allocations.address(gather.destination);
 	small_vector<copy_operation, 8> copies;
-	std::size_t size_bytes = 0;
 	for(const auto& source : gather.sources) {
-		copy_operation operation{m_allocations.address(source.allocation), destination, &source.layout, &gather.destination_layout, source.boxes,
-		    gather.element_size_bytes, 0};
-		for(const box& b : source.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * gather.element_size_bytes;
-		size_bytes += operation.size_bytes;
-		copies.push_back(operation);
+		copies.push_back(counted(
+		    {m_allocations.address(source.allocation), destination, &source.layout, &gather.destination_layout, source.boxes, gather.element_size_bytes},
+		    copy_reason::coherence));
 	}
-	m_statistics.num_copies[static_cast<std::size_t>(copy_reason::coherence)] += copies.size();
-	m_statistics.copied_bytes[static_cast<std::size_t>(copy_reason::coherence)] += size_bytes;
 	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
 }
 

@@ -231,6 +231,8 @@ class executor_loop final : public instruction_sink {
 	void allocate(instruction_id id, const alloc_instruction& alloc);
 	bool allocate_waiting();
 	void execute(const issue& item, const free_instruction& free);
+	/// Fills in how much it is, and counts it.
+	copy_operation counted(copy_operation operation, copy_reason reason);
 	void execute(const issue& item, const copy_instruction& copy);
 	void execute(const issue& item, const gather_copy_instruction& gather);
 	void execute(const issue& item, const device_kernel_instruction& kernel);

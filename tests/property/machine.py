@@ -70,11 +70,8 @@ class Machine:
 
     def copy(self, record: Record) -> None:
         boxes = tuple(record["boxes"])
-        size = record["element_size_bytes"]
-        from_cells, _ = cells_of_layout(record["source_layout"], boxes, size)
-        to_cells, _ = cells_of_layout(record["destination_layout"], boxes, size)
         source, destination = record["source"], record["destination"]
-        self.cells(destination)[to_cells] = self.cells(source)[from_cells]
+        self._copy(source, record["source_layout"], record, boxes)
         first, second = memory_name(source[0]), memory_name(destination[0])
         route = "peer" if first == second == "device" and source[0] != destination[0] else f"{first}->{second}"
         self.paths[f"copy {route}"] += 1
@@ -85,12 +82,14 @@ class Machine:
             self.paths["copy of several boxes"] += 1
 
     def gather_copy(self, record: Record) -> None:
-        size = record["element_size_bytes"]
         for source in record["sources"]:
-            boxes = tuple(source["boxes"])
-            from_cells, _ = cells_of_layout(source["layout"], boxes, size)
-            to_cells, _ = cells_of_layout(record["destination_layout"], boxes, size)
-            self.cells(record["destination"])[to_cells] = self.cells(source["allocation"])[from_cells]
+            self._copy(source["allocation"], source["layout"], record, tuple(source["boxes"]))
+
+    def _copy(self, source: AllocationId, layout: Record, record: Record, boxes: tuple[FlatBox, ...]) -> None:
+        size = record["element_size_bytes"]
+        from_cells, _ = cells_of_layout(layout, boxes, size)
+        to_cells, _ = cells_of_layout(record["destination_layout"], boxes, size)
+        self.cells(record["destination"])[to_cells] = self.cells(source)[from_cells]
 
     def initialize(self, record: Record) -> None:
         number = self.trace.buffer_numbers[record["buffer"]]
