@@ -49,6 +49,8 @@ _log = logging.getLogger(__name__)
 
 #: A copy of so many bytes takes no longer than one of four; several take several times as long.
 _JOINED_BYTES = 1 << 16
+#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns.
+_GATHERED_BYTES = 1 << 20
 #: How a warning about data that nobody wrote can be told from others; an error if CHECK is on.
 _UNWRITTEN = "nothing has written it"
 
@@ -155,6 +157,7 @@ class Runtime:
             trace=self.tracer.recorder if self.tracer is not None else None,
             foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
             joined_bytes=_JOINED_BYTES,
+            gathered_bytes=_GATHERED_BYTES,
             idle_spin_s=self._spin.idle_s,
         )
         if self.live is not None:

@@ -81,6 +81,7 @@ class RankContext:
             direct_ranks=settings.direct_ranks(rank),
             foreseeable_bytes=settings.foreseeable_bytes,
             joined_bytes=settings.joined_bytes,
+            gathered_bytes=settings.gathered_bytes,
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,

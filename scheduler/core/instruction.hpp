@@ -230,9 +230,10 @@ struct system_capabilities {
 	std::vector<bool> direct_ranks; ///< by rank; derived from `transfers`
 	/// How much of each memory may be taken for growth that is only expected.
 	std::size_t foreseeable_bytes = 0;
-	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done. And what a device
-	/// lacks of several others arrives together.
+	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done.
 	std::size_t joined_bytes = 0;
+	/// What a device lacks of several others arrives together if it is no more, else as a copy from each of them.
+	std::size_t gathered_bytes = 0;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }
 	bool can_copy(const memory_id from, const memory_id to) const { return (copy_peers[from.value] >> to.value & 1U) != 0; }

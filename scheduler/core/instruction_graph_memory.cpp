@@ -265,13 +265,16 @@ void instruction_graph_generator::copy_missing(
 bool instruction_graph_generator::gather(
     buffer_state& buffer, const memory_id destination, const region& missing, const std::span<const source_region> sources) {
 	if(sources.size() < 2 || !is_device_memory(destination)) return false;
-	if(static_cast<std::size_t>(missing.area()) * buffer.info.element_size_bytes > m_capabilities.joined_bytes) return false;
+	if(static_cast<std::size_t>(missing.area()) * buffer.info.element_size_bytes > m_capabilities.gathered_bytes) return false;
 	auto* const target = find_allocation(buffer, destination, missing.bounding_box());
 	if(target == nullptr) return false;
 	std::size_t num_boxes = 0;
+	std::uint64_t memories = 0;
 	small_vector<allocation_state*, 8> allocations;
 	for(const auto& source : sources) {
 		if(!is_device_memory(source.memory) || !m_capabilities.can_copy(source.memory, destination)) return false;
+		if((memories & bit_of(source.memory)) != 0) return false; // of several producers on one device, and too much for one copy to wait for both
+		memories |= bit_of(source.memory);
 		num_boxes += source.where.boxes().size();
 		allocations.push_back(find_allocation(buffer, source.memory, source.where.bounding_box()));
 		if(allocations.back() == nullptr) return false;

@@ -47,6 +47,7 @@ def random_settings(draws: Draws) -> Settings:
         lookahead=weighted(draws, LOOKAHEADS),
         foreseeable_bytes=weighted(draws, [(3, 2**30), (1, 256), (2, 0)]),
         joined_bytes=weighted(draws, [(2, 0), (3, 2**30), (1, 64)]),
+        gathered_bytes=weighted(draws, [(2, 0), (3, 2**30), (1, 64)]),
         horizon_step=weighted(draws, [(3, 4), (2, 1), (2, 2), (1, 3)]),
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
         compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 12)]),

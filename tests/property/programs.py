@@ -138,6 +138,8 @@ class Settings:
     """Of each memory, for growth that is only expected."""
     joined_bytes: int = 0
     """So much of what several producers made leaves together."""
+    gathered_bytes: int = 0
+    """So much of what several devices have arrives together."""
     horizon_step: int = 4
     horizon_max_parallelism: int = 64
     compute_lanes: int = 1

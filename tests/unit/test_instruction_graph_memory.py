@@ -234,9 +234,9 @@ def test_what_is_little_is_copied_in_one_piece_although_several_have_written_it(
 
 
 # Elements of 8 bytes: a device lacks 12 of 18.
-@pytest.mark.parametrize(("joined_bytes", "is_gathered"), [(0, False), (95, False), (96, True), (2**30, True)])
-def test_little_of_several_devices_arrives_with_one_instruction(joined_bytes: int, is_gathered: bool) -> None:
-    cluster = Cluster(num_devices=3, joined_bytes=joined_bytes)
+@pytest.mark.parametrize(("gathered_bytes", "is_gathered"), [(0, False), (95, False), (96, True), (2**30, True)])
+def test_little_of_several_devices_arrives_with_one_instruction(gathered_bytes: int, is_gathered: bool) -> None:
+    cluster = Cluster(num_devices=3, gathered_bytes=gathered_bytes)
     buffer = cluster.buffer(18, "array", element_size_bytes=8)
     cluster.kernel(18, "allocates all").read(buffer, all_()).submit()
     cluster.kernel(18, "writer").write(buffer, one_to_one()).submit()
@@ -256,7 +256,7 @@ def test_little_of_several_devices_arrives_with_one_instruction(joined_bytes: in
 
 
 def test_what_host_memory_or_devices_without_a_link_have_is_not_gathered() -> None:
-    cluster = Cluster(num_devices=3, device_peers=False, joined_bytes=2**30)
+    cluster = Cluster(num_devices=3, device_peers=False, gathered_bytes=2**30)
     buffer = cluster.buffer(18, "array")
     cluster.kernel(((0, 12),), "writer").write(buffer, one_to_one()).submit()
     cluster.host_task(name="on the host").write(buffer, fixed(((12, 15),))).submit()
@@ -265,9 +265,23 @@ def test_what_host_memory_or_devices_without_a_link_have_is_not_gathered() -> No
     cluster.finish().verify()
 
 
+def test_what_several_producers_on_a_device_make_is_not_gathered_unless_it_leaves_together() -> None:
+    for joined_bytes, is_gathered in ((0, False), (2**30, True)):
+        cluster = Cluster(num_devices=3, joined_bytes=joined_bytes, gathered_bytes=2**30)
+        buffer = cluster.buffer(18, "array")
+        cluster.kernel(18, "allocates all").read(buffer, all_()).submit()
+        cluster.kernel(18, "writer").write(buffer, one_to_one()).oversubscribe(2).submit()
+        cluster.kernel(18, "reader").read(buffer, all_()).submit()
+        graph = cluster.instructions()
+        assert graph.all("gather_copy").count_is(3 if is_gathered else 0)
+        for record in copies(graph, 2, 3):
+            assert graph.all("copy", id=record["id"]).predecessors(name="writer").count_is(1)
+        cluster.finish().verify()
+
+
 def test_no_more_boxes_are_gathered_than_a_device_fetches_at_once() -> None:
     for num_devices, is_gathered in ((9, True), (10, False)):
-        cluster = Cluster(num_devices=num_devices, joined_bytes=2**30)
+        cluster = Cluster(num_devices=num_devices, gathered_bytes=2**30)
         buffer = cluster.buffer(90)
         cluster.kernel(90, "writer").write(buffer, one_to_one()).submit()
         cluster.kernel(90, "reader").read(buffer, all_()).submit()
@@ -276,7 +290,7 @@ def test_no_more_boxes_are_gathered_than_a_device_fetches_at_once() -> None:
 
 
 def test_chunks_on_one_device_wait_only_for_what_is_gathered_for_them() -> None:
-    cluster = Cluster(num_devices=3, joined_bytes=2**30)
+    cluster = Cluster(num_devices=3, gathered_bytes=2**30)
     buffer = cluster.buffer(36)
     cluster.kernel(36, "writer").write(buffer, one_to_one()).submit()
     cluster.kernel(36, "reader").read(buffer, neighborhood(13)).oversubscribe(2).submit()
