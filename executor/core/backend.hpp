@@ -138,9 +138,12 @@ class backend {
 	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
 	/// first instruction.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
+	/// May be kept back until flush(): flags behind one producer go together.
 	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
+	/// To be called before anything but another signal is enqueued, allocated or freed, and before the thread waits for anything.
+	virtual void flush() {}
 	/// One after the other. The layouts and boxes outlive the completion of the position.
 	virtual void enqueue_pulls(lane_position /* position */, const lane_waits& /* waits */, std::span<const pull_operation> /* pulls */) {
 		throw std::logic_error("this backend has no direct transfers");

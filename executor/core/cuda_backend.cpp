@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "nd_copy.hpp"
+#include "overloaded.hpp"
 
 namespace celerity {
 
@@ -381,22 +382,48 @@ void cuda_backend::issue(const cuda_operation& operation) {
 		if(d != lane.device() && !m_workers[d]->wait_until_issued(operation.behind[d])) return;
 	}
 	make_current(lane.context());
-	if(const auto* const flag = std::get_if<shared_flag>(&operation.what); flag != nullptr && operation.waits_for_one) {
-		// Behind the producer itself, if nothing has followed it yet: that saves the way of an event from one stream to another.
-		auto& producer = *m_lanes[operation.waits[0].lane];
-		if(producer.device() == lane.device() && producer.append_behind(operation.waits[0].sequence, [&] { issue_on(producer, *flag); })) {
-			lane.follow(operation.position.sequence, producer, operation.waits[0].sequence);
-			return;
-		}
-	}
+	std::visit(overloaded{
+	               [&](const cuda_operation::signals& signals) { issue_signals(operation, signals); },
+	               [&](const std::vector<pull_operation>& pulls) {
+		               if(issue_at(operation.position, operation, pulls)) write_done_flags(lane, pulls);
+	               },
+	               [&](const auto& what) { issue_at(operation.position, operation, what); },
+	           },
+	    operation.what);
+}
+
+template <typename What>
+bool cuda_backend::issue_at(const lane_position position, const cuda_operation& operation, const What& what) {
+	auto& lane = *m_lanes[position.lane];
 	lane.catch_up();
 	// First what is likely to be there already: to look at a flag takes a stream longer than to look at an event.
 	enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
-	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return; // cancelled
-	lane.begin(operation.position.sequence);
-	std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
-	lane.record(operation.position.sequence);
-	if(const auto* const pulls = std::get_if<std::vector<pull_operation>>(&operation.what)) write_done_flags(lane, *pulls);
+	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
+	lane.begin(position.sequence);
+	issue_on(lane, what);
+	lane.record(position.sequence);
+	return true;
+}
+
+void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals) {
+	if(operation.waits_for_one && issue_behind(operation.waits[0], signals)) return;
+	for(const auto& signal : signals) {
+		if(!issue_at(signal.position, operation, signal.flag)) return;
+	}
+}
+
+// On the producer's own stream, if nothing has followed it yet: that saves the way of an event from one stream to another.
+bool cuda_backend::issue_behind(const lane_position producer, const cuda_operation::signals& signals) {
+	auto& lane = *m_lanes[producer.lane];
+	if(lane.device() != m_device_of_lane[signals.front().position.lane]) return false;
+	const auto write = [&] {
+		small_vector<shared_flag, 8> flags;
+		for(const auto& signal : signals) flags.push_back(signal.flag);
+		enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size()));
+	};
+	if(!lane.append_behind(producer.sequence, write)) return false;
+	for(const auto& signal : signals) m_lanes[signal.position.lane]->follow(signal.position.sequence, lane, producer.sequence);
+	return true;
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------------

@@ -86,6 +86,7 @@ class cuda_backend final : public backend {
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
 	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void flush() override;
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
 	std::optional<bounds_violation> take_violation() override;
@@ -135,6 +136,8 @@ class cuda_backend final : public backend {
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
+	cuda_operation::signals m_kept_signals; // all behind m_signalled
+	lane_position m_signalled;
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<std::uint64_t> m_num_waits{0};
@@ -155,6 +158,11 @@ class cuda_backend final : public backend {
 	/// `kind` is a kind of memory_operation.
 	void enqueue_flags(cuda::stream stream, int kind, std::span<const shared_flag> flags);
 	void issue(const cuda_operation& operation);
+	/// `what`, which is all of `operation` or a part, with its waits. False if cancelled.
+	template <typename What>
+	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
+	void issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals);
+	bool issue_behind(lane_position producer, const cuda_operation::signals& signals);
 	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);

@@ -3,6 +3,7 @@
 #include "cuda_backend.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "flag_segment.hpp"
 #include "nd_copy.hpp"
@@ -95,7 +96,24 @@ void cuda_backend::enqueue_flags(const cuda::stream stream, const int kind, cons
 }
 
 void cuda_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
-	hand_over(waits, {position, {}, {}, flag, {}});
+	const cuda_operation::signal signal{position, flag};
+	if(!waits.is_one) {
+		flush();
+		hand_over(waits, {position, {}, {}, cuda_operation::signals{signal}, {}});
+		return;
+	}
+	const lane_position producer = waits.positions[0];
+	const bool goes_with_them = !m_kept_signals.empty() && producer == m_signalled
+	                            && m_device_of_lane[position.lane] == m_device_of_lane[m_kept_signals.front().position.lane];
+	if(!goes_with_them) flush();
+	m_signalled = producer;
+	m_kept_signals.push_back(signal);
+}
+
+void cuda_backend::flush() {
+	if(m_kept_signals.empty()) return;
+	const auto signals = std::exchange(m_kept_signals, {});
+	hand_over({std::span(&m_signalled, 1), {}, true}, {signals.front().position, {}, {}, signals, {}});
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {

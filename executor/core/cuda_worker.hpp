@@ -32,10 +32,15 @@ struct cuda_operation {
 		small_vector<void*, 2> reduction_addresses;
 		void* violation = nullptr; ///< where the kernel reports, if it checks bounds
 	};
-	lane_position position;
+	struct signal {
+		lane_position position;
+		shared_flag flag;
+	};
+	using signals = small_vector<signal, 4>; ///< all of one device, and with the same waits
+	lane_position position;                  ///< of signals, the first one's
 	small_vector<lane_position, 4> waits;
 	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
-	std::variant<copy_operation, std::vector<copy_operation>, launch, shared_flag, std::vector<pull_operation>> what;
+	std::variant<copy_operation, std::vector<copy_operation>, launch, signals, std::vector<pull_operation>> what;
 	/// How many operations each worker must have issued before this one; empty if that does not matter.
 	small_vector<std::uint64_t, 8> behind;
 	bool waits_for_one = false; ///< nothing else matters, nor what its lane has waited for before

@@ -9,18 +9,12 @@
 
 #include "executor_loop.hpp"
 #include "labels.hpp"
+#include "overloaded.hpp"
 #include "reduce_kernels.hpp"
 
 namespace celerity {
 
 namespace {
-
-template <typename... Fs>
-struct overloaded : Fs... {
-	using Fs::operator()...;
-};
-template <typename... Fs>
-overloaded(Fs...) -> overloaded<Fs...>; // implied since C++20, but Clang before 17 wants it
 
 std::string format_bytes(const std::size_t bytes) {
 	static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -96,6 +90,7 @@ lane_waits executor_loop::waits_of(const issue& item) {
 }
 
 void executor_loop::dispatch(const issue& item) {
+	if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();
 	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
 }
 

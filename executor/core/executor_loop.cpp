@@ -506,6 +506,7 @@ int executor_loop::issue_ready() {
 		++num_issued;
 		if(!m_done.empty()) complete_done();
 	}
+	m_backend->flush();
 	m_current = nullptr;
 	if(num_issued > 0) complete_done();
 	return num_issued;
