@@ -254,6 +254,7 @@ void cuda_backend::stop() {
 	for(auto& progress : m_host_progress) progress.cancel();
 	m_host_lane->cancel();
 	m_host_lane->stop();
+	m_pinned->stop();
 	if(!is_idle) m_is_cancelled.store(true, std::memory_order_relaxed);
 	if(m_is_cancelled.load(std::memory_order_relaxed)) {
 		for(auto& lane : m_lanes) {

@@ -29,6 +29,8 @@ class cuda_pinned_pool {
 	/// Blocks if it has to. Throws std::bad_alloc.
 	void* allocate(std::size_t size_bytes) { return m_arena.allocate(size_bytes); }
 	void deallocate(const void* const address) { m_arena.deallocate(address); }
+	/// Joins the thread: nothing more is made ready.
+	void stop();
 	/// Gives all slabs back. Nothing may use them any more.
 	void release();
 
@@ -48,7 +50,6 @@ class cuda_pinned_pool {
 	std::thread m_thread;
 
 	void* pin(std::size_t size_bytes);
-	void stop();
 	void run();
 };
 
