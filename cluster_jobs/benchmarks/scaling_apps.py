@@ -75,10 +75,19 @@ APPS = {
         ScalingApp(
             name="matmul",
             title="two matrix products, {size}² float64",
-            sizes=(8192,),
+            sizes=(8192, 4096),
             cpu_sizes=(256,),
             steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100),
             check=("--size", "397", "--steps", "2"),
+            ablations=frozenset({"split", "oversubscription"}),
+        ),
+        ScalingApp(
+            name="convolution",
+            title="convolution, {size} rows of pixels",
+            sizes=(8192, 2048),
+            cpu_sizes=(256,),
+            steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
+            check=("--size", "211", "--steps", "6"),
             ablations=frozenset({"split", "oversubscription"}),
         ),
     )

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PEERS = ["matmul_nccl", "matmul_process", "nbody_nccl", "nbody_process", "wave_sim_nccl", "wave_sim_process"]
+PEERS = [
+    f"{name}_{layout}"
+    for name in ("convolution", "matmul", "nbody", "rsim", "wave_sim")
+    for layout in ("nccl", "process")
+]
 
 
 def _run(peer: str, *arguments: str) -> subprocess.CompletedProcess[str]:

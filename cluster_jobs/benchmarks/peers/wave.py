@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.peers import batches
+from cluster_jobs.benchmarks.peers import batches, slabs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,12 +71,9 @@ class Slab:
     def __init__(self, device: int, size: int, part: int, parts: int) -> None:
         import cupy
 
-        self.size = size
-        self.first_row, self.end_row = (size * index // parts for index in (part, part + 1))
+        self.row_elements = size
+        self.first_row, self.end_row = slabs.rows_of(size, part, parts, fewest=4)
         self.num_rows = self.end_row - self.first_row
-        if self.num_rows < 4:
-            raise SystemExit(f"{size} rows are too few for {parts} GPUs")
-        self.row_bytes = 4 * size
         with cupy.cuda.Device(device):
             self.function = cupy.RawKernel(SOURCE, "wave_step").kernel
             contents = np.zeros((self.num_rows + 2, size), np.float32)
@@ -94,8 +91,8 @@ class Slab:
 
     def _bind(self, block: tuple[int, int, int], first_row: int, num_rows: int, row_step: int) -> list[Any]:
         """Grid, block and arguments by parity."""
-        grid = (-(-(self.size - 2) // block[0]), -(-num_rows // block[1]), 1)
-        rows = tuple(map(np.int64, (self.size, first_row, num_rows, row_step)))
+        grid = (-(-(self.row_elements - 2) // block[0]), -(-num_rows // block[1]), 1)
+        rows = tuple(map(np.int64, (self.row_elements, first_row, num_rows, row_step)))
         return [(grid, block, (self.arrays[p], self.arrays[1 - p], *rows, COURANT_SQUARED)) for p in (0, 1)]
 
     def launch(self, part: str, parity: int, stream: Any) -> None:
@@ -105,7 +102,7 @@ class Slab:
 
     def address(self, parity: int, row: int) -> int:
         """Where a row lies; 0 and `num_rows` + 1 are the halo."""
-        return int(self.arrays[parity].data.ptr) + row * self.row_bytes
+        return int(self.arrays[parity].data.ptr) + row * 4 * self.row_elements
 
     def own_rows(self, parity: int) -> NDArray[np.float32]:
         """A copy of the own rows."""
@@ -113,28 +110,46 @@ class Slab:
         return rows
 
 
-def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
-    """Print the table, and write the JSON file if asked to."""
+class Wave:
+    """A pond."""
 
-    def bandwidth(us_per_step: float) -> str:
-        return f"{3 * 4 * options.size**2 / us_per_step / 1e6:.2f}"
+    halo = 1
 
-    title = f"WaveSim {options.size} x {options.size} float32, {program}"
-    rate = ("TB/s at 12 bytes per cell", bandwidth)
-    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    def slab(self, device: int, part: int, parts: int) -> Slab:
+        """Make one of the slabs."""
+        return Slab(device, self.options.size, part, parts)
+
+    def report(self, program: str, gpus: int, variant: str, times: list[float]) -> None:
+        """Print the table, and write the JSON file if asked to."""
+        size = self.options.size
+
+        def bandwidth(us_per_step: float) -> str:
+            return f"{3 * 4 * size**2 / us_per_step / 1e6:.2f}"
+
+        title = f"WaveSim {size} x {size} float32, {program}"
+        rate = ("TB/s at 12 bytes per cell", bandwidth)
+        batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=self.options, rate=rate)
+
+    def verdict(self, result: NDArray[np.float32], steps: int) -> int:
+        """Compare with NumPy; the exit status.
+
+        CuPy compiles with `-ftz=true`, always: at the front of a wave, where NumPy has denormal numbers, there are
+        zeros. What comes of that, less than 1e-22 in 124 steps, is allowed; all else must have the same bits.
+        """
+        wrong = int(np.count_nonzero(np.abs(result - reference(self.options.size, steps)) > NEXT_TO_NOTHING))
+        print(
+            f"Verified: bit-identical to NumPy, but for what is next to nothing ({NEXT_TO_NOTHING:g})."
+            if wrong == 0
+            else f"WRONG: {wrong} of {result.size} cells differ from NumPy"
+        )
+        return int(wrong > 0)
 
 
-def verdict(result: NDArray[np.float32], options: argparse.Namespace, steps: int) -> int:
-    """Compare with NumPy; the exit status.
-
-    CuPy compiles with `-ftz=true`, always: at the front of a wave, where NumPy has denormal numbers, there are zeros.
-    What comes of that, less than 1e-22 in 124 steps, is allowed; all else must have the same bits.
-    """
-    expected = reference(options.size, steps)
-    wrong = int(np.count_nonzero(np.abs(result - expected) > NEXT_TO_NOTHING))
-    print(
-        f"Verified: bit-identical to NumPy, but for what is next to nothing ({NEXT_TO_NOTHING:g})."
-        if wrong == 0
-        else f"WRONG: {wrong} of {result.size} cells differ from NumPy"
-    )
-    return int(wrong > 0)
+def parsed(description: str, gpus_help: str, arguments: list[str] | None) -> Wave:
+    """The pond that the command line asks for."""
+    parser = batches.argument_parser(description, size=16384, size_help="cells along each side of the pond")
+    parser.add_argument("--gpus", type=int, help=gpus_help)
+    return Wave(parser.parse_args(arguments))

@@ -1,131 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""WaveSim by hand, one process that drives all GPUs: `python -m cluster_jobs.benchmarks.peers.wave_sim_process`.
+"""WaveSim by hand, one process that drives all GPUs.
 
-Each GPU owns a slab of rows. After its kernel, its stream copies the border rows into the halos of the neighbours,
-whose streams wait for an event behind the copies. Or the border rows are computed first and copied behind the
-interior, on a stream of their own; that takes more calls from Python.
+    python -m cluster_jobs.benchmarks.peers.wave_sim_process
+
+See `slabs_process.py` for how it is done.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from cluster_jobs.benchmarks.peers import batches, wave
-
-
-class Gpu:
-    """The slab of one GPU, its streams and its events."""
-
-    def __init__(self, device: int, size: int, parts: int) -> None:
-        import cupy
-
-        self.runtime = cupy.cuda.runtime
-        self.device = device
-        with cupy.cuda.Device(device):
-            for neighbour in (device - 1, device + 1):
-                if 0 <= neighbour < parts:
-                    self.runtime.deviceEnablePeerAccess(neighbour)
-            self.slab = wave.Slab(device, size, device, parts)
-            self.stream = cupy.cuda.Stream(non_blocking=True)
-            self.border_stream = cupy.cuda.Stream(non_blocking=True)
-            self.interior_done = cupy.cuda.Event(disable_timing=True)
-            self.border_done = cupy.cuda.Event(disable_timing=True)
-            #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
-            self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
-            self.runtime.deviceSynchronize()
-        self.neighbours: list[Gpu] = []
-        #: By parity of what was written: (destination, source).
-        self.copies: list[list[tuple[int, int]]] = [[], []]
-
-    def connect(self, gpus: list[Gpu]) -> None:
-        """Find the rows of the neighbours."""
-        rows = self.slab.num_rows
-        for step, own in ((-1, 1), (1, rows)):
-            if not 0 <= self.device + step < len(gpus):
-                continue
-            neighbour = gpus[self.device + step]
-            self.neighbours.append(neighbour)
-            halo = neighbour.slab.num_rows + 1 if step < 0 else 0
-            for parity in (0, 1):
-                self.copies[parity].append((neighbour.slab.address(parity, halo), self.slab.address(parity, own)))
-
-    def push(self, parity: int, stream: Any) -> None:
-        """Enqueue the copies of border rows of an array into the neighbours' halos."""
-        runtime, size_bytes = self.runtime, self.slab.row_bytes
-        for destination, source in self.copies[parity]:
-            runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
-
-    def plain(self, parity: int) -> None:
-        """Enqueue this GPU's part of a step: kernel, copies."""
-        self.runtime.setDevice(self.device)
-        stream = self.stream
-        for neighbour in self.neighbours:
-            stream.wait_event(neighbour.arrived[1 - parity])
-        self.slab.launch("all", parity, stream)
-        self.push(1 - parity, stream)
-        self.arrived[parity].record(stream)
-
-    def overlapped(self, parity: int) -> None:
-        """Enqueue this GPU's part of a step: border and copies on one stream, interior on the other."""
-        self.runtime.setDevice(self.device)
-        self.border_stream.wait_event(self.interior_done)
-        self.stream.wait_event(self.border_done)
-        for neighbour in self.neighbours:
-            self.border_stream.wait_event(neighbour.arrived[1 - parity])
-        self.slab.launch("border", parity, self.border_stream)
-        self.border_done.record(self.border_stream)
-        self.push(1 - parity, self.border_stream)
-        self.arrived[parity].record(self.border_stream)
-        self.slab.launch("interior", parity, self.stream)
-        self.interior_done.record(self.stream)
-
-    def synchronize(self) -> None:
-        """Wait for both streams."""
-        self.stream.synchronize()
-        self.border_stream.synchronize()
+from cluster_jobs.benchmarks.peers import slabs_process, wave
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure or check."""
-    parser = batches.argument_parser(__doc__ or "", size=16384, size_help="cells along each side of the pond")
-    parser.add_argument("--gpus", type=int, help="how many, all if left out")
-    options = parser.parse_args(arguments)
-    import cupy
-
-    count = options.gpus or cupy.cuda.runtime.getDeviceCount()
-    gpus = [Gpu(device, options.size, count) for device in range(count)]
-    for gpu in gpus:
-        gpu.connect(gpus)
-
-    def plain(parity: int) -> None:
-        for gpu in gpus:
-            gpu.plain(parity)
-
-    def overlapped(parity: int) -> None:
-        for gpu in gpus:
-            gpu.overlapped(parity)
-
-    def finish() -> None:
-        for gpu in gpus:
-            gpu.synchronize()
-
-    variants = batches.chosen({"plain": plain, "overlapped": overlapped}, options.overlap)
-    if options.check:
-        status = 0
-        for number, (name, step) in enumerate(variants.items(), 1):
-            for _ in range(options.steps // 2 + 1):
-                step(0)
-                step(1)
-            finish()
-            result = np.concatenate([gpu.slab.own_rows(0) for gpu in gpus])
-            print(name, end=": ")
-            status |= wave.verdict(result, options, number * (options.steps // 2 + 1) * 2)
-        return status
-    best, times = batches.time_variants(variants, options, finish, lambda value: value, lambda value: value)
-    wave.report("one process, CuPy with peer copies and events", count, best, times, options)
-    return 0
+    return slabs_process.run(wave.parsed(__doc__ or "", "how many, all if left out", arguments))
 
 
 if __name__ == "__main__":
