@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-python test-mpi gpu slurm-test lint types native stubs sanitize coverage mutants bench clean
+.PHONY: help demo test test-python test-native test-mpi gpu slurm-test lint types native stubs sanitize coverage mutants bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,11 +64,17 @@ PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
 
-test: test-python test-mpi ## Unit, property and application tests, then MPI tests with 1, 2 and 4 ranks, and both transports
+test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, and both transports
 
 test-python: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/failures tests/apps) \
 		--hypothesis-profile=$(PROPERTY_PROFILE)
+
+# In the folder of the editable installation. The CUDA backend runs there on an emulated driver.
+test-native: $(VENV)/.installed
+	export PATH="$(CURDIR)/$(BIN):$$PATH"; build=$$(dirname $$(ls -t build/cp*/build.ninja | head -n 1)); \
+	cmake --build $$build -j $(JOBS) --target native_tests > $$build/native_tests.log || { cat $$build/native_tests.log; exit 1; }; \
+	for test in $$build/native_tests/test_*; do echo "---- $$(basename $$test)"; timeout 300 $$test; done
 
 # Every rank must run the tests in the same order: one seed for all.
 test-mpi: $(VENV)/.installed
@@ -126,7 +132,7 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
 	cmake --build $$build -j $(JOBS); cmake --build $$build -j $(JOBS) --target native_tests; \
-	for test in $$build/native_tests/*; do timeout 600 $$test; done; \
+	for test in $$build/native_tests/test_*; do timeout 600 $$test; done; \
 	install $$build/_native.*.so $$tree/celerity_py/; \
 	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
 	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \

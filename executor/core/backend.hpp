@@ -42,11 +42,12 @@ struct lane_waits {
 };
 
 /// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
-/// already, or its owner hears of it otherwise.
+/// already, or others fetch of it, too.
 struct pull_operation {
 	shared_flag ready;
 	copy_operation copy;
 	shared_flag done;
+	std::span<const lane_position> done_after; ///< what else must have happened before `done` is written; outlives the position
 };
 
 /// Where another rank of the host finds an allocation: in a slab that it maps once.

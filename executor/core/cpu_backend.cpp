@@ -108,16 +108,23 @@ void cpu_backend::enqueue(
 	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
-		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}});
+		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
 		all.insert(all.end(), steps.begin(), steps.end());
 		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all);
 		return;
 	}
-	const auto may_begin = [](const pull_operation& step) { return step.ready.address == nullptr || is_reached(step.ready); };
-	const bool is_reachable = std::all_of(waits.positions.begin(), waits.positions.end(), [&](const lane_position& wait) { return m_progress[wait.lane].completed() >= wait.sequence; });
-	if(is_reachable && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
+	const auto are_reached = [&](const std::span<const lane_position> positions) {
+		return std::all_of(positions.begin(), positions.end(), [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; });
+	};
+	const auto may_begin = [&](const pull_operation& step) {
+		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.done_after);
+	};
+	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
 		const lane_trace traced(m_trace, position);
-		for(const auto& step : steps) carry_out(step, &m_flags);
+		for(const auto& step : steps) {
+			carry_out(step);
+			if(step.done.address != nullptr) m_flags.raise(step.done);
+		}
 		traced.end();
 		progress.publish(position.sequence);
 		return;
@@ -126,18 +133,18 @@ void cpu_backend::enqueue(
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
-	const pull_operation step{{}, copy, {}};
+	const pull_operation step{{}, copy, {}, {}};
 	enqueue(position, waits, std::span(&step, 1), copy.size_bytes);
 }
 
 void cpu_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
 	small_vector<pull_operation, 8> steps;
-	for(const auto& copy : copies) steps.push_back({{}, copy, {}});
+	for(const auto& copy : copies) steps.push_back({{}, copy, {}, {}});
 	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
 }
 
 void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
-	const pull_operation step{{}, {}, flag};
+	const pull_operation step{{}, {}, flag, {}};
 	enqueue(position, waits, std::span(&step, 1), 0);
 }
 

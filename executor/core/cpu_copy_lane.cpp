@@ -58,7 +58,12 @@ bool cpu_copy_lane::execute(const entry& item) {
 	const lane_trace traced(m_trace, {m_own, item.sequence});
 	for(const auto& step : item.steps) {
 		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
-		carry_out(step, m_flags);
+		carry_out(step);
+		if(step.done.address == nullptr) continue;
+		for(const auto& wait : step.done_after) {
+			if(!m_progress[wait.lane].wait(wait.sequence)) return false;
+		}
+		m_flags->raise(step.done);
 	}
 	traced.end();
 	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on

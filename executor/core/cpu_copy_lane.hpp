@@ -17,11 +17,10 @@
 
 namespace celerity {
 
-/// Everything but the wait for the flag of another rank.
-inline void carry_out(const pull_operation& step, const flag_board* const flags) {
+/// Everything but the flags.
+inline void carry_out(const pull_operation& step) {
 	const auto& copy = step.copy;
 	if(copy.source != nullptr) nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
-	if(step.done.address != nullptr) flags->raise(step.done);
 }
 
 /// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
@@ -33,7 +32,7 @@ class cpu_copy_lane {
 	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
 
 	void enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
-		const pull_operation step{{}, copy, {}};
+		const pull_operation step{{}, copy, {}, {}};
 		enqueue(sequence, waits, std::span(&step, 1));
 	}
 	/// Copies, with flags before and behind them; without source no copy.

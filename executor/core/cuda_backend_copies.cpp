@@ -158,7 +158,9 @@ void cuda_backend::set_small_copies(const std::span<const cuda::function> functi
 void cuda_backend::write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
 	small_vector<shared_flag, 8> done;
 	for(const auto& pull : pulls) {
-		if(pull.done.address != nullptr) done.push_back(pull.done);
+		if(pull.done.address == nullptr) continue;
+		if(!wait_for(lane.stream(), pull.done_after)) return;
+		done.push_back(pull.done);
 	}
 	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(done.data(), done.size()));
 }

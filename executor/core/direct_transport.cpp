@@ -190,7 +190,7 @@ void direct_transport::add_pilot(const rank_id source, const pilot_message& pilo
 	const auto* const slab = m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
 	message.is_direct = true;
 	message.message_box = pilot.sent_box();
-	message.unfetched = pilot.sent_box().area();
+	message.unfetched = message.unissued = pilot.sent_box().area();
 	message.data = static_cast<const std::byte*>(slab) + pilot.offset_bytes;
 	message.layout.allocated_box = pilot.allocated_box();
 	message.ready = {m_own_flags.ready_flag(peer.position, pilot.slot), pilot.flag_value};
@@ -206,7 +206,6 @@ direct_transport::part_state direct_transport::add_part(const posted_receive& po
 		message.unfetched = post.message_box.area();
 		message.layout.allocated_box = post.message_box;
 	}
-	message.is_cut |= post.part != post.message_box;
 	m_receives.at(post.instruction).parts.push_back({key, &message, post.part});
 	m_statistics.received_bytes += bytes_of(post.part, post.element_size_bytes);
 	if(message.is_direct || message.has_arrived) return part_state::here;
@@ -246,7 +245,16 @@ void direct_transport::pull(const issue& item, const lane_waits& waits) {
 	for(const auto& [key, message, where] : state.parts) {
 		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
 		    bytes_of(where, receive.element_size_bytes)};
-		state.pulls.push_back({message->ready, copy, message->is_cut ? shared_flag{} : message->done});
+		auto& pull = state.pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
+		if(!message->is_direct) continue;
+		message->unissued -= where.area();
+		if(message->unissued == 0) {
+			// On a lane, and not by this thread: that may be blocked by a full queue of a device which waits for a rank that waits for this flag.
+			pull.done = message->done;
+			pull.done_after = message->fetched_at;
+		} else {
+			message->fetched_at.push_back({item.lane, item.sequence});
+		}
 	}
 	m_backend.enqueue_pulls({item.lane, item.sequence}, waits, state.pulls);
 }
@@ -276,11 +284,7 @@ void direct_transport::finish_part(const part& fetched) {
 	auto& message = *fetched.message;
 	message.unfetched -= fetched.where.area();
 	if(message.unfetched > 0) return;
-	if(!message.is_direct) {
-		m_backend.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, message.bounce_alignment_bytes);
-	} else if(message.is_cut) {
-		m_neighbours[fetched.key.source.value].flags.raise_done(message.done);
-	}
+	if(!message.is_direct) m_backend.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, message.bounce_alignment_bytes);
 	m_incoming.erase(fetched.key);
 }
 

@@ -154,10 +154,11 @@ class direct_transport {
 	struct incoming {
 		box message_box;
 		coordinate unfetched = 0;
+		coordinate unissued = 0; ///< of a direct message: the receive that fetches the last of it says that all has been fetched
 		const void* data = nullptr; ///< in the peer's memory, or that of the bounce buffer
 		copy_layout layout;
 		bool is_direct = false;
-		bool is_cut = false; ///< among several receives, so that no single lane can tell that it has been fetched
+		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
 		shared_flag ready;
 		shared_flag done;
 		bool has_arrived = false; ///< if it is not direct

@@ -85,11 +85,6 @@ pilot_ring& flag_segment::pilots(const std::size_t position) const {
 	return rings[position];
 }
 
-void flag_segment::raise_done(const shared_flag& flag) {
-	std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release);
-	get_header().done_bell.ring();
-}
-
 void flag_board::add(void* const address, const std::size_t size_bytes) {
 	m_entries.push_back({static_cast<std::byte*>(address), size_bytes});
 	std::sort(m_entries.begin(), m_entries.end(), [](const entry& a, const entry& b) { return a.address < b.address; });

@@ -66,9 +66,6 @@ class flag_segment {
 	/// Wakes the owner, if it sleeps.
 	void ring_owner() { get_header().done_bell.ring(); }
 
-	/// By the host.
-	void raise_done(const shared_flag& flag);
-
   private:
 	friend class flag_board;
 	struct header {

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+// One thread per device takes the next operation from any of its queues whose first one may go: which is left to chance.
+#include "cuda.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "executor/core/cuda_driver.hpp"
+
+namespace {
+
+namespace cuda = celerity::cuda;
+using cuda::device_pointer;
+using cuda::result;
+
+struct event_state {
+	std::atomic<std::uint64_t> recorded{0};
+	std::atomic<std::uint64_t> reached{0};
+};
+
+struct operation {
+	const char* name = "";
+	std::function<bool()> may_go; ///< null: at once
+	std::function<void()> run;
+};
+
+struct queue {
+	std::mutex mutex;
+	std::condition_variable room;
+	std::deque<operation> operations;
+};
+
+emulated_cuda::settings options;
+
+class device_state {
+  public:
+	explicit device_state(const std::uint32_t seed) : m_queues(options.num_queues), m_random(seed), m_thread([this] { work(); }) { m_thread.detach(); }
+
+	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
+
+	void describe(const int number) {
+		for(std::size_t i = 0; i < m_queues.size(); ++i) {
+			const std::lock_guard lock(m_queues[i].mutex);
+			if(m_queues[i].operations.empty()) continue;
+			std::fprintf(stderr, "device %d, queue %zu: %zu operations, the first is %s\n", number, i, m_queues[i].operations.size(), m_queues[i].operations.front().name);
+		}
+	}
+
+  private:
+	std::vector<queue> m_queues;
+	std::atomic<std::size_t> m_num_streams{0};
+	std::mt19937 m_random;
+	std::thread m_thread; // the device outlives the process
+
+	void work() {
+		while(true) {
+			bool has_worked = false;
+			const std::size_t first = m_random() % m_queues.size();
+			for(std::size_t i = 0; i < m_queues.size(); ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
+			if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
+		}
+	}
+
+	bool advance(queue& q) {
+		std::unique_lock lock(q.mutex);
+		if(q.operations.empty() || (q.operations.front().may_go && !q.operations.front().may_go())) return false;
+		const auto todo = std::move(q.operations.front().run);
+		lock.unlock();
+		todo();
+		lock.lock();
+		q.operations.pop_front();
+		q.room.notify_all();
+		return true;
+	}
+};
+
+std::vector<std::unique_ptr<device_state>>& devices() {
+	static auto& all = *new std::vector<std::unique_ptr<device_state>>;
+	static std::once_flag made;
+	std::call_once(made, [] {
+		for(int i = 0; i < options.num_devices; ++i) all.push_back(std::make_unique<device_state>(options.seed + static_cast<std::uint32_t>(i)));
+	});
+	return all;
+}
+
+thread_local cuda::context current = nullptr;
+
+std::size_t index_of(const cuda::context context) { return reinterpret_cast<std::uintptr_t>(context) - 1; }
+queue& queue_of(const cuda::stream stream) { return *reinterpret_cast<queue*>(stream); }
+event_state& state_of(const cuda::event event) { return *reinterpret_cast<event_state*>(event); }
+std::byte* at(const device_pointer address) { return reinterpret_cast<std::byte*>(address); }
+
+result enqueue(const cuda::stream stream, const char* const name, std::function<bool()> may_go, std::function<void()> run) {
+	auto& q = queue_of(stream);
+	std::unique_lock lock(q.mutex);
+	q.room.wait(lock, [&] { return q.operations.size() < options.queue_depth; });
+	q.operations.push_back({name, std::move(may_go), std::move(run)});
+	return cuda::success;
+}
+
+void* take(const std::size_t size_bytes) { return std::aligned_alloc(512, (size_bytes + 511) / 512 * 512); }
+
+} // namespace
+
+namespace emulated_cuda {
+
+void configure(const settings& values) { options = values; }
+void describe() {
+	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
+}
+
+} // namespace emulated_cuda
+
+#define EMULATED extern "C" __attribute__((visibility("default"))) result
+
+EMULATED cuInit(unsigned) { return cuda::success; }
+EMULATED cuDriverGetVersion(int* const version) {
+	*version = 13000;
+	return cuda::success;
+}
+EMULATED cuGetErrorName(result, const char** const text) {
+	*text = "EMULATED_ERROR";
+	return cuda::success;
+}
+EMULATED cuGetErrorString(result, const char** const text) {
+	*text = "an error of the emulated driver";
+	return cuda::success;
+}
+EMULATED cuDeviceGetCount(int* const count) {
+	*count = options.num_devices;
+	return cuda::success;
+}
+EMULATED cuDeviceGet(cuda::device* const out, const int ordinal) {
+	*out = ordinal;
+	return cuda::success;
+}
+EMULATED cuDeviceGetName(char* const name, const int length, cuda::device) {
+	std::snprintf(name, static_cast<std::size_t>(length), "emulated");
+	return cuda::success;
+}
+EMULATED cuDeviceGetUuid_v2(unsigned char* const bytes, const cuda::device device) {
+	std::memset(bytes, device, 16);
+	return cuda::success;
+}
+EMULATED cuDeviceTotalMem_v2(std::size_t* const bytes, cuda::device) {
+	*bytes = std::size_t{1} << 30;
+	return cuda::success;
+}
+EMULATED cuDeviceGetAttribute(int* const value, int, cuda::device) {
+	*value = 1 << 30; // the pitch, which is all that is asked for
+	return cuda::success;
+}
+EMULATED cuDeviceCanAccessPeer(int* const can, cuda::device, cuda::device) {
+	*can = 1;
+	return cuda::success;
+}
+EMULATED cuDevicePrimaryCtxRetain(cuda::context* const out, const cuda::device device) {
+	*out = reinterpret_cast<cuda::context>(static_cast<std::uintptr_t>(device) + 1);
+	return cuda::success;
+}
+EMULATED cuCtxSetCurrent(const cuda::context context) {
+	current = context;
+	return cuda::success;
+}
+EMULATED cuCtxGetCurrent(cuda::context* const out) {
+	*out = current;
+	return cuda::success;
+}
+EMULATED cuCtxEnablePeerAccess(cuda::context, unsigned) { return cuda::success; }
+EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, int) {
+	*out = reinterpret_cast<cuda::stream>(&devices().at(index_of(current))->next_queue());
+	return cuda::success;
+}
+EMULATED cuStreamDestroy_v2(cuda::stream) { return cuda::success; }
+EMULATED cuStreamSynchronize(const cuda::stream stream) {
+	std::atomic<bool> is_done{false};
+	enqueue(stream, "synchronize", nullptr, [&] { is_done = true; });
+	while(!is_done) std::this_thread::yield();
+	return cuda::success;
+}
+EMULATED cuEventCreate(cuda::event* const out, unsigned) {
+	*out = reinterpret_cast<cuda::event>(new event_state);
+	return cuda::success;
+}
+EMULATED cuEventDestroy_v2(cuda::event) { return cuda::success; } // a queue may still know it
+EMULATED cuEventRecord(const cuda::event event, const cuda::stream stream) {
+	auto& state = state_of(event);
+	const std::uint64_t number = ++state.recorded;
+	return enqueue(stream, "record", nullptr, [&state, number] { state.reached = number; });
+}
+EMULATED cuEventQuery(const cuda::event event) {
+	const auto& state = state_of(event);
+	return state.reached >= state.recorded ? cuda::success : cuda::error_not_ready;
+}
+EMULATED cuEventElapsedTime(float* const out, cuda::event, cuda::event) {
+	*out = 0;
+	return cuda::success;
+}
+EMULATED cuStreamWaitEvent(const cuda::stream stream, const cuda::event event, unsigned) {
+	const auto& state = state_of(event);
+	const std::uint64_t number = state.recorded;
+	return enqueue(stream, "a wait for an event", [&state, number] { return state.reached >= number; }, [] {});
+}
+EMULATED cuStreamBatchMemOp_v2(const cuda::stream stream, const unsigned count, cuda::memory_operation* const operations, unsigned) {
+	for(unsigned i = 0; i < count; ++i) {
+		auto& word = *reinterpret_cast<std::uint32_t*>(operations[i].address);
+		const auto value = static_cast<std::uint32_t>(operations[i].value);
+		if(operations[i].kind == cuda::memory_operation_write) {
+			enqueue(stream, "a flag to write", nullptr, [&word, value] { std::atomic_ref(word).store(value, std::memory_order_release); });
+		} else {
+			const auto is_there = [&word, value] { return static_cast<std::int32_t>(std::atomic_ref(word).load(std::memory_order_acquire) - value) >= 0; };
+			enqueue(stream, "a wait for a flag", is_there, [] {});
+		}
+	}
+	return cuda::success;
+}
+EMULATED cuMemGetInfo_v2(std::size_t* const free_bytes, std::size_t* const total_bytes) {
+	*free_bytes = *total_bytes = std::size_t{1} << 30;
+	return cuda::success;
+}
+EMULATED cuMemAlloc_v2(device_pointer* const out, const std::size_t size_bytes) {
+	*out = cuda::to_device_pointer(take(size_bytes));
+	return cuda::success;
+}
+EMULATED cuMemFree_v2(const device_pointer address) {
+	std::free(at(address));
+	return cuda::success;
+}
+EMULATED cuMemHostAlloc(void** const out, const std::size_t size_bytes, unsigned) {
+	*out = take(size_bytes);
+	return cuda::success;
+}
+EMULATED cuMemFreeHost(void* const address) {
+	std::free(address);
+	return cuda::success;
+}
+EMULATED cuMemHostRegister_v2(void*, std::size_t, unsigned) { return cuda::success; }
+EMULATED cuMemHostUnregister(void*) { return cuda::success; }
+EMULATED cuMemHostGetDevicePointer_v2(device_pointer* const out, void* const address, unsigned) {
+	*out = cuda::to_device_pointer(address);
+	return cuda::success;
+}
+EMULATED cuMemcpyAsync(const device_pointer destination, const device_pointer source, const std::size_t size_bytes, const cuda::stream stream) {
+	return enqueue(stream, "copy", nullptr, [=] { std::memcpy(at(destination), at(source), size_bytes); });
+}
+EMULATED cuMemcpy2DAsync_v2(const cuda::copy_2d* const copy, const cuda::stream stream) {
+	return enqueue(stream, "copy of rows", nullptr, [c = *copy] {
+		for(std::size_t row = 0; row < c.height; ++row) {
+			std::memcpy(at(c.destination_device) + row * c.destination_pitch, at(c.source_device) + row * c.source_pitch, c.width_bytes);
+		}
+	});
+}
+EMULATED cuMemcpy3DAsync_v2(const cuda::copy_3d* const copy, const cuda::stream stream) {
+	return enqueue(stream, "copy of planes", nullptr, [c = *copy] {
+		for(std::size_t plane = 0; plane < c.depth; ++plane) {
+			for(std::size_t row = 0; row < c.height; ++row) {
+				std::memcpy(at(c.destination_device) + (plane * c.destination_height + row) * c.destination_pitch,
+				    at(c.source_device) + (plane * c.source_height + row) * c.source_pitch, c.width_bytes);
+			}
+		}
+	});
+}
+EMULATED cuMemsetD8Async(const device_pointer address, const unsigned char value, const std::size_t count, const cuda::stream stream) {
+	return enqueue(stream, "fill", nullptr, [=] { std::memset(at(address), value, count); });
+}
+EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
+    void** const parameters, void**) {
+	const auto& function = *reinterpret_cast<const emulated_cuda::function*>(handle);
+	std::vector<std::vector<std::byte>> copies;
+	for(std::size_t i = 0; i < function.parameter_bytes.size(); ++i) {
+		const auto* const bytes = static_cast<const std::byte*>(parameters[i]);
+		copies.emplace_back(bytes, bytes + function.parameter_bytes[i]);
+	}
+	return enqueue(stream, "kernel", nullptr, [&function, copies = std::move(copies)]() mutable {
+		std::vector<void*> pointers;
+		for(auto& copy : copies) pointers.push_back(copy.data());
+		function.run(pointers.data());
+	});
+}
+EMULATED cuIpcGetMemHandle(cuda::ipc_handle* const out, const device_pointer address) {
+	std::memset(out, 0, sizeof *out);
+	std::memcpy(out, &address, sizeof address);
+	return cuda::success;
+}
+EMULATED cuIpcOpenMemHandle_v2(device_pointer* const out, const cuda::ipc_handle handle, unsigned) { // within the process that made it
+	std::memcpy(out, &handle, sizeof *out);
+	return cuda::success;
+}
+EMULATED cuIpcCloseMemHandle(device_pointer) { return cuda::success; }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// A CUDA driver that keeps the promises of streams, events and flags, and no others, without a GPU. It is a library of its own, libcuda.so.1, and has what
+// our cuda_driver.hpp asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace emulated_cuda {
+
+/// What the handle of a function points to. Parameters are copied by the launch.
+struct function {
+	std::vector<std::size_t> parameter_bytes;
+	void (*run)(void* const* parameters) = nullptr;
+};
+
+struct settings {
+	int num_devices = 4;
+	/// Streams of a device share so many queues, in each of which everything happens in the order in which it was enqueued.
+	std::size_t num_queues = 32;
+	/// Whoever enqueues more blocks until there is room.
+	std::size_t queue_depth = 1024;
+	std::uint32_t seed = 1;
+};
+
+/// Before anything is enqueued.
+__attribute__((visibility("default"))) void configure(const settings& values);
+/// Writes what the queues of all devices wait for to stderr.
+__attribute__((visibility("default"))) void describe();
+
+} // namespace emulated_cuda

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+// Several ranks, each with its scheduler, its executor and the CUDA backend, on an emulated driver: halos of a grid that is divided in one or two dimensions,
+// or all of it, go from rank to rank, many steps ahead of the devices. Nothing may come to a halt, and all values must be right.
+// Arguments: [rounds for each number of queues] [seed] [number of queues] [their depth]
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "emulated/cuda.hpp"
+#include "executor/core/cuda_backend.hpp"
+#include "executor/core/executor_loop.hpp"
+#include "scheduler/core/scheduler.hpp"
+
+using namespace celerity;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr coordinate extent = 48;
+using value = std::uint32_t;
+
+[[noreturn]] void die(const std::string& what) {
+	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+	emulated_cuda::describe();
+	std::abort();
+}
+
+struct setup {
+	std::size_t num_ranks = 1;
+	std::size_t num_devices = 1; ///< of each rank
+	bool reads_all = false;
+	bool split_2d = false;
+	std::uint32_t border = 0;
+	std::uint32_t compute_lanes = 12;
+	std::uint32_t oversubscription = 1;
+	bool overwrites_wait = true;
+	int steps = 100;
+	std::uint64_t run_ahead = 16;
+};
+
+value at_first(const coordinate row, const coordinate column) { return static_cast<value>(row * 1000 + column); }
+
+value updated(const value old, const value centre, const value above, const value below, const value left, const value right) {
+	return old * 3 + centre + above * 5 + below * 7 + left * 11 + right * 13;
+}
+
+// ---- what runs on devices ------------------------------------------------------------------------------------------------------------
+
+struct chunk_2d {
+	std::int64_t min[2], max[2], global_min[2], global_max[2];
+};
+struct accessor_2d {
+	value* data;
+	std::int64_t stride;
+	value& operator()(const std::int64_t row, const std::int64_t column) const { return data[row * stride + column]; }
+};
+
+template <typename F>
+void for_each_item(const chunk_2d& chunk, F&& f) {
+	for(std::int64_t row = chunk.min[0]; row < chunk.max[0]; ++row) {
+		for(std::int64_t column = chunk.min[1]; column < chunk.max[1]; ++column) f(row, column);
+	}
+}
+
+void initialize(void* const* const parameters) {
+	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) { out(row, column) = at_first(row, column); });
+}
+
+void advance(void* const* const parameters) {
+	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
+	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
+		const auto read = [&](const std::int64_t r, const std::int64_t c) { return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : in(r, c); };
+		out(row, column) = updated(out(row, column), in(row, column), read(row - 1, column), read(row + 1, column), read(row, column - 1), read(row, column + 1));
+	});
+}
+
+value sum_of_some(const std::int64_t row, const auto& read) {
+	value sum = 0;
+	for(std::int64_t i = 0; i < extent; ++i) sum += read(i, (7 * i + row) % extent);
+	return sum;
+}
+
+void advance_by_all(void* const* const parameters) {
+	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
+	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
+		out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, in);
+	});
+}
+
+std::vector<value> expected;
+std::atomic<std::uint64_t> num_wrong{0};
+std::atomic<std::uint64_t> num_checked{0};
+
+void compare(void* const* const parameters) {
+	const auto& in = *static_cast<const accessor_2d*>(parameters[1]);
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
+		num_wrong += in(row, column) != expected[static_cast<std::size_t>(row * extent + column)];
+		++num_checked;
+	});
+}
+
+struct small_copy {
+	std::uint64_t source, destination, count[3];
+	std::int64_t source_stride[2], destination_stride[2];
+	std::uint64_t word_bytes;
+};
+struct small_copies {
+	std::uint64_t num_parts;
+	small_copy parts[8];
+};
+
+void copy_small(void* const* const parameters) {
+	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
+		const auto& part = arguments.parts[i];
+		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
+			for(std::uint64_t row = 0; row < part.count[1]; ++row) {
+				const auto offset = [&](const std::int64_t* const stride) { return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1]; };
+				std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
+				    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
+			}
+		}
+	}
+}
+
+const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
+const emulated_cuda::function advance_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, advance};
+const emulated_cuda::function advance_by_all_function{advance_function.parameter_bytes, advance_by_all};
+const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
+const emulated_cuda::function small_copies_function{{sizeof(small_copies)}, copy_small};
+
+cuda::function handle_of(const emulated_cuda::function& function) { return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function)); }
+
+std::shared_ptr<const native_kernel> make_kernel(const emulated_cuda::function& function, const setup& how) {
+	using parameter = cuda_function::parameter;
+	std::vector<parameter> parameters{{parameter::kind_type::chunk, 2, 0, 1, {}}};
+	for(std::size_t i = 1; i < function.parameter_bytes.size(); ++i) parameters.push_back({parameter::kind_type::accessor, 2, sizeof(value), 1, {}});
+	return std::make_shared<cuda_function>(std::vector(how.num_devices, handle_of(function)), std::vector<std::uint32_t>{8, 32}, std::vector<std::uint32_t>{}, 0,
+	    parameters, false);
+}
+
+// ---- a rank --------------------------------------------------------------------------------------------------------------------------
+
+class rank {
+  public:
+	rank(const setup& how, const std::size_t number)
+	    : m_how(how), m_number(number), m_executor(options(), [&](event_count& completions) { return make_backend(completions); }),
+	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)), 
+	      m_advance(make_kernel(how.reads_all ? advance_by_all_function : advance_function, how)), m_compare(make_kernel(compare_function, how)) {}
+
+	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
+	void connect(const std::vector<flag_segment::offer>& offers) {
+		std::vector<rank_id> peers;
+		for(std::size_t other = 0; other < offers.size(); ++other) {
+			if(other == m_number) continue;
+			peers.emplace_back(static_cast<std::uint32_t>(other));
+			m_executor.open_direct(peers.back(), offers[other]);
+		}
+		m_executor.agree_direct(peers);
+	}
+
+	void start() {
+		m_executor.set_progress_callback([this](const task_id reached, const bool is_epoch) { m_scheduler.notify_reached(reached, is_epoch); });
+		m_scheduler.set_failure_callback([](const std::string& text) { die(text); });
+		m_scheduler.start();
+		m_executor_thread = std::thread([this] { drive(); });
+		m_application_thread = std::thread([this] { apply(); });
+	}
+
+	void join() {
+		m_application_thread.join();
+		m_executor_thread.join();
+		m_scheduler.stop();
+		m_executor.stop();
+	}
+
+	std::uint64_t progress() const { return m_progress; }
+
+  private:
+	setup m_how;
+	std::size_t m_number;
+	executor_loop m_executor;
+	scheduler m_scheduler;
+	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare;
+	std::thread m_executor_thread, m_application_thread;
+	std::atomic<std::uint64_t> m_completed{0};
+	std::atomic<std::uint64_t> m_progress{0};
+
+	std::vector<rank_id> all_ranks() const {
+		std::vector<rank_id> all;
+		for(std::uint32_t r = 0; r < m_how.num_ranks; ++r) all.emplace_back(r);
+		return all;
+	}
+
+	executor_options options() const {
+		executor_options result;
+		result.num_ranks = m_how.num_ranks;
+		result.rank = rank_id(static_cast<std::uint32_t>(m_number));
+		result.num_devices = m_how.num_devices;
+		result.oversubscribed = true;
+		result.direct = m_how.num_ranks > 1;
+		result.overwrites_wait = m_how.overwrites_wait;
+		return result;
+	}
+
+	scheduler_settings planning() const {
+		scheduler_settings result;
+		std::vector<bool> direct(m_how.num_ranks, true);
+		direct[m_number] = false;
+		result.pipeline.capabilities =
+		    system_capabilities::make(m_how.num_ranks, rank_id(static_cast<std::uint32_t>(m_number)), m_how.num_devices, true, true, direct);
+		result.pipeline.capabilities.joined_bytes = 1 << 16;
+		result.pipeline.capabilities.gathered_bytes = 1 << 20;
+		result.pipeline.lookahead = lookahead_mode::automatic;
+		result.run_ahead = m_how.run_ahead;
+		return result;
+	}
+
+	std::unique_ptr<backend> make_backend(event_count& completions) const {
+		cuda_options options;
+		for(std::size_t d = 0; d < m_how.num_devices; ++d) options.ordinals.push_back(static_cast<int>(m_number * m_how.num_devices + d));
+		options.compute_lanes = m_how.compute_lanes;
+		options.may_spin = false;
+		auto result = std::make_unique<cuda_backend>(options, completions);
+		result->set_small_copies(std::vector(m_how.num_devices, handle_of(small_copies_function)));
+		return result;
+	}
+
+	void drive() {
+		while(true) {
+			for(const auto& event : m_executor.run(100ms)) {
+				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->text);
+				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
+				if(std::holds_alternative<shutdown_event>(event)) return;
+				++m_progress;
+			}
+		}
+	}
+
+	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
+		while(!m_scheduler.throttle(100ms)) {}
+		const box space = box::full(point{{extent, extent, 1}});
+		submitted.geometry = {2, space, point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
+		m_executor.register_launch(m_scheduler.next_submission(), {kernel, {}, space});
+		m_scheduler.submit(std::move(submitted));
+	}
+
+	void wait(const epoch_action action) {
+		task epoch;
+		epoch.kind = task_kind::epoch;
+		epoch.action = action;
+		const auto submission = m_scheduler.submit(std::move(epoch));
+		if(action == epoch_action::shutdown) return;
+		while(m_completed < submission.value) std::this_thread::sleep_for(1ms);
+	}
+
+	void apply() {
+		buffer_info info;
+		info.dims = 2;
+		info.extents = point{{extent, extent, 1}};
+		info.element_size_bytes = info.element_alignment_bytes = sizeof(value);
+		std::array<buffer_id, 2> buffers{m_scheduler.create_buffer(info), m_scheduler.create_buffer(info)};
+		const auto read = m_how.reads_all ? range_mapper::all() : range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes);
+		for(const auto id : buffers) {
+			task first;
+			first.accesses = {{id, access_mode::write, range_mapper::one_to_one()}};
+			submit(std::move(first), m_initialize);
+		}
+		for(int step = 0; step < m_how.steps; ++step) {
+			task next;
+			next.accesses = {{buffers[1], access_mode::read_write, range_mapper::one_to_one()}, {buffers[0], access_mode::read, read}};
+			submit(std::move(next), m_advance);
+			std::swap(buffers[0], buffers[1]);
+		}
+		task last;
+		last.accesses = {{buffers[0], access_mode::read, range_mapper::one_to_one()}};
+		submit(std::move(last), m_compare);
+		wait(epoch_action::none);
+		wait(epoch_action::shutdown);
+	}
+};
+
+// ---- all ranks -----------------------------------------------------------------------------------------------------------------------
+
+void expect_after(const int steps, const bool reads_all) {
+	std::vector<value> u, next;
+	for(coordinate row = 0; row < extent; ++row) {
+		for(coordinate column = 0; column < extent; ++column) u.push_back(at_first(row, column));
+	}
+	next = u;
+	for(int step = 0; step < steps; ++step) {
+		const auto read = [&](const coordinate r, const coordinate c) { return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : u[static_cast<std::size_t>(r * extent + c)]; };
+		for(coordinate row = 0; row < extent; ++row) {
+			for(coordinate column = 0; column < extent; ++column) {
+				auto& item = next[static_cast<std::size_t>(row * extent + column)];
+				item = reads_all ? item * 3 + read(row, column) + sum_of_some(row, read)
+				                 : updated(item, read(row, column), read(row - 1, column), read(row + 1, column), read(row, column - 1), read(row, column + 1));
+			}
+		}
+		std::swap(u, next);
+	}
+	expected = u;
+}
+
+void run(const setup& how) {
+	expect_after(how.steps, how.reads_all);
+	num_checked = num_wrong = 0;
+	std::vector<std::unique_ptr<rank>> ranks;
+	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<rank>(how, r));
+	if(how.num_ranks > 1) {
+		std::vector<flag_segment::offer> offers;
+		for(const auto& r : ranks) offers.push_back(r->offer().value());
+		for(const auto& r : ranks) r->connect(offers);
+	}
+	std::atomic<bool> is_over{false};
+	std::thread watchdog([&] {
+		for(int looks = 0; !is_over; ++looks) {
+			if(looks == 2400) die("nothing moves any more");
+			std::this_thread::sleep_for(50ms);
+		}
+	});
+	for(const auto& r : ranks) r->start();
+	for(const auto& r : ranks) r->join();
+	is_over = true;
+	watchdog.join();
+	if(num_checked != static_cast<std::uint64_t>(extent * extent)) die("not everything was compared");
+	if(num_wrong > 0) die(std::to_string(num_wrong) + " values are wrong");
+}
+
+int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
+	std::mt19937 random(emulated.seed);
+	const auto pick = [&](const std::initializer_list<int> values) { return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size())); };
+	emulated_cuda::configure(emulated);
+	for(int round = 0; round < rounds; ++round) {
+		setup how;
+		how.num_ranks = static_cast<std::size_t>(pick({1, 2, 4, 4}));
+		how.num_devices = 4 / how.num_ranks;
+		how.reads_all = pick({0, 0, 1}) != 0;
+		how.split_2d = pick({0, 1, 1}) != 0;
+		how.border = static_cast<std::uint32_t>(pick({0, 3, 3}));
+		how.compute_lanes = static_cast<std::uint32_t>(pick({1, 4, 12}));
+		how.oversubscription = static_cast<std::uint32_t>(pick({1, 1, 2}));
+		how.overwrites_wait = pick({0, 1, 1, 1}) != 0;
+		how.steps = pick({50, 200, 400});
+		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps\n",
+		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, how.reads_all ? "all is read" : "halos", how.split_2d ? 2 : 1, how.border,
+		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps);
+		std::fflush(stdout);
+		run(how);
+	}
+	return 0;
+}
+
+} // namespace
+
+int main(const int argc, const char** const argv) {
+	const auto argument = [&](const int index, const int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
+	std::vector<int> numbers_of_queues{1, 2, 5, 32};
+	if(argc > 3) numbers_of_queues = {argument(3, 0)};
+	for(const int num_queues : numbers_of_queues) {
+		emulated_cuda::settings emulated;
+		emulated.seed = static_cast<std::uint32_t>(argument(2, 1) + num_queues);
+		emulated.num_queues = static_cast<std::size_t>(num_queues);
+		emulated.queue_depth = static_cast<std::size_t>(argument(4, num_queues % 2 == 0 ? 1024 : 64));
+		const pid_t child = fork(); // the driver's settings are for good
+		if(child == 0) {
+			const int status = run_rounds(argument(1, 3), emulated);
+			std::fflush(nullptr);
+			_exit(status);
+		}
+		int status = 0;
+		if(waitpid(child, &status, 0) != child || status != 0) return 1;
+	}
+	std::puts("all values are right");
+	return 0;
+}
