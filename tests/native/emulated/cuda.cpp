@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One thread per device takes the next operation from any of its queues whose first one may go: which is left to chance.
+// One thread per device takes the next operation from any of its queues whose first one may go: which is left to chance, and now and then a queue rests.
 #include "cuda.hpp"
 
 #include <atomic>
@@ -38,6 +38,7 @@ struct queue {
 	std::mutex mutex;
 	std::condition_variable room;
 	std::deque<operation> operations;
+	std::uint32_t rounds_of_rest = 0; ///< the device's thread only
 };
 
 emulated_cuda::settings options;
@@ -72,6 +73,10 @@ class device_state {
 	}
 
 	bool advance(queue& q) {
+		if(q.rounds_of_rest > 0) {
+			--q.rounds_of_rest;
+			return true;
+		}
 		std::unique_lock lock(q.mutex);
 		if(q.operations.empty() || (q.operations.front().may_go && !q.operations.front().may_go())) return false;
 		const auto todo = std::move(q.operations.front().run);
@@ -79,6 +84,7 @@ class device_state {
 		todo();
 		lock.lock();
 		q.operations.pop_front();
+		if(m_random() % 64 == 0) q.rounds_of_rest = static_cast<std::uint32_t>(m_random() % 4000);
 		q.room.notify_all();
 		return true;
 	}
