@@ -132,13 +132,19 @@ bool cuda_lane::make_wait(const cuda::stream waiter, const std::uint64_t sequenc
 
 std::uint64_t cuda_lane::poll() {
 	std::uint64_t done = completed();
+	++m_num_polls;
 	const std::lock_guard lock(m_mutex);
 	const std::uint64_t last = m_recorded.load(std::memory_order_relaxed);
 	while(done < last) {
 		const std::uint64_t before = done;
 		if(!m_followed.empty() && m_followed.front().sequence == done + 1) {
-			// Whoever polls this lane polls the other one as well.
-			if(m_followed.front().producer->completed() < m_followed.front().producer_sequence) break;
+			auto& producer = *m_followed.front().producer;
+			if(producer.completed() < m_followed.front().producer_sequence) {
+				// Whoever polls this lane most often polls the other one as well: but not once it is known elsewhere that all of it is complete.
+				if(producer.m_num_polls == m_producer_polls) producer.poll();
+				m_producer_polls = producer.m_num_polls;
+				if(producer.completed() < m_followed.front().producer_sequence) break;
+			}
 			m_followed.pop_front();
 			++done;
 			continue;

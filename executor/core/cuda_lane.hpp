@@ -92,6 +92,9 @@ class cuda_lane {
 	std::deque<followed> m_followed; ///< not complete yet, ascending
 	std::vector<followed> m_owed;    ///< what the stream has not been told to wait for; the last position of each producer
 	bool m_is_forgotten = false;
+	// The thread that polls.
+	std::uint64_t m_num_polls = 0;
+	std::uint64_t m_producer_polls = 0; ///< of whom this lane follows, when it last looked
 
 	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
 	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }

@@ -161,11 +161,13 @@ void check_follow() {
 	lane.follow(2, producer, 2);
 	lane.follow(3, other, 1);
 	check(lane.recorded() == 3 && lane.poll() == 0, "the others have not got there");
+	check(producer.poll() == 0, "nor has the first of them");
 	num_passed = 1;
 	num_queries = 0;
-	check(lane.poll() == 0 && num_queries == 0, "a lane that follows another one asks no device");
-	check(producer.poll() == 1 && lane.poll() == 1, "the first one is complete");
-	other.poll();
+	check(lane.poll() == 0 && num_queries == 0, "a lane that follows another one asks no device if somebody else does");
+	check(lane.poll() == 1, "but otherwise it does, and the first one is complete");
+	check(producer.poll() == 1 && lane.poll() == 1, "as the other lane says");
+	check(producer.poll() == 1, "which has been asked for again");
 	num_passed = 3;
 	check(other.poll() == 1 && lane.poll() == 1, "the third one is, but not the second one");
 	check(producer.poll() == 2 && lane.poll() == 3, "all are");
