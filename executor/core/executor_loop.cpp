@@ -502,6 +502,7 @@ int executor_loop::issue_ready() {
 		m_current = item.payload;
 		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
 		dispatch(item);
+		if(m_direct != nullptr && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
 		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);
 		++num_issued;
 		if(!m_done.empty()) complete_done();
@@ -512,7 +513,12 @@ int executor_loop::issue_ready() {
 	return num_issued;
 }
 
-bool executor_loop::must_hold_back() const {
+// What is on a lane can always go on without anything that has not been issued: remote waits respect keys.
+bool executor_loop::must_hold_back() {
+	if(m_full_lane != no_lane) {
+		if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;
+		m_full_lane = no_lane;
+	}
 	if(!m_options.sync) return false;
 	return m_num_host_calls > 0 || is_lane_in_flight();
 }

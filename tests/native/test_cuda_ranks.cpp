@@ -52,6 +52,7 @@ struct setup {
 	bool overwrites_wait = true;
 	int steps = 100;
 	std::uint64_t run_ahead = 16;
+	std::uint64_t most_on_a_lane = 120;
 };
 
 value at_first(const coordinate row, const coordinate column) { return static_cast<value>(row * 1000 + column); }
@@ -248,6 +249,7 @@ class rank {
 		result.oversubscribed = true;
 		result.direct = m_how.num_ranks > 1;
 		result.overwrites_wait = m_how.overwrites_wait;
+		result.most_on_a_lane = m_how.most_on_a_lane;
 		return result;
 	}
 
@@ -397,9 +399,10 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.oversubscription = static_cast<std::uint32_t>(pick({1, 1, 2}));
 		how.overwrites_wait = pick({0, 1, 1, 1}) != 0;
 		how.steps = pick({50, 200, 400});
-		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps\n",
+		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
+		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1, how.border,
-		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps);
+		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane);
 		std::fflush(stdout);
 		run(how);
 	}
