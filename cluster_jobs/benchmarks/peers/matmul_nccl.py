@@ -7,12 +7,10 @@ computes it, on a stream of its own, while the next band is computed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mpi4py import MPI
 
-from cluster_jobs.benchmarks.peers import matmul
+from cluster_jobs.benchmarks.peers import matmul, ranks
 
 
 class Rank:
@@ -22,9 +20,7 @@ class Rank:
         import cupy
         from cupy.cuda import nccl
 
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        device = local.rank % cupy.cuda.runtime.getDeviceCount()
-        cupy.cuda.Device(device).use()
+        device = ranks.use_gpu(comm)
         self.comm, self.nccl, self.size = comm, nccl, size
         self.share = matmul.Share(device, size, comm.rank, comm.size)
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -32,10 +28,7 @@ class Rank:
         self.computed = cupy.cuda.Event(disable_timing=True)
         self.arrived = cupy.cuda.Event(disable_timing=True)
         cupy.cuda.runtime.deviceSynchronize()
-        self.communicator: Any = None
-        if comm.size > 1:
-            identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
-            self.communicator = nccl.NcclCommunicator(comm.size, identity, comm.rank)
+        self.communicator = ranks.connect(comm)
 
     def step(self, num_bands: int) -> None:
         """Enqueue both products; the rows of B C travel in so many bands."""
@@ -72,9 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = matmul.argument_parser(__doc__ or "")
     parser.add_argument("--gpus", type=int, help="stop if there are not so many ranks")
     options = parser.parse_args(arguments)
-    comm = MPI.COMM_WORLD
-    if options.gpus not in {None, comm.size}:
-        raise SystemExit(f"--gpus {options.gpus}, but there are {comm.size} ranks: mpirun -n {options.gpus}")
+    comm = ranks.world(options.gpus)
     rank = Rank(comm, options.size)
 
     def finish() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from cluster_jobs.benchmarks import task_patterns
+from cluster_jobs.benchmarks.peers import ranks
 from cluster_jobs.benchmarks.peers.metg_plan import Plan, plan_of
 from cluster_jobs.benchmarks.task_patterns import BLOCK, CHECK_STEPS, GRID, PATTERNS, SOURCE
 
@@ -77,8 +78,7 @@ class _OnGpu:
     def __init__(self, comm: MPI.Comm, pattern: str, width: int) -> None:
         import cupy
 
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        cupy.cuda.Device(local.rank % cupy.cuda.runtime.getDeviceCount()).use()
+        ranks.use_gpu(comm)
         self.comm, self.width = comm, width
         self.share = width // comm.size
         self.number, self.rounds = PATTERNS.index(pattern), task_patterns.rounds_of(pattern, width)
@@ -162,10 +162,7 @@ class ThroughNccl(_OnGpu):
         self.nccl = nccl
         self.messages = cupy.cuda.Stream(non_blocking=True)
         self.arrived = cupy.cuda.Event(disable_timing=True)
-        self.communicator: Any = None
-        if comm.size > 1:
-            identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
-            self.communicator = nccl.NcclCommunicator(comm.size, identity, comm.rank)
+        self.communicator = ranks.connect(comm)
 
     def begin_exchange(self, plan: Plan, step: int) -> None:
         """Enqueue it behind the tasks that are enqueued."""

@@ -7,12 +7,11 @@ gathered on another stream, while the next step already adds up what the own bod
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from mpi4py import MPI
 
-from cluster_jobs.benchmarks.peers import batches, bodies
+from cluster_jobs.benchmarks.peers import batches, bodies, ranks
 
 
 class Rank:
@@ -22,9 +21,7 @@ class Rank:
         import cupy
         from cupy.cuda import nccl
 
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        device = local.rank % cupy.cuda.runtime.getDeviceCount()
-        cupy.cuda.Device(device).use()
+        device = ranks.use_gpu(comm)
         self.nccl = nccl
         self.share = bodies.Share(device, num_bodies, comm.rank, comm.size)
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -33,10 +30,7 @@ class Rank:
         self.moved = cupy.cuda.Event(disable_timing=True)
         self.gathered = cupy.cuda.Event(disable_timing=True)
         cupy.cuda.runtime.deviceSynchronize()
-        self.communicator: Any = None
-        if comm.size > 1:
-            identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
-            self.communicator = nccl.NcclCommunicator(comm.size, identity, comm.rank)
+        self.communicator = ranks.connect(comm)
         self._gathers = [
             (
                 int(array.data.ptr) + comm.rank * self.share.capacity * bodies.BODY_BYTES,
@@ -79,10 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpus", type=int, help="stop if there are not so many ranks")
     options = parser.parse_args(arguments)
     bodies.refuse_large_checks(options)
-    os.environ["NCCL_NVLS_ENABLE"] = "0"
-    comm = MPI.COMM_WORLD
-    if options.gpus not in {None, comm.size}:
-        raise SystemExit(f"--gpus {options.gpus}, but there are {comm.size} ranks: mpirun -n {options.gpus}")
+    comm = ranks.world(options.gpus)
     rank = Rank(comm, options.size)
     variants = batches.chosen({"plain": rank.plain, "overlapped": rank.overlapped}, options.overlap)
 

@@ -7,12 +7,9 @@ The next step needs all of it, so there is nothing to do meanwhile.
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 from mpi4py import MPI
 
-from cluster_jobs.benchmarks.peers import batches, light
+from cluster_jobs.benchmarks.peers import batches, light, ranks
 
 
 class Rank:
@@ -22,16 +19,11 @@ class Rank:
         import cupy
         from cupy.cuda import nccl
 
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        device = local.rank % cupy.cuda.runtime.getDeviceCount()
-        cupy.cuda.Device(device).use()
+        device = ranks.use_gpu(comm)
         self.share = light.Share(device, scene, steps, comm.rank, comm.size)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.runtime.deviceSynchronize()
-        self.communicator: Any = None
-        if comm.size > 1:
-            identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
-            self.communicator = nccl.NcclCommunicator(comm.size, identity, comm.rank)
+        self.communicator = ranks.connect(comm)
         history, row_bytes = int(self.share.history.data.ptr), self.share.row_length * light.LIGHT_BYTES
         own = comm.rank * self.share.capacity * light.LIGHT_BYTES
         self._gathers = [
@@ -49,10 +41,7 @@ class Rank:
 def main(arguments: list[str] | None = None) -> int:
     """Measure or check; the first rank prints."""
     options = light.parsed(__doc__ or "", "stop if there are not so many ranks", arguments)
-    os.environ["NCCL_NVLS_ENABLE"] = "0"
-    comm = MPI.COMM_WORLD
-    if options.gpus not in {None, comm.size}:
-        raise SystemExit(f"--gpus {options.gpus}, but there are {comm.size} ranks: mpirun -n {options.gpus}")
+    comm = ranks.world(options.gpus)
     scene = light.scene_of(options)
     rank = Rank(comm, scene, options.steps)
 

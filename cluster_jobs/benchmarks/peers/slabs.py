@@ -7,6 +7,7 @@ belong to the neighbours, or to nobody.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -67,6 +68,55 @@ def rows_of(rows: int, part: int, parts: int, fewest: int) -> tuple[int, int]:
 def exchanged_rows(slab: Slab, halo: int) -> dict[int, tuple[int, int]]:
     """By the step to the neighbour, -1 or 1: the first row that it gets, and the first one that comes from it."""
     return {-1: (halo, 0), 1: (slab.num_rows, slab.num_rows + halo)}
+
+
+class Worker(ABC):
+    """Who computes a slab: the whole of it and then exchanges its border on the same stream, or the border first.
+
+    A layout says how rows are exchanged.
+    """
+
+    def __init__(self, slab: Slab) -> None:
+        import cupy
+
+        self.slab = slab
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.border_stream = cupy.cuda.Stream(non_blocking=True)
+        self.interior_done = cupy.cuda.Event(disable_timing=True)
+        self.border_done = cupy.cuda.Event(disable_timing=True)
+        cupy.cuda.runtime.deviceSynchronize()
+
+    def begin(self, parity: int, stream: Any) -> None:  # noqa: B027 - most often, nothing
+        """What comes first on the stream that computes the border."""
+
+    @abstractmethod
+    def exchange(self, parity: int, stream: Any) -> None:
+        """Enqueue the exchange of border rows after a step of this parity."""
+
+    def plain(self, parity: int) -> None:
+        """Enqueue a step: kernel, exchange."""
+        self.begin(parity, self.stream)
+        self.slab.launch("all", parity, self.stream)
+        self.exchange(parity, self.stream)
+
+    def overlapped(self, parity: int) -> None:
+        """Enqueue a step: border and exchange on one stream, interior on the other.
+
+        Each reads what the other wrote in the step before, and overwrites what it read then.
+        """
+        self.begin(parity, self.border_stream)
+        self.border_stream.wait_event(self.interior_done)
+        self.stream.wait_event(self.border_done)
+        self.slab.launch("border", parity, self.border_stream)
+        self.border_done.record(self.border_stream)
+        self.exchange(parity, self.border_stream)
+        self.slab.launch("interior", parity, self.stream)
+        self.interior_done.record(self.stream)
+
+    def synchronize(self) -> None:
+        """Wait for both streams."""
+        self.stream.synchronize()
+        self.border_stream.synchronize()
 
 
 def check(

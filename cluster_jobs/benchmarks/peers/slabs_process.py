@@ -15,7 +15,7 @@ import numpy as np
 from cluster_jobs.benchmarks.peers import batches, slabs
 
 
-class Gpu:
+class Gpu(slabs.Worker):
     """The slab of one GPU, its streams and its events."""
 
     def __init__(self, problem: slabs.Problem, device: int, parts: int) -> None:
@@ -27,14 +27,9 @@ class Gpu:
             for neighbour in (device - 1, device + 1):
                 if 0 <= neighbour < parts:
                     self.runtime.deviceEnablePeerAccess(neighbour)
-            self.slab = problem.slab(device, device, parts)
-            self.stream = cupy.cuda.Stream(non_blocking=True)
-            self.border_stream = cupy.cuda.Stream(non_blocking=True)
-            self.interior_done = cupy.cuda.Event(disable_timing=True)
-            self.border_done = cupy.cuda.Event(disable_timing=True)
+            super().__init__(problem.slab(device, device, parts))
             #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
             self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
-            self.runtime.deviceSynchronize()
         self.neighbours: list[Gpu] = []
         #: By parity of what was written: (destination, source).
         self.copies: list[list[tuple[int, int]]] = [[], []]
@@ -50,40 +45,18 @@ class Gpu:
             for parity in (0, 1):
                 self.copies[parity].append((neighbour.slab.address(parity, halo), self.slab.address(parity, own)))
 
-    def push(self, parity: int, stream: Any) -> None:
-        """Enqueue the copies of border rows of an array into the neighbours' halos."""
-        runtime, size_bytes = self.runtime, 4 * self.halo * self.slab.row_elements
-        for destination, source in self.copies[parity]:
-            runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
-
-    def plain(self, parity: int) -> None:
-        """Enqueue this GPU's part of a step: kernel, copies."""
+    def begin(self, parity: int, stream: Any) -> None:
+        """Make the stream wait for the rows of the neighbours."""
         self.runtime.setDevice(self.device)
-        stream = self.stream
         for neighbour in self.neighbours:
             stream.wait_event(neighbour.arrived[1 - parity])
-        self.slab.launch("all", parity, stream)
-        self.push(1 - parity, stream)
+
+    def exchange(self, parity: int, stream: Any) -> None:
+        """Enqueue the copies of border rows into the neighbours' halos."""
+        runtime, size_bytes = self.runtime, 4 * self.halo * self.slab.row_elements
+        for destination, source in self.copies[1 - parity]:
+            runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
         self.arrived[parity].record(stream)
-
-    def overlapped(self, parity: int) -> None:
-        """Enqueue this GPU's part of a step: border and copies on one stream, interior on the other."""
-        self.runtime.setDevice(self.device)
-        self.border_stream.wait_event(self.interior_done)
-        self.stream.wait_event(self.border_done)
-        for neighbour in self.neighbours:
-            self.border_stream.wait_event(neighbour.arrived[1 - parity])
-        self.slab.launch("border", parity, self.border_stream)
-        self.border_done.record(self.border_stream)
-        self.push(1 - parity, self.border_stream)
-        self.arrived[parity].record(self.border_stream)
-        self.slab.launch("interior", parity, self.stream)
-        self.interior_done.record(self.stream)
-
-    def synchronize(self) -> None:
-        """Wait for both streams."""
-        self.stream.synchronize()
-        self.border_stream.synchronize()
 
 
 def run(problem: slabs.Problem) -> int:

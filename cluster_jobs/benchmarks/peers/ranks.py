@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""What hand-written programs with one rank per GPU share: whether there are enough ranks, their GPUs, and NCCL."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpi4py import MPI
+
+
+def world(gpus: int | None) -> MPI.Comm:
+    """All ranks.
+
+    Raises:
+        SystemExit: If there are not as many as GPUs were asked for.
+    """
+    comm = MPI.COMM_WORLD
+    if gpus not in {None, comm.size}:
+        raise SystemExit(f"--gpus {gpus}, but there are {comm.size} ranks: mpirun -n {gpus}")
+    return comm
+
+
+def use_gpu(comm: MPI.Comm) -> int:
+    """Make the GPU of this rank the current one, by its number among the ranks of the host; collective."""
+    import cupy
+
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    device = int(local.rank % cupy.cuda.runtime.getDeviceCount())
+    cupy.cuda.Device(device).use()
+    return device
+
+
+def connect(comm: MPI.Comm) -> Any:
+    """A communicator of NCCL with the same ranks, None for a single one; collective."""
+    if comm.size == 1:
+        return None
+    from cupy.cuda import nccl
+
+    os.environ["NCCL_NVLS_ENABLE"] = "0"
+    identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
+    return nccl.NcclCommunicator(comm.size, identity, comm.rank)
