@@ -49,7 +49,8 @@ _log = logging.getLogger(__name__)
 
 #: A copy of so many bytes takes no longer than one of four; several take several times as long.
 _JOINED_BYTES = 1 << 16
-#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns.
+#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns. No
+#: more than cuda_small_copies::max_bytes, or the copy engines get it after all.
 _GATHERED_BYTES = 1 << 20
 #: How a warning about data that nobody wrote can be told from others; an error if CHECK is on.
 _UNWRITTEN = "nothing has written it"

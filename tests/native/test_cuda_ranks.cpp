@@ -51,7 +51,6 @@ struct setup {
 	std::uint32_t oversubscription = 1;
 	bool overwrites_wait = true;
 	int steps = 100;
-	std::uint64_t run_ahead = 16;
 	std::uint64_t most_on_a_lane = 120;
 };
 
@@ -223,8 +222,6 @@ class rank {
 		m_executor.stop();
 	}
 
-	std::uint64_t progress() const { return m_progress; }
-
   private:
 	setup m_how;
 	std::size_t m_number;
@@ -233,7 +230,6 @@ class rank {
 	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare;
 	std::thread m_executor_thread, m_application_thread;
 	std::atomic<std::uint64_t> m_completed{0};
-	std::atomic<std::uint64_t> m_progress{0};
 
 	std::vector<rank_id> all_ranks() const {
 		std::vector<rank_id> all;
@@ -262,7 +258,6 @@ class rank {
 		result.pipeline.capabilities.joined_bytes = 1 << 16;
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
-		result.run_ahead = m_how.run_ahead;
 		return result;
 	}
 
@@ -282,7 +277,6 @@ class rank {
 				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->text);
 				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
 				if(std::holds_alternative<shutdown_event>(event)) return;
-				++m_progress;
 			}
 		}
 	}
