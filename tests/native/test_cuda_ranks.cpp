@@ -193,7 +193,7 @@ class rank {
   public:
 	rank(const setup& how, const std::size_t number)
 	    : m_how(how), m_number(number), m_executor(options(), [&](event_count& completions) { return make_backend(completions); }),
-	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)), 
+	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)),
 	      m_advance(make_kernel(advancing(how.reads), how)), m_compare(make_kernel(compare_function, how)) {}
 
 	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
