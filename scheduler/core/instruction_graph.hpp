@@ -221,6 +221,7 @@ class instruction_graph_generator {
 	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
 	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
 	void receive_to_readers(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
 	void emit_receive(buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, memory_id memory);
 
 	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions

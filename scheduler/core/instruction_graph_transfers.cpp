@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include "instruction_priorities.hpp"
 
@@ -135,15 +136,45 @@ void instruction_graph_generator::receive_to_readers(
 		if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
 	}
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
-	for(const auto& part : parts) {
-		// The first reader receives; the others of the same set copy from it.
+	// The first reader receives; the others of the same set copy from it.
+	std::vector<read_requirement> arrivals;
+	for(auto& part : parts) {
 		const auto reader = std::find_if(reads.begin(), reads.end(), [&](const auto& read) { return read.where.overlaps(part); });
 		assert(reader != reads.end());
-		for(auto& destination : buffer.memories[reader->memory.value].allocations) {
-			const region arriving = region_intersection(part, destination.allocated);
-			if(!arriving.empty()) emit_receive(buffer, receive.transfer, destination, arriving, reader->memory);
+		arrivals.push_back(read_requirement{reader->memory, std::move(part)});
+	}
+	if(arrivals.size() > 1) join_small_neighbours(arrivals, buffer.info.element_size_bytes);
+	for(const auto& [memory, where] : arrivals) {
+		for(auto& destination : buffer.memories[memory.value].allocations) {
+			const region arriving = region_intersection(where, destination.allocated);
+			if(!arriving.empty()) emit_receive(buffer, receive.transfer, destination, arriving, memory);
 		}
 	}
+}
+
+// A receive takes microseconds, however little it brings, and what hangs together likely comes from one rank: its readers need not wait for each other's.
+void instruction_graph_generator::join_small_neighbours(std::vector<read_requirement>& arrivals, const std::size_t element_size_bytes) const {
+	std::vector<read_requirement> joined;
+	for(std::size_t i = 0; i < arrivals.size(); ++i) {
+		const memory_id memory = arrivals[i].memory;
+		if(std::any_of(joined.begin(), joined.end(), [=](const auto& arrival) { return arrival.memory == memory; })) continue;
+		region whole;
+		std::size_t count = 0;
+		for(const auto& arrival : arrivals) {
+			if(arrival.memory != memory) continue;
+			whole = region_union(whole, arrival.where);
+			++count;
+		}
+		auto bounds = connected_bounding_boxes(whole);
+		merge_overlapping_bounding_boxes(bounds);
+		const bool is_small = static_cast<std::size_t>(whole.area()) * element_size_bytes <= m_capabilities.joined_bytes;
+		if(is_small && bounds.size() < count) {
+			for(const box& bound : bounds) joined.push_back(read_requirement{memory, region_intersection(whole, bound)});
+		} else {
+			std::copy_if(arrivals.begin(), arrivals.end(), std::back_inserter(joined), [=](const auto& arrival) { return arrival.memory == memory; });
+		}
+	}
+	arrivals = std::move(joined);
 }
 
 void instruction_graph_generator::emit_receive(

@@ -102,6 +102,37 @@ def test_direct_data_for_one_device_goes_to_that_device() -> None:
     cluster.finish().verify()
 
 
+@pytest.mark.parametrize(("joined_bytes", "count"), [(15, 4), (16, 1), (2**30, 1)])
+def test_what_is_little_and_lies_together_is_received_in_one_piece(joined_bytes: int, count: int) -> None:
+    cluster = Cluster(num_ranks=2, direct=True, joined_bytes=joined_bytes)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8).write(buffer, one_to_one()).submit()
+    cluster.kernel(8, "reader").read(buffer, halves()).oversubscribe(4).submit()
+    graph = cluster.instructions()
+    assert graph.all("receive").count_is(count)
+    assert graph.all("receive").each_reaches_some(graph.all(name="reader"))
+    cluster.finish().verify()
+
+
+def test_what_comes_from_two_sides_is_received_in_two_pieces_however_little() -> None:
+    cluster = Cluster(num_ranks=3, direct=True, joined_bytes=2**30)
+    buffer = cluster.buffer(24)
+    cluster.kernel(24).write(buffer, one_to_one()).submit()
+    cluster.kernel(24).read(buffer, neighborhood(1)).oversubscribe(4).submit()
+    assert cluster.instructions(1).all("receive").count_is(2)
+    cluster.finish().verify()
+
+
+def test_what_is_little_is_received_by_each_device_that_reads_it() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=True, joined_bytes=2**30)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, halves()).oversubscribe(2).submit()
+    received = cluster.instructions(0).all("receive")
+    assert sorted(record["destination"][0] for record in received) == [2, 3]
+    cluster.finish().verify()
+
+
 def test_transports_may_differ_between_peers() -> None:
     cluster = Cluster(num_ranks=3, num_devices=2, direct_pairs=frozenset({(0, 1)}))
     buffer = cluster.buffer(12)
