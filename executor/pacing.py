@@ -16,6 +16,7 @@ _LONGEST_SLEEP_S: Final = 2e-3
 _DIRECT_S: Final = 50e-6  # some of what is awaited comes through shared memory, which needs no look at the network
 _DIRECT_QUIET_S: Final = 400e-6  # and so does all of it, if nothing has come through the network for a while
 _QUIET_AFTER_S: Final = 5e-3
+_DIRECT_PATIENCE: Final = 1 / 16  # as above, of the time for which the network has been quiet
 _IDLE_SLEEP_S: Final = 50e-3  # nothing awaited: only failures of other ranks can come
 
 
@@ -50,7 +51,9 @@ class Pacing:
             return _IDLE_SLEEP_S
         least_s = 0.0
         if self._has_other_ways:
-            least_s = _DIRECT_QUIET_S if since_arrival_s > _QUIET_AFTER_S else _DIRECT_S
+            least_s = _DIRECT_S
+            if since_arrival_s > _QUIET_AFTER_S:
+                least_s = min(max(since_arrival_s * _DIRECT_PATIENCE, _DIRECT_QUIET_S), _LONGEST_SLEEP_S)
         if self._is_spinning or since_progress_s < self._tight_s:
             return least_s
         return max(least_s, min(max(since_progress_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))
