@@ -634,11 +634,18 @@ class Executor:
 
     def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
         """
-        Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
+        Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
         Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
         ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
         ("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).
+        """
+
+    def watch(self, submission: int, flag: SpinFlag, limit_s: float) -> bool:
+        """
+        Looks at the flag, without the GIL, until it is set or the time is up; it is set as soon as the fence or epoch is complete.
+
+        Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.
         """
 
     def lanes(self) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ from celerity_py import _native
 
 T = TypeVar("T")
 
-_LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.25
 
 
 class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
@@ -27,6 +27,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         check_caller: Callable[[str], None],
         look_after: Callable[[], None],
         note_seen: Callable[[BaseException], None],
+        watch: Callable[[RuntimeFuture[Any], _native.SpinFlag, float], bool] | None = None,
         spin_s: float = 0.0,
     ) -> None:
         """Made by the runtime.
@@ -35,19 +36,22 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
             check_caller: Raises if the calling thread must not wait.
             look_after: Called now and then while a thread waits, to report what native threads have to say.
             note_seen: Told about the exception that a caller gets to see.
-            spin_s: How long a thread that waits looks again and again, without the interpreter lock, before it sleeps.
+            watch: Looks at a flag for some seconds, without the interpreter lock; True if it has fulfilled the future.
+            spin_s: How long a thread that waits does so before it sleeps.
         """
         super().__init__()
         #: What the result will be: the destination of a fence, None for a wait.
         self.array: Any = None
         #: Its allocation in user memory, 0 if there is none.
         self.raw = 0
-        #: With a timeline: its submission, and whom to tell since when somebody has waited for it.
+        #: Its submission.
         self.number = 0
+        #: With a timeline: whom to tell since when somebody has waited for it.
         self.note_wait: Callable[[int, int], None] | None = None
         self._check_caller = check_caller
         self._look_after = look_after
         self._note_seen = note_seen
+        self._watch = watch
         self._spin_s = spin_s
         self.set_running_or_notify_cancel()
 
@@ -91,15 +95,16 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
     def _block(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         flag = _native.SpinFlag()
-        if self._spin_s > 0:
+        spin_until = 0.0
+        if self._watch is not None and self._spin_s > 0:
             self.add_done_callback(flag.set)
-        spin_until = time.monotonic() + self._spin_s
+            spin_until = time.monotonic() + self._spin_s
         while not self.done():
             now = time.monotonic()
-            left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - now)
-            if now < spin_until and left > 0:
-                flag.wait(min(left, spin_until - now))
-                self._look_after()
+            left = LOOK_EVERY_S if deadline is None else min(LOOK_EVERY_S, deadline - now)
+            if self._watch is not None and now < spin_until and left > 0:
+                if not self._watch(self, flag, min(left, spin_until - now)):
+                    self._look_after()
                 continue
             try:
                 super().exception(max(left, 0.0))

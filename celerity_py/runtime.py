@@ -19,7 +19,7 @@ from celerity_py import _native, execution
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.pacing import num_cores
-from celerity_py.futures import RuntimeFuture
+from celerity_py.futures import LOOK_EVERY_S, RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
 from celerity_py.scheduler.errors import (
@@ -112,6 +112,7 @@ class Runtime:
         self._forget_me = forget
         self._last_submission = 0
         self._message_lock = threading.Lock()
+        self._bookkeeping_lock = threading.Lock()
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -324,7 +325,7 @@ class Runtime:
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
-            self._check_waiter, self._report_messages, self._note_seen, self._spin.wait_s
+            self._check_waiter, self._report_messages, self._note_seen, self._watch, self._spin.wait_s
         )
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
@@ -355,10 +356,10 @@ class Runtime:
         self.note_submitted(expected, got)
         if self.tracer is not None:
             self.tracer.note_submission(got, submission, started)
-            if submission.future is not None:
-                submission.future.number = got
-        if self.failure is not None and submission.future is not None:
-            submission.future.poison(self.failure_error())
+        if submission.future is not None:
+            submission.future.number = got
+            if self.failure is not None:
+                submission.future.poison(self.failure_error())
         return got
 
     def note_submitted(self, expected: int, got: int) -> None:
@@ -403,9 +404,58 @@ class Runtime:
 
     def wait(self, action: str, frame: FrameType) -> None:
         """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
-        self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame).result()
-        self._report_messages()
+        future = self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame)
+        if self._watch_epoch(future):
+            self._forget_submissions(future.number)  # the executor thread takes its time
+            if self.refuses:
+                self.check_usable("wait()")
+        else:
+            future.result()
+            self._forget_submissions(future.number)
         self._return_borrowed()
+
+    def _watch_epoch(self, future: RuntimeFuture[Any]) -> bool:
+        """Look for the end of an epoch, whose future nobody else has: whether it has come."""
+        if self._spin.wait_s == 0 or self.is_dry:
+            return False
+        flag = _native.SpinFlag()
+        future.add_done_callback(flag.set)
+        started = perf_counter_ns()
+        has_ended = self.executor.watch(future.number, flag, min(self._spin.wait_s, LOOK_EVERY_S))
+        if has_ended and self.tracer is not None:
+            self.tracer.note_wait(started, future.number)
+        return bool(has_ended)
+
+    def _watch(self, future: RuntimeFuture[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
+        """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
+        if not self.executor.watch(future.number, flag, limit_s):
+            return False
+        thread = threading.get_ident()
+        self.inside.add(thread)  # it runs callbacks of the user
+        try:
+            self._fulfil(future)
+        finally:
+            self.inside.discard(thread)
+        return True
+
+    def _fulfil(self, future: RuntimeFuture[Any]) -> None:
+        self._report_messages()  # before anybody sees a result that is none
+        with self._bookkeeping_lock:
+            raw, future.raw = future.raw, 0
+        if raw:
+            self.executor.unregister_user_memory(raw)
+        future.fulfil(future.array)
+
+    def _forget_submissions(self, last_submission: int) -> None:
+        self._report_messages()  # which name the lines of these submissions
+        pop = self.submissions.pop
+        with self._bookkeeping_lock:
+            forgotten: list[Any] = [pop(number, None) for number in range(self._oldest_id, last_submission + 1)]
+            self._oldest_id = max(self._oldest_id, last_submission + 1)
+            dying = self._dying
+            while dying and dying[0][0] <= last_submission:
+                forgotten.append(self._buffers.pop(dying.popleft()[1], None))
+        del forgotten  # not under the lock: it runs destructors
 
     def drain(self) -> None:
         """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
@@ -511,25 +561,13 @@ class Runtime:
         """Fulfil the future of a fence or epoch, on the executor thread."""
         self.inside.add(threading.get_ident())
         submission = self.submissions.get(submission_id)
-        if submission is None or submission.future is None:
-            return
-        self._report_messages()  # before anybody sees a result that is none
-        future = submission.future
-        if future.raw:
-            self.executor.unregister_user_memory(future.raw)
-        future.fulfil(future.array)
+        if submission is not None and submission.future is not None:
+            self._fulfil(submission.future)
 
     def submissions_retired(self, last_submission: int) -> None:
         """Drop callables and arguments in a batch."""
         self.inside.add(threading.get_ident())
-        self._report_messages()  # which name the lines of these submissions
-        pop = self.submissions.pop
-        for submission_id in range(self._oldest_id, last_submission + 1):
-            pop(submission_id, None)
-        self._oldest_id = max(self._oldest_id, last_submission + 1)
-        dying = self._dying
-        while dying and dying[0][0] <= last_submission:
-            self._buffers.pop(dying.popleft()[1], None)
+        self._forget_submissions(last_submission)
 
     def user_memory_freed(self, raw: int) -> None:
         """Let go of an array that no buffer needs any more."""

@@ -349,11 +349,20 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { self.agree_direct(to_ranks(peers)); }, "peers"_a,
 	        "Names the ranks that transfers to and from are direct with; none is allowed.")
 	    .def("run", &run, "timeout_s"_a, nb::sig("def run(self, timeout_s: float) -> list[tuple[typing.Any, ...]]"),
-	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up.
+	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
 ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
 ("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).)")
+	    .def(
+	        "watch",
+	        [](executor_loop& self, const std::uint64_t submission, spin_flag& flag, const double limit_s) {
+		        return self.watch(submission_id(submission), flag, to_nanoseconds(limit_s));
+	        },
+	        "submission"_a, "flag"_a, "limit_s"_a, released(),
+	        R"(Looks at the flag, without the GIL, until it is set or the time is up; it is set as soon as the fence or epoch is complete.
+
+Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.)")
 	    .def("lanes", &lanes, nb::sig("def lanes(self) -> list[tuple[str, int]]"), "Kind and device of every lane, by its number.")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(

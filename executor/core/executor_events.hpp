@@ -51,6 +51,7 @@ struct barrier_event {
 /// A fence or an epoch is complete.
 struct completed_event {
 	submission_id submission;
+	bool is_known = false; ///< whoever waited for it knows already
 };
 /// Everything submitted up to here is complete.
 struct retired_event {

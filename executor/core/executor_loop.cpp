@@ -280,7 +280,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 	if(m_left_at_ns != 0) trace_span(trace_kind::python, std::exchange(m_left_at_ns, 0), 0);
 	while(true) {
 		const auto seen = m_wake_up.prepare();
-		const bool is_woken = m_is_woken.exchange(false, std::memory_order_relaxed);
+		bool must_return = m_is_woken.exchange(false, std::memory_order_relaxed);
 		{
 			const std::lock_guard lock(m_state_mutex);
 			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
@@ -288,7 +288,6 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			m_has_unsent_pilots = false;
 			const bool has_worked = work();
 			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0, has_worked);
-			std::swap(events, m_events);
 			std::swap(progress, m_progress_events);
 		}
 		// Before the events: a fence that is fulfilled may be followed by a program that ends.
@@ -296,10 +295,16 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			for(const auto& reached : progress) m_progress(reached.task, reached.is_epoch);
 		}
 		progress.clear();
-		if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
-		if(!events.empty() || is_woken || event_count::clock::now() >= deadline) return events;
-		if(!was_awaiting && has_outstanding_communication()) return events; // the caller has to look at the network more often from now on
-		wait(seen, deadline);
+		must_return |= event_count::clock::now() >= deadline;
+		must_return |= !was_awaiting && has_outstanding_communication(); // the caller has to look at the network more often from now on
+		must_return |= must_hand_over();
+		if(must_return) {
+			std::swap(events, m_events);
+			m_hand_over_at = {};
+			if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
+			return events;
+		}
+		wait(seen, m_events.empty() ? deadline : std::min(deadline, m_hand_over_at));
 	}
 }
 
@@ -354,7 +359,7 @@ bool executor_loop::work() {
 	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
-			if(round >= rounds_before_hand_over && !m_events.empty()) {
+			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || has_urgent_events())) {
 				m_wake_up.signal(); // there may be more: the next run() must not sleep
 				break;
 			}
@@ -539,7 +544,7 @@ void executor_loop::retire() {
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
 			m_progress_events.push_back({horizon->task, false});
 			m_launches.drop(horizon->last_submission);
-			m_events.emplace_back(retired_event{horizon->last_submission});
+			announce_retired(horizon->last_submission);
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
 		} else if(m_direct != nullptr && std::holds_alternative<receive_instruction>(operation)) {
@@ -552,7 +557,7 @@ void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	m_progress_events.push_back({epoch.task, true});
 	if(epoch.submission.value != 0) m_events.emplace_back(completed_event{epoch.submission});
 	m_launches.drop(epoch.last_submission);
-	if(epoch.last_submission.value != 0) m_events.emplace_back(retired_event{epoch.last_submission});
+	if(epoch.last_submission.value != 0) announce_retired(epoch.last_submission);
 	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
 }
 

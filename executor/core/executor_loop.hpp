@@ -33,6 +33,7 @@
 #include "progress_report.hpp"
 #include "scheduler/core/instruction_sink.hpp"
 #include "scheduler/core/trace_recorder.hpp"
+#include "spin_flag.hpp"
 
 namespace celerity {
 
@@ -85,8 +86,12 @@ class executor_loop final : public instruction_sink {
 	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
 	void expect_work();
 
-	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up.
+	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. What nobody waits for, as
+	/// what may be forgotten, is handed over a little later, with the rest.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
+	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile the flag is set at once, not only after run() has
+	/// returned; whether that was so. Any thread.
+	bool watch(submission_id submission, spin_flag& flag, std::chrono::nanoseconds limit);
 	void wake();
 	void notify_complete(request_id request);
 	void notify_pilot(rank_id from, const pilot_message& pilot);
@@ -171,6 +176,13 @@ class executor_loop final : public instruction_sink {
 	launch_table m_launches;
 	std::mutex m_running_mutex;
 	std::unordered_map<call_ticket, running_call> m_running;
+	struct watcher {
+		submission_id submission;
+		spin_flag* flag;
+		bool is_told = false;
+	};
+	std::mutex m_watchers_mutex;
+	std::vector<watcher*> m_watchers; // who is in watch()
 
 	// Everything below is guarded by m_state_mutex.
 	std::mutex m_state_mutex;
@@ -178,7 +190,8 @@ class executor_loop final : public instruction_sink {
 	out_of_order_engine m_engine;
 	allocation_table m_allocations; // user memory has a lock of its own
 	executor_statistics m_statistics;
-	std::vector<executor_event> m_events;
+	std::vector<executor_event> m_events; // only the executor thread touches it
+	event_count::clock::time_point m_hand_over_at{}; // if m_events holds nothing but what may come later
 	communication m_communication;
 	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
 	bool m_has_unsent_pilots = false;           // among m_events
@@ -227,6 +240,13 @@ class executor_loop final : public instruction_sink {
 	void cancel();
 	std::vector<submission_id> kernels_in_flight() const;
 	void enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::other);
+
+	// executor_announcements.cpp
+	void announce_retired(submission_id last);
+	bool has_urgent_events() const;
+	/// Sets the flags of those who watch what has completed, and says whether events must be handed over now.
+	bool must_hand_over();
+	bool tell_watchers(submission_id submission);
 
 	// executor_dispatch.cpp: one function per kind of instruction
 	engine_request make_request(const instruction& instruction) const;

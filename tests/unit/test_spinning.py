@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +62,11 @@ def test_a_flag_is_set_once_and_for_all() -> None:
 
 
 def make_future(spin_s: float, look_after: Callable[[], None] = lambda: None) -> RuntimeFuture[Any]:
-    return RuntimeFuture(lambda _: None, look_after, lambda _: None, spin_s)
+    def watch(future: RuntimeFuture[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
+        flag.wait(limit_s)
+        return False
+
+    return RuntimeFuture(lambda _: None, look_after, lambda _: None, watch, spin_s)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 0.01, math.inf])
@@ -97,3 +103,43 @@ def test_a_program_runs_with_threads_that_spin(monkeypatch: pytest.MonkeyPatch) 
                 time.sleep(0.003 * step)  # shorter and longer than idle threads spin
             np.testing.assert_array_equal(queue.fence(buffer).result(10), np.arange(100))
         queue.wait()
+
+
+def test_who_has_waited_knows_that_arguments_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+
+    class Scale:
+        def __call__(self, chunk: celerity.Chunk, view: celerity.View) -> None:
+            view[...] = 1
+
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(10)
+        for _ in range(50):
+            kernel = Scale()
+            gone = weakref.ref(kernel)
+            queue.parallel_for(10, kernel, buffer.write(access.one_to_one()))
+            del kernel
+            queue.wait()
+            assert gone() is None
+
+
+def test_a_callback_may_not_call_the_runtime_whoever_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+    outcomes: list[str] = []
+
+    def after(future: concurrent.futures.Future[Any]) -> None:
+        try:
+            queue.wait()
+            outcomes.append("waited")
+        except celerity.NestedUse:
+            outcomes.append("refused")
+
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(1)
+        for _ in range(20):
+            queue.parallel_for(1, lambda chunk, view: time.sleep(0.002), buffer.write(access.one_to_one()))
+            future = queue.fence(buffer)
+            future.add_done_callback(after)
+            future.result()
+        queue.wait()  # allowed again
+    assert outcomes == 20 * ["refused"]

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// When the outside hears of what is done: at once if somebody waits for it, and otherwise a little later.
+#include <algorithm>
+
+#include "executor_loop.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Python needs the interpreter lock, for which this thread may have to wait while the application submits; it issues nothing meanwhile.
+constexpr std::chrono::milliseconds longest_unannounced{2};
+
+/// Nobody waits for it.
+bool may_come_later(const executor_event& event) {
+	if(const auto* const completed = std::get_if<completed_event>(&event)) return completed->is_known;
+	return std::holds_alternative<retired_event>(event);
+}
+
+} // namespace
+
+void executor_loop::announce_retired(const submission_id last) {
+	if(auto* const previous = m_events.empty() ? nullptr : std::get_if<retired_event>(&m_events.back())) {
+		previous->last_submission = std::max(previous->last_submission, last);
+	} else {
+		m_events.emplace_back(retired_event{last});
+	}
+}
+
+bool executor_loop::has_urgent_events() const {
+	return std::any_of(m_events.begin(), m_events.end(), [](const executor_event& event) { return !may_come_later(event); });
+}
+
+bool executor_loop::must_hand_over() {
+	if(m_events.empty()) return false;
+	// In the order of the events: what comes before a completion, as that memory of the user is free, is known before it.
+	for(auto& event : m_events) {
+		if(auto* const completed = std::get_if<completed_event>(&event); completed != nullptr && !completed->is_known) {
+			completed->is_known = tell_watchers(completed->submission);
+		}
+		if(!may_come_later(event)) return true;
+	}
+	const auto now = event_count::clock::now();
+	if(m_hand_over_at == event_count::clock::time_point{}) m_hand_over_at = now + longest_unannounced;
+	return now >= m_hand_over_at;
+}
+
+bool executor_loop::watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) {
+	watcher self{submission, &flag};
+	{
+		const std::lock_guard lock(m_watchers_mutex);
+		m_watchers.push_back(&self);
+	}
+	flag.wait(limit);
+	const std::lock_guard lock(m_watchers_mutex);
+	std::erase(m_watchers, &self);
+	return self.is_told;
+}
+
+bool executor_loop::tell_watchers(const submission_id submission) {
+	const std::lock_guard lock(m_watchers_mutex);
+	bool is_told = false;
+	for(auto* const watcher : m_watchers) {
+		if(watcher->submission != submission) continue;
+		watcher->is_told = is_told = true;
+		watcher->flag->set();
+	}
+	return is_told;
+}
+
+} // namespace celerity
