@@ -65,6 +65,30 @@ def hints(arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
     return split + several
 
 
+def add_border_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--border` to the arguments of a stencil; see `stencil_hints`."""
+    parser.add_argument("--border", type=int, metavar="ROWS", help="rows computed before the others; 0: none")
+
+
+def stencil_hints(
+    queue: celerity.Queue, arguments: argparse.Namespace, *, rows: int, items: int, items_worth_it: int
+) -> tuple[celerity.hints.Hint, ...]:
+    """Return the hints for a step of a stencil: what is asked for, and rows first where that pays, or is asked for.
+
+    Args:
+        queue: Whose devices share the step.
+        arguments: From `add_hint_arguments` and `add_border_argument`.
+        rows: How many rows first, unless that is asked for.
+        items: Of a step.
+        items_worth_it: With fewer of them on a device, two kernels more take longer than the transfers that they hide.
+    """
+    given, asked = hints(arguments), arguments.border
+    devices = celerity.size() * queue.statistics().num_devices
+    is_worth_it = devices > 1 and items // devices >= items_worth_it and arguments.oversubscribe == 1
+    first = asked if asked is not None else rows if is_worth_it else 0
+    return (*given, celerity.hints.border_first(first)) if first else given
+
+
 def add_benchmark_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--benchmark`, which prints what `measure` returns, with `print_figures`, and nothing else."""
     parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")

@@ -22,7 +22,6 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
@@ -121,28 +120,20 @@ def advance_waves(
         advance()
 
 
-def hints_for(queue: celerity.Queue, arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
-    """Hints for a step: what is asked for, and as many rows first as seem worth it unless that is said, too."""
-    given, rows = frame.hints(arguments), arguments.border
-    if rows is None:
-        devices = celerity.size() * queue.statistics().num_devices
-        is_worth_it = devices > 1 and arguments.size**2 // devices >= CELLS_WORTH_A_BORDER
-        rows = BORDER_ROWS if is_worth_it and arguments.oversubscribe == 1 else 0
-    return (*given, celerity.hints.border_first(rows)) if rows else given
-
-
 def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
     frame.add_hint_arguments(parser)
-    parser.add_argument("--border", type=int, metavar="ROWS", help="rows computed before the others; 0: none")
+    frame.add_border_argument(parser)
     frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
-        hints = hints_for(queue, arguments)
+        hints = frame.stencil_hints(
+            queue, arguments, rows=BORDER_ROWS, items=size**2, items_worth_it=CELLS_WORTH_A_BORDER
+        )
         states = [
             celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name=name)
             for name in ("u", "u_next")

@@ -88,7 +88,7 @@ APPS = {
             cpu_sizes=(256,),
             steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
             check=("--size", "211", "--steps", "6"),
-            ablations=frozenset({"split", "oversubscription"}),
+            ablations=frozenset({"split", "oversubscription", "border"}),
         ),
     )
 }

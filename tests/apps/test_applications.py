@@ -25,6 +25,7 @@ RUNS = {
     "matmul": ["--size", "97"],
     "matmul --split-2d": ["--size", "97", "--split-2d"],
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
+    "convolution --border": ["--size", "67", "--radius", "3", "--passes", "3", "--border", "4"],
     "convolution --split-2d": ["--size", "67", "--radius", "3", "--passes", "3", "--split-2d"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],

@@ -12,10 +12,12 @@ pytestmark = pytest.mark.processes
 # Of odd sizes that no number of devices divides.
 RUNS = {
     "wave_sim": ["--size", "1031", "--steps", "100"],
+    "wave_sim, border first": ["--size", "1031", "--steps", "100", "--border", "8"],
     "matmul": ["--size", "397"],
     "matmul --split-2d": ["--size", "397", "--split-2d"],
     "convolution": ["--size", "267", "--radius", "5", "--passes", "3"],
     "convolution, much shared memory": ["--size", "99", "--radius", "50", "--passes", "2"],
+    "convolution, border first": ["--size", "267", "--radius", "5", "--passes", "3", "--border", "8"],
     "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
     "rsim_pattern": ["--size", "253", "--steps", "60"],
     "rsim": ["--patches", "700", "--steps", "60"],
