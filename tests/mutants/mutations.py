@@ -238,6 +238,12 @@ MUTATIONS = (
         limit=5000,
     ),
     Mutation(
+        "of small pieces that arrive together the last one is lost",
+        TRANSFERS,
+        "whole = region_union(whole, arrival.where);",
+        "if(count == 0 || &arrival != &arrivals.back()) whole = region_union(whole, arrival.where);",
+    ),
+    Mutation(
         "what is gathered does not wait for its producers",
         MEMORY,
         "depend_for_read(*allocations[i], sources[i].where);",

@@ -133,6 +133,21 @@ def test_what_is_little_is_received_by_each_device_that_reads_it() -> None:
     cluster.finish().verify()
 
 
+def test_what_lies_in_the_bend_of_something_else_arrives_once() -> None:
+    bent = [((0, 1), (0, 8)), ((1, 4), (0, 1))]
+    read = {3: bent, 4: [((2, 3), (2, 4))], 5: [((1, 2), (6, 7))]}  # the last one touches the first one
+    pieces = custom(
+        "pieces", lambda chunk, whole, shape: [box for item in range(*chunk[0]) for box in read.get(item, [])]
+    )
+    cluster = Cluster(num_ranks=2, direct=True, joined_bytes=2**30)
+    buffer = cluster.buffer((8, 8))
+    cluster.kernel((8, 8)).write(buffer, one_to_one()).submit()
+    cluster.kernel(6).read(buffer, pieces).oversubscribe(3).submit()
+    received = cluster.instructions(1).all("receive")
+    assert sum(flat_size(box) for record in received for box in record["boxes"]) == 8 + 3 + 2 + 1
+    cluster.finish().verify()
+
+
 def test_transports_may_differ_between_peers() -> None:
     cluster = Cluster(num_ranks=3, num_devices=2, direct_pairs=frozenset({(0, 1)}))
     buffer = cluster.buffer(12)
