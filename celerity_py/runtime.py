@@ -37,6 +37,7 @@ from celerity_py.spinning import spin_times
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.tracing import start_trace
+from celerity_py.user_memory import UserMemory
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
@@ -108,7 +109,6 @@ class Runtime:
         self._buffers: dict[int, Any] = {}  # records of buffers with a function for their contents
         self._labels: dict[int, str] = {}  # of buffers whose handles live
         self._dying: deque[tuple[int, int]] = deque()  # (newest submission, buffer) at the death of a handle
-        self._lent: dict[int, _Loan] = {}
         self._forget_me = forget
         self._last_submission = 0
         self._message_lock = threading.Lock()
@@ -144,6 +144,7 @@ class Runtime:
                 poll=settings.poll,
                 direct=self._is_direct,
             )
+        self.user_memory = UserMemory(self.executor)
         self.scheduler = _native.Scheduler(
             num_ranks=self.size,
             rank=self.rank,
@@ -260,7 +261,7 @@ class Runtime:
         self.submissions.clear()
         self.pure_tables.clear()
         self._buffers.clear()
-        self._lent.clear()
+        self.user_memory.clear()
         self._forget_me()
 
     def _write_trace(self) -> None:
@@ -412,7 +413,7 @@ class Runtime:
         else:
             future.result()
             self._forget_submissions(future.number)
-        self._return_borrowed()
+        self.user_memory.return_borrowed()
 
     def _watch_epoch(self, future: RuntimeFuture[Any]) -> bool:
         """Look for the end of an epoch, whose future nobody else has: whether it has come."""
@@ -442,8 +443,7 @@ class Runtime:
         self._report_messages()  # before anybody sees a result that is none
         with self._bookkeeping_lock:
             raw, future.raw = future.raw, 0
-        if raw:
-            self.executor.unregister_user_memory(raw)
+        self.user_memory.withdraw(raw)
         future.fulfil(future.array)
 
     def _forget_submissions(self, last_submission: int) -> None:
@@ -498,28 +498,14 @@ class Runtime:
             The raw id of the allocation in user memory.
         """
         self.check_usable("making a buffer from an array")
-        if self.executor is None:
-            return 1  # nothing is ever read in a dry run
-        raw = int(self.executor.register_user_memory(_address_of(array), array.nbytes))
-        self._lent[raw] = _Loan(array, borrowed)
-        return raw
-
-    def _return_borrowed(self) -> None:
-        """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
-        for raw, loan in list(self._lent.items()):
-            if loan.borrowed:
-                copy = loan.array.copy()
-                self.executor.replace_user_memory(raw, _address_of(copy))
-                self._lent[raw] = _Loan(copy, borrowed=False)
+        return self.user_memory.lend(array, borrowed=borrowed)
 
     def fence(self, record: Any, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
         array = np.empty(box.shape, record.dtype)
-        raw = 0
-        if takes_part and self.executor is not None:
-            raw = int(self.executor.register_user_memory(_address_of(array), array.nbytes))
+        raw = self.user_memory.offer(array) if takes_part else 0
         future.array = array if takes_part else None
         future.raw = raw
         submission = Submission("fence", record.label, None, [], [], box, frame, future)
@@ -571,7 +557,7 @@ class Runtime:
 
     def user_memory_freed(self, raw: int) -> None:
         """Let go of an array that no buffer needs any more."""
-        self._lent.pop(raw, None)
+        self.user_memory.let_go(raw)
 
     def failed(self, failure: Failure) -> None:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
@@ -630,18 +616,3 @@ class Runtime:
             scheduler=dict(self.scheduler.statistics()),
             executor={} if self.executor is None else dict(self.executor.statistics()),
         )
-
-
-class _Loan:
-    """An array that the executor reads from."""
-
-    __slots__ = ("array", "borrowed")
-
-    def __init__(self, array: np.ndarray[Any, Any], borrowed: bool) -> None:
-        self.array = array
-        #: It belongs to the user, and may change after the next wait.
-        self.borrowed = borrowed
-
-
-def _address_of(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])

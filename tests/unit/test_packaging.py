@@ -24,8 +24,8 @@ INSTALLED = {
     "celerity_py": """
         __init__ access arguments buffer configuration cuda_compilation cuda_execution cuda_launches cuda_signatures
         custom_mappers devices errors execution futures hints host_objects kernels lifecycle log mapping notation
-        parts queue reducers reductions runtime small_copies spinning statistics submissions trace tracing views
-        violations
+        parts queue reducers reductions runtime small_copies spinning statistics submissions trace tracing
+        user_memory views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Arrays in the user's memory that the executor reads or writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class _Loan:
+    array: NDArray[Any]
+    borrowed: bool  # it belongs to the user, and may change after the next wait
+
+
+class UserMemory:
+    """What the executor has been told of, by the raw ids of its allocations. One thread at a time, but for `let_go`.
+
+    Args:
+        executor: The native one; None in a dry run, where nothing is read or written.
+    """
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        self._lent: dict[int, _Loan] = {}
+
+    @property
+    def num_lent(self) -> int:
+        """Arrays that the executor may still read."""
+        return len(self._lent)
+
+    def lend(self, array: NDArray[Any], *, borrowed: bool) -> int:
+        """Let the executor read an array until it says that it does not need it any more; its raw id."""
+        if self._executor is None:
+            return 1
+        raw = self.offer(array)
+        self._lent[raw] = _Loan(array, borrowed)
+        return raw
+
+    def let_go(self, raw: int) -> None:
+        """The executor does not need an array any more. Any thread."""
+        self._lent.pop(raw, None)
+
+    def return_borrowed(self) -> None:
+        """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
+        for raw, loan in list(self._lent.items()):
+            if loan.borrowed:
+                copy = loan.array.copy()
+                self._executor.replace_user_memory(raw, _address_of(copy))
+                self._lent[raw] = _Loan(copy, borrowed=False)
+
+    def offer(self, array: NDArray[Any]) -> int:
+        """Let the executor write to an array until `withdraw`, while the caller keeps it alive; its raw id, or 0."""
+        if self._executor is None:
+            return 0
+        return int(self._executor.register_user_memory(_address_of(array), array.nbytes))
+
+    def withdraw(self, raw: int) -> None:
+        """End what `offer` began."""
+        if raw:
+            self._executor.unregister_user_memory(raw)
+
+    def clear(self) -> None:
+        """At the end of the run, let go of everything."""
+        self._lent.clear()
+
+
+def _address_of(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
