@@ -52,6 +52,7 @@ struct setup {
 	bool overwrites_wait = true;
 	int steps = 100;
 	std::uint64_t most_on_a_lane = 120;
+	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
 value at_first(const coordinate row, const coordinate column) { return static_cast<value>(row * 1000 + column); }
@@ -255,7 +256,7 @@ class rank {
 		direct[m_number] = false;
 		result.pipeline.capabilities =
 		    system_capabilities::make(m_how.num_ranks, rank_id(static_cast<std::uint32_t>(m_number)), m_how.num_devices, true, true, direct);
-		result.pipeline.capabilities.joined_bytes = 1 << 16;
+		result.pipeline.capabilities.joined_bytes = m_how.joined_bytes;
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
 		return result;
@@ -394,9 +395,10 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.overwrites_wait = pick({0, 1, 1, 1}) != 0;
 		how.steps = pick({50, 200, 400});
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
-		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane\n",
+		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
+		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane, %zu bytes joined\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1, how.border,
-		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane);
+		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane, how.joined_bytes);
 		std::fflush(stdout);
 		run(how);
 	}
