@@ -13,7 +13,7 @@ from celerity_py import _native
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.25
+_LOOK_EVERY_S = 0.25
 
 
 class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
@@ -36,7 +36,8 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
             check_caller: Raises if the calling thread must not wait.
             look_after: Called now and then while a thread waits, to report what native threads have to say.
             note_seen: Told about the exception that a caller gets to see.
-            watch: Looks at a flag for some seconds, without the interpreter lock; True if it has fulfilled the future.
+            watch: Looks at a flag for some seconds, without the interpreter lock; True if it has seen the end, and has
+                fulfilled the future unless that is private.
             spin_s: How long a thread that waits does so before it sleeps.
         """
         super().__init__()
@@ -46,6 +47,8 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         self.raw = 0
         #: Its submission.
         self.number = 0
+        #: Only a call that waits has it.
+        self.is_private = False
         #: With a timeline: whom to tell since when somebody has waited for it.
         self.note_wait: Callable[[int, int], None] | None = None
         self._check_caller = check_caller
@@ -53,6 +56,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         self._note_seen = note_seen
         self._watch = watch
         self._spin_s = spin_s
+        self._has_listeners = False
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> T:
@@ -81,30 +85,50 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
             self._note_seen(error)
         return error
 
-    def _wait(self, call: str, timeout: float | None) -> None:
+    def await_end(self) -> None:
+        """As `result`, if nobody else has the future: it need not be fulfilled, only failed."""
+        if not self._wait("await_end()", None):
+            self.result(0)
+
+    def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
+        """As in the base class. Callbacks run on a thread of the runtime, not on one that waits for the result."""
+        self._has_listeners = True
+        super().add_done_callback(fn)
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether somebody else has added callbacks."""
+        return self._has_listeners
+
+    def _wait(self, call: str, timeout: float | None) -> bool:
+        """Whether `watch` has seen the end."""
         if self.done():
-            return
+            return False
         self._check_caller(call)
         started_ns = time.perf_counter_ns()
         try:
-            self._block(timeout)
+            return self._block(timeout)
         finally:
             if self.note_wait is not None:
                 self.note_wait(started_ns, self.number)
 
-    def _block(self, timeout: float | None) -> None:
+    def _block(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         flag = _native.SpinFlag()
         spin_until = 0.0
         if self._watch is not None and self._spin_s > 0:
-            self.add_done_callback(flag.set)
+            super().add_done_callback(flag.set)
             spin_until = time.monotonic() + self._spin_s
         while not self.done():
             now = time.monotonic()
-            left = LOOK_EVERY_S if deadline is None else min(LOOK_EVERY_S, deadline - now)
+            left = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - now)
             if self._watch is not None and now < spin_until and left > 0:
-                if not self._watch(self, flag, min(left, spin_until - now)):
-                    self._look_after()
+                limit_s = min(left, spin_until - now)
+                if self._has_listeners:
+                    flag.wait(limit_s)
+                elif self._watch(self, flag, limit_s):
+                    return True
+                self._look_after()
                 continue
             try:
                 super().exception(max(left, 0.0))
@@ -112,6 +136,7 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
                 if left <= 0:
                     raise
                 self._look_after()
+        return False
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio

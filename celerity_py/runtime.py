@@ -19,7 +19,7 @@ from celerity_py import _native, execution
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.pacing import num_cores
-from celerity_py.futures import LOOK_EVERY_S, RuntimeFuture
+from celerity_py.futures import RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
 from celerity_py.scheduler.errors import (
@@ -112,7 +112,9 @@ class Runtime:
         self._forget_me = forget
         self._last_submission = 0
         self._message_lock = threading.Lock()
-        self._bookkeeping_lock = threading.Lock()
+        self._is_failing = False  # somebody has taken a message that ends the run
+        self._has_failed = threading.Event()
+        self._bookkeeping_lock = threading.RLock()  # a collection of garbage may run destructors anywhere
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -378,17 +380,25 @@ class Runtime:
             )
 
     def _report_messages(self) -> None:
+        live = self.live
         with self._message_lock:  # what `submissions_retired` drops has been looked up by then
             messages = [
                 (level, about, self._with_site(text, about)) for level, about, text in self.scheduler.take_messages()
             ]
+            if live is not None and any(self._is_fatal(level, text) for level, _, text in messages):
+                self._is_failing = True
         for level, about, text in messages:
-            if level == "error" and self.live is not None:
-                self.live.fail(InternalError(text))
-            elif self.configuration.check and _UNWRITTEN in text and self.live is not None:
-                self.live.fail(UninitializedRead(text), about)
-            else:
+            if live is None or not self._is_fatal(level, text):
                 _log.warning("%s", text)
+            elif level == "error":
+                live.fail(InternalError(text))
+            else:
+                live.fail(UninitializedRead(text), about)
+        if self._is_failing:
+            self._has_failed.wait()  # whichever thread has taken that message
+
+    def _is_fatal(self, level: str, text: str) -> bool:
+        return level == "error" or (self.configuration.check and _UNWRITTEN in text)
 
     def _with_site(self, text: str, submission_id: int) -> str:
         submission = self.submissions.get(submission_id)
@@ -406,37 +416,19 @@ class Runtime:
     def wait(self, action: str, frame: FrameType) -> None:
         """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
         future = self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame)
-        if self._watch_epoch(future):
-            self._forget_submissions(future.number)  # the executor thread takes its time
-            if self.refuses:
-                self.check_usable("wait()")
-        else:
-            future.result()
-            self._forget_submissions(future.number)
+        future.is_private = True
+        future.await_end()
+        self._forget_submissions(future.number)  # the executor thread takes its time
+        if self.refuses:
+            self.check_usable("wait()")
         self.user_memory.return_borrowed()
-
-    def _watch_epoch(self, future: RuntimeFuture[Any]) -> bool:
-        """Look for the end of an epoch, whose future nobody else has: whether it has come."""
-        if self._spin.wait_s == 0 or self.is_dry:
-            return False
-        flag = _native.SpinFlag()
-        future.add_done_callback(flag.set)
-        started = perf_counter_ns()
-        has_ended = self.executor.watch(future.number, flag, min(self._spin.wait_s, LOOK_EVERY_S))
-        if has_ended and self.tracer is not None:
-            self.tracer.note_wait(started, future.number)
-        return bool(has_ended)
 
     def _watch(self, future: RuntimeFuture[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
         """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
-        if not self.executor.watch(future.number, flag, limit_s):
+        if not self.executor.watch(future.number, flag, limit_s) or future.has_listeners:
             return False
-        thread = threading.get_ident()
-        self.inside.add(thread)  # it runs callbacks of the user
-        try:
+        if not future.is_private:
             self._fulfil(future)
-        finally:
-            self.inside.discard(thread)
         return True
 
     def _fulfil(self, future: RuntimeFuture[Any]) -> None:
@@ -444,7 +436,10 @@ class Runtime:
         with self._bookkeeping_lock:
             raw, future.raw = future.raw, 0
         self.user_memory.withdraw(raw)
-        future.fulfil(future.array)
+        if self.failure is None:
+            future.fulfil(future.array)
+        else:
+            future.poison(self.failure_error())
 
     def _forget_submissions(self, last_submission: int) -> None:
         self._report_messages()  # which name the lines of these submissions
@@ -454,8 +449,23 @@ class Runtime:
             self._oldest_id = max(self._oldest_id, last_submission + 1)
             dying = self._dying
             while dying and dying[0][0] <= last_submission:
-                forgotten.append(self._buffers.pop(dying.popleft()[1], None))
-        del forgotten  # not under the lock: it runs destructors
+                self._buffers.pop(dying.popleft()[1], None)
+        for submission in forgotten:
+            if submission is not None and submission.future is not None and not submission.future.done():
+                self._fulfil_late(submission.future)
+
+    def _fulfil_late(self, future: RuntimeFuture[Any]) -> None:
+        """Whoever has seen the end was interrupted before it could fulfil the future."""
+        if future.is_private:
+            return
+        thread = threading.get_ident()
+        was_inside = thread in self.inside
+        try:
+            self.inside.add(thread)  # it may run callbacks of the user
+            self._fulfil(future)
+        finally:
+            if not was_inside:
+                self.inside.discard(thread)
 
     def drain(self) -> None:
         """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
@@ -563,6 +573,7 @@ class Runtime:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
         self.failure = failure
         self.refuses = True
+        self._has_failed.set()
         self.scheduler.release()
         self._report_messages()  # they may tell why
         for submission in list(self.submissions.values()):

@@ -58,6 +58,7 @@ _LOST_DEVICE: Final = (
     "HARDWARE_STACK",
     "ECC",
 )
+_THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
 _SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
 
 
@@ -249,15 +250,20 @@ class LiveExecutor:
                 self._compare_with_departed()
 
             now_s = time.monotonic()
-            if arrivals.pilots or arrivals.completed:
+            if arrivals.pilots or arrivals.completed or any(item[0] in _THROUGH_NETWORK for item in items):
                 last_arrival_s = now_s
             if items or arrivals.pilots or arrivals.completed:
                 last_progress_s = now_s
                 watchdog.note_progress(now_s)
             elif (loss := watchdog.check(now_s)) is not None:
                 self._failures.report(loss)
-            is_awaiting = native.outstanding_communication or communicator.outstanding > 0
-            timeout_s = self._pacing.timeout_s(now_s - last_progress_s, now_s - last_arrival_s, is_awaiting=is_awaiting)
+            has_requests = communicator.outstanding > 0
+            timeout_s = self._pacing.timeout_s(
+                now_s - last_progress_s,
+                now_s - last_arrival_s,
+                is_awaiting=native.outstanding_communication or has_requests,
+                has_requests=has_requests,
+            )
 
     def _complete(self, request: int) -> None:
         if request == _SHUTDOWN_BARRIER:

@@ -39,13 +39,16 @@ class Pacing:
         self._is_spinning = is_spinning
         self._tight_s = _TIGHT_S if cores_per_rank >= 2 else _TIGHT_SHARED_S if cores_per_rank >= 1 else 0.0
 
-    def timeout_s(self, since_progress_s: float, since_arrival_s: float, *, is_awaiting: bool) -> float:
+    def timeout_s(
+        self, since_progress_s: float, since_arrival_s: float, *, is_awaiting: bool, has_requests: bool = False
+    ) -> float:
         """Return how long to wait for local work before the next poll.
 
         Args:
             since_progress_s: Since anything has moved.
-            since_arrival_s: Since the network has brought something.
+            since_arrival_s: Since the network has brought something, or was given something.
             is_awaiting: Whether something is awaited from other ranks.
+            has_requests: Whether some of that will come through the network for sure.
         """
         if not is_awaiting:
             return _IDLE_SLEEP_S
@@ -53,7 +56,9 @@ class Pacing:
         if self._has_other_ways:
             least_s = _DIRECT_S
             if since_arrival_s > _QUIET_AFTER_S:
-                least_s = min(max(since_arrival_s * _DIRECT_PATIENCE, _DIRECT_QUIET_S), _LONGEST_SLEEP_S)
+                least_s = _DIRECT_QUIET_S
+                if not self._is_spinning and not has_requests:
+                    least_s = min(max(since_arrival_s * _DIRECT_PATIENCE, least_s), _LONGEST_SLEEP_S)
         if self._is_spinning or since_progress_s < self._tight_s:
             return least_s
         return max(least_s, min(max(since_progress_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))

@@ -184,14 +184,16 @@ class executor_loop final : public instruction_sink {
 	std::mutex m_watchers_mutex;
 	std::vector<watcher*> m_watchers; // who is in watch()
 
+	// Only the executor thread touches these.
+	std::vector<executor_event> m_events;
+	event_count::clock::time_point m_hand_over_at{}; // if m_events holds nothing but what may come later
+
 	// Everything below is guarded by m_state_mutex.
 	std::mutex m_state_mutex;
 	std::mutex m_stop_mutex;
 	out_of_order_engine m_engine;
 	allocation_table m_allocations; // user memory has a lock of its own
 	executor_statistics m_statistics;
-	std::vector<executor_event> m_events; // only the executor thread touches it
-	event_count::clock::time_point m_hand_over_at{}; // if m_events holds nothing but what may come later
 	communication m_communication;
 	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
 	bool m_has_unsent_pilots = false;           // among m_events

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <iterator>
+#include <numeric>
 
 #include "instruction_priorities.hpp"
 
@@ -152,7 +153,8 @@ void instruction_graph_generator::receive_to_readers(
 	}
 }
 
-// A receive takes microseconds, however little it brings, and what hangs together likely comes from one rank: its readers need not wait for each other's.
+// A receive takes microseconds, however little it brings. What forms a box likely comes from one rank, so that no reader waits for what another one needs; the
+// ring of a halo does not.
 void instruction_graph_generator::join_small_neighbours(std::vector<read_requirement>& arrivals, const std::size_t element_size_bytes) const {
 	std::vector<read_requirement> joined;
 	for(std::size_t i = 0; i < arrivals.size(); ++i) {
@@ -165,11 +167,11 @@ void instruction_graph_generator::join_small_neighbours(std::vector<read_require
 			whole = region_union(whole, arrival.where);
 			++count;
 		}
-		auto bounds = connected_bounding_boxes(whole);
-		merge_overlapping_bounding_boxes(bounds);
+		const auto bounds = connected_bounding_boxes(whole);
 		const bool is_small = static_cast<std::size_t>(whole.area()) * element_size_bytes <= m_capabilities.joined_bytes;
-		if(is_small && bounds.size() < count) {
-			for(const box& bound : bounds) joined.push_back(read_requirement{memory, region_intersection(whole, bound)});
+		const auto bounded = std::accumulate(bounds.begin(), bounds.end(), coordinate{0}, [](const coordinate sum, const box& b) { return sum + b.area(); });
+		if(is_small && bounds.size() < count && bounded == whole.area()) { // each part is its bounding box
+			for(const box& bound : bounds) joined.push_back(read_requirement{memory, region(bound)});
 		} else {
 			std::copy_if(arrivals.begin(), arrivals.end(), std::back_inserter(joined), [=](const auto& arrival) { return arrival.memory == memory; });
 		}

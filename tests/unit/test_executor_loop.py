@@ -298,7 +298,7 @@ class Watcher(threading.Thread):
         self.was_told: bool | None = None
         self.executor, self.submission, self.limit_s = executor, submission, limit_s
         self.start()
-        time.sleep(0.05)
+        time.sleep(0.2)  # until it looks
 
     def run(self) -> None:
         self.was_told = self.executor.watch(self.submission, self.flag, self.limit_s)

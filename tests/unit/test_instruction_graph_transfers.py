@@ -123,6 +123,16 @@ def test_what_comes_from_two_sides_is_received_in_two_pieces_however_little() ->
     cluster.finish().verify()
 
 
+@pytest.mark.parametrize("joined_bytes", [0, 2**30])
+def test_a_ring_of_little_is_received_in_pieces(joined_bytes: int) -> None:
+    cluster = Cluster(num_ranks=9, direct=True, joined_bytes=joined_bytes)
+    buffer = cluster.buffer((12, 12))
+    cluster.kernel((12, 12)).write(buffer, one_to_one()).split_2d().submit()
+    cluster.kernel((12, 12)).read(buffer, neighborhood(1, 1)).split_2d().oversubscribe(4).submit()
+    assert cluster.instructions(4).all("receive").count_is(8)
+    cluster.finish().verify()
+
+
 def test_what_is_little_is_received_by_each_device_that_reads_it() -> None:
     cluster = Cluster(num_ranks=2, num_devices=2, direct=True, joined_bytes=2**30)
     buffer = cluster.buffer(16)

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +23,7 @@ import celerity_py as celerity
 from celerity_py import _native, access, spinning
 from celerity_py.devices import Devices
 from celerity_py.futures import RuntimeFuture
+from celerity_py.runtime import Runtime
 from celerity_py.spinning import SpinTimes, spin_times
 from tests.kernels import iota, scale
 
@@ -123,7 +129,7 @@ def test_who_has_waited_knows_that_arguments_are_let_go(monkeypatch: pytest.Monk
             assert gone() is None
 
 
-def test_a_callback_may_not_call_the_runtime_whoever_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_may_not_call_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELERITY_POLL", "spin")
     outcomes: list[str] = []
 
@@ -143,3 +149,109 @@ def test_a_callback_may_not_call_the_runtime_whoever_runs_it(monkeypatch: pytest
             future.result()
         queue.wait()  # allowed again
     assert outcomes == 20 * ["refused"]
+
+
+def test_who_waits_runs_no_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+    lock = threading.Lock()
+    called = threading.Event()
+
+    def after(future: concurrent.futures.Future[Any]) -> None:
+        with lock:
+            called.set()
+
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(1)
+        queue.parallel_for(1, lambda chunk, view: time.sleep(0.05), buffer.write(access.one_to_one()))
+        future = queue.fence(buffer)
+        future.add_done_callback(after)
+        with lock:
+            future.result(10)
+        assert called.wait(10)
+
+
+def test_who_is_interrupted_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+    interrupts: list[None] = []
+    fulfil = Runtime._fulfil
+
+    def be_interrupted(runtime: Runtime, future: RuntimeFuture[Any]) -> None:
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+        fulfil(runtime, future)
+
+    monkeypatch.setattr(Runtime, "_fulfil", be_interrupted)
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(1)
+        for _ in range(10):
+            queue.parallel_for(1, slow_iota, buffer.write(access.one_to_one()))
+            future = queue.fence(buffer)
+            interrupts.append(None)
+            try:
+                future.result(10)
+            except KeyboardInterrupt:
+                queue.wait()  # what the executor has left for later is forgotten here
+            assert future.result(10) == [0]
+        queue.wait()  # not as if it came from a callback
+
+
+def test_the_timeline_has_every_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CELERITY_POLL", "spin")
+    monkeypatch.setenv("CELERITY_TRACE", str(tmp_path / "trace.json"))
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer(1)
+        for number in range(5):
+            queue.parallel_for(1, slow_iota, buffer.write(access.one_to_one()))
+            if number % 2:
+                queue.fence(buffer)
+            queue.wait()
+    (file,) = tmp_path.glob("trace*.json")
+    events = json.loads(file.read_text())["traceEvents"]
+    waits = [event for event in events if event["ph"] == "X" and event["name"].startswith("wait")]
+    assert len(waits) == 5
+    assert all(event["dur"] > 10_000 for event in waits)  # µs; a kernel sleeps for 20 ms
+
+
+def slow_iota(chunk: celerity.Chunk, view: celerity.View) -> None:
+    time.sleep(0.02)
+    view[...] = 0
+
+
+FAILING = """
+import threading, time
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.errors import UninitializedRead
+from celerity_py.executor.live_executor import LiveExecutor
+
+fail = LiveExecutor.fail
+
+def fail_late(*arguments):
+    time.sleep(0.01)
+    fail(*arguments)
+
+def wake():
+    while True:
+        queue._runtime.executor.wake()
+        time.sleep(5e-5)
+
+LiveExecutor.fail = fail_late
+queue = celerity.Queue()
+source, target = celerity.Buffer(4), celerity.Buffer(4)
+threading.Thread(target=wake, daemon=True).start()
+queue.parallel_for(4, lambda chunk, x, y: None, source.read(access.one_to_one()), target.write(access.one_to_one()))
+try:
+    queue.wait()
+except UninitializedRead:
+    print("raised", flush=True)
+"""
+
+
+def test_a_failure_that_another_thread_reports_reaches_who_waits() -> None:
+    environment = os.environ | {"CELERITY_POLL": "spin", "CELERITY_CHECK": "1", "CELERITY_DEVICES": "cpu:1"}
+    for _ in range(6):  # it is a matter of chance which thread is the first
+        result = subprocess.run(
+            [sys.executable, "-c", FAILING], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "raised" in result.stdout, result.stderr
