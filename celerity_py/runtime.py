@@ -33,7 +33,7 @@ from celerity_py.scheduler.errors import (
     UninitializedRead,
 )
 from celerity_py.small_copies import small_copy_functions
-from celerity_py.spinning import spin_times
+from celerity_py.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.tracing import start_trace
@@ -81,6 +81,7 @@ class Runtime:
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
         self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
+        warn_of_bound_ranks(communicator)
         self.is_cuda = self.devices.is_cuda
         #: Compiled kernels are kept for as long as this is the same.
         self.cuda_token = object()

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""How long threads look again and again before they sleep."""
+"""How long threads look again and again before they sleep, and whether there are cores for that."""
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,9 @@ from celerity_py.executor.pacing import num_cores
 
 if TYPE_CHECKING:
     from celerity_py.devices import Devices
+    from celerity_py.executor.communicator import Communicator
+
+_log = logging.getLogger(__name__)
 
 # Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep: as long as a small kernel.
 _IDLE_S: Final = 5e-3  # whoever does something else for longer may as well wait for the waking
@@ -40,3 +45,19 @@ def spin_times(poll: str, local_size: int, devices: Devices) -> SpinTimes:
     if devices.is_cuda and num_cores() >= local_size * (_OTHER_THREADS + devices.count):
         return SpinTimes(_IDLE_S, _WAIT_S)
     return SpinTimes()
+
+
+def warn_of_bound_ranks(communicator: Communicator) -> None:
+    """Tell, once on each host, that a launcher has left this rank fewer cores than it has busy threads."""
+    cores, cores_of_host = num_cores(), os.cpu_count() or 1
+    if communicator.size == 1 or communicator.local_rank > 0 or cores >= _OTHER_THREADS:
+        return
+    if cores_of_host >= communicator.local_size * _OTHER_THREADS:
+        _log.warning(
+            "Rank %d may use %d of the %d cores of its host, where application, scheduler, executor and kernels get in "
+            "each other's way. Open MPI binds ranks so unless told otherwise: mpirun --bind-to none; with Slurm give "
+            "each task more cores: --cpus-per-task.",
+            communicator.rank,
+            cores,
+            cores_of_host,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import logging
 import math
 import os
 import subprocess
@@ -14,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,35 @@ def test_only_ranks_with_a_core_for_each_thread_spin_and_only_if_no_device_wants
     times = spin_times("adaptive", local_size, devices)
     assert (times != SpinTimes()) == spins
     assert (times.idle_s > 0) == (times.wait_s > 0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "cores_of_host", "rank", "size", "warns"),
+    [
+        (1, 8, 0, 2, True),
+        (2, 8, 0, 2, True),
+        (3, 8, 0, 2, False),
+        (1, 8, 1, 2, False),
+        (1, 5, 0, 2, False),
+        (1, 8, 0, 1, False),
+    ],
+)
+def test_a_rank_that_was_bound_to_a_core_or_two_says_so_once_per_host(  # noqa: PLR0917 - a parameter each
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    cores: int,
+    cores_of_host: int,
+    rank: int,
+    size: int,
+    warns: bool,
+) -> None:
+    monkeypatch.setattr(spinning, "num_cores", lambda: cores)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores_of_host)
+    communicator: Any = SimpleNamespace(rank=4 + rank, size=size, local_rank=rank, local_size=size)
+    monkeypatch.setattr(logging.getLogger("celerity_py"), "propagate", True)
+    spinning.warn_of_bound_ranks(communicator)
+    expected = f"Rank 4 may use {cores} of the 8 cores of its host"
+    assert [record.getMessage()[: len(expected)] for record in caplog.records] == ([expected] if warns else [])
 
 
 def test_whoever_is_told_to_spin_never_sleeps_while_waiting() -> None:
@@ -176,7 +207,7 @@ def test_who_is_interrupted_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> No
     fulfil = Runtime._fulfil
 
     def be_interrupted(runtime: Runtime, future: RuntimeFuture[Any]) -> None:
-        if interrupts:
+        if interrupts and threading.current_thread() is threading.main_thread():
             interrupts.pop()
             raise KeyboardInterrupt
         fulfil(runtime, future)
@@ -187,7 +218,7 @@ def test_who_is_interrupted_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(10):
             queue.parallel_for(1, slow_iota, buffer.write(access.one_to_one()))
             future = queue.fence(buffer)
-            interrupts.append(None)
+            interrupts[:] = [None]
             try:
                 future.result(10)
             except KeyboardInterrupt:
