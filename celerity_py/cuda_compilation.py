@@ -24,6 +24,9 @@ HEADER_NAME: Final = "celerity_device.cuh"
 _MAGIC: Final = b"celerity_py kernel 1\n"
 _LOCK_TIMEOUT_S: Final = 120.0  # another rank compiles for so long only if it has died in a strange way
 _LOCK_POLL_S: Final = 0.02
+_MOST_KEPT_BYTES: Final = 256 << 20
+_KEPT_AFTER_PRUNING: Final = 0.75  # of these
+_DAY_S: Final = 86400.0  # use is noted no more often; other files that are older were left by processes that died
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
 
@@ -192,6 +195,7 @@ def compile_cached(
             return known
         compiled = compiler(program, architecture)
         _write(path, compiled)
+        prune(folder)
         return compiled
 
 
@@ -205,6 +209,9 @@ def _read(path: Path) -> Compiled | None:
     if not contents.startswith(_MAGIC) or hashlib.sha256(rest).hexdigest().encode() != digest:
         _log.info("%s is damaged and will be written anew.", path)
         return None
+    with contextlib.suppress(OSError):  # it was used: what has not been is removed first
+        if time.time() - path.stat().st_mtime > _DAY_S:
+            os.utime(path)
     symbol, _, image = rest.partition(b"\n")
     return Compiled(image, symbol.decode())
 
@@ -224,6 +231,31 @@ def _write(path: Path, compiled: Compiled) -> None:
         _log.info("Compiled kernels cannot be kept: %s", error)
         with contextlib.suppress(OSError):
             Path(name).unlink()
+
+
+def prune(folder: Path, most_bytes: int = _MOST_KEPT_BYTES) -> None:
+    """Remove the results that have not been used for longest, if there are more than so many bytes.
+
+    Whoever reads one meanwhile has it open, or compiles again.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):  # another process has removed it
+                status = path.stat()
+                if path.suffix == ".kernel":
+                    found.append((status.st_mtime, status.st_size, path))
+                elif path.suffix != ".lock" and time.time() - status.st_mtime > _DAY_S:
+                    path.unlink()
+    total = sum(size for _, size, _ in found)
+    if total <= most_bytes:
+        return
+    for _, size, path in sorted(found):
+        if total <= most_bytes * _KEPT_AFTER_PRUNING:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import multiprocessing
+import os
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from celerity_py.cuda_compilation import (
     header,
     is_cacheable,
     key_of,
+    prune,
 )
 
 PROGRAM = Program("__global__ void f(celerity::chunk<1> c) {}", "f")
@@ -179,3 +181,38 @@ def test_the_compiler_counts_the_lines_of_the_user_only() -> None:
     assert lines[0] == '#include "celerity_device.cuh"'
     assert lines[lines.index("first") - 1] == '#line 1 "f.cu"'
     assert lines[-1] == "static_assert(true);"
+
+
+def age(path: Path, days: float) -> None:
+    then = time.time() - 86400 * days
+    os.utime(path, (then, then))
+
+
+def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
+    for days in range(10):
+        path = tmp_path / f"{days}.kernel"
+        path.write_bytes(bytes(100))
+        age(path, days)
+    prune(tmp_path, 1000)
+    assert len(list(tmp_path.iterdir())) == 10
+    prune(tmp_path, 999)
+    assert {path.stem for path in tmp_path.iterdir()} == {str(days) for days in range(7)}
+
+
+def test_a_result_that_is_read_counts_as_used(tmp_path: Path) -> None:
+    compile_in(tmp_path, FakeCompiler())
+    (path,) = tmp_path.glob("*.kernel")
+    for days, is_noted in ((0.5, False), (3.0, True)):
+        age(path, days)
+        before = path.stat().st_mtime
+        compile_in(tmp_path, FakeCompiler())
+        assert (path.stat().st_mtime > before) == is_noted
+
+
+def test_what_a_process_left_that_died_is_removed(tmp_path: Path) -> None:
+    for name, days in (("0123456789abcdefold", 2), ("0123456789abcdefnew", 0.1), ("host.lock", 2), ("a.kernel", 400)):
+        (tmp_path / name).write_bytes(b"x")
+        age(tmp_path / name, days)
+    compile_in(tmp_path, FakeCompiler())
+    left = {path.name for path in tmp_path.iterdir() if not path.name.startswith(key_of(PROGRAM, "90", "13.0"))}
+    assert left == {"0123456789abcdefnew", "host.lock", "a.kernel", f"{socket.gethostname()}.lock"}
