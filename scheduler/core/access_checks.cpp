@@ -6,6 +6,7 @@
 #include "command_graph.hpp"
 #include "local_chunks.hpp"
 #include "region_map.hpp"
+#include "small_vector.hpp"
 
 namespace celerity {
 
@@ -130,19 +131,19 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 }
 
 void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
-	std::vector<mapped_access> accesses;
-	accesses.reserve(node.accesses.size());
-	bool needs_chunks = false;
+	small_vector<mapped_access, 8> accesses;
+	bool may_go_wrong = false;
 	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
 		const auto& access = node.accesses[i];
 		const auto& buffer = find_buffer(access.buffer);
 		if(std::string text = access.mapper.check_dimensions(node.geometry.dims, buffer.dims); !text.empty()) {
 			throw access_pattern_error(access_pattern_error::kind::dimensions, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
 		}
+		const bool is_again = std::any_of(accesses.begin(), accesses.end(), [&](const auto& earlier) { return earlier.access->buffer == access.buffer; });
+		may_go_wrong |= is_again || !access.mapper.is_additive() || (is_producer(access.mode) && !access.mapper.is_injective(node.geometry.dims, buffer.dims));
 		accesses.push_back({i, &access, &buffer});
-		needs_chunks |= is_producer(access.mode) || !access.mapper.is_additive();
 	}
-	if(!needs_chunks) return;
+	if(!may_go_wrong) return;
 
 	std::vector<box> chunks; // computed once somebody needs them
 	const auto get_chunks = [&]() -> const std::vector<box>& {

@@ -222,14 +222,14 @@ range_mapper range_mapper::from_function(function_type fn) {
 }
 
 std::string range_mapper::check_dimensions(const int kernel_dims, const int buffer_dims) const {
-	const std::string mismatch = "but the kernel has " + count_dimensions(kernel_dims) + " and the buffer has " + count_dimensions(buffer_dims) + ". ";
+	const auto mismatch = [&] { return "but the kernel has " + count_dimensions(kernel_dims) + " and the buffer has " + count_dimensions(buffer_dims) + ". "; };
 	switch(m_kind) {
 	case kind::all:
 	case kind::table:
 	case kind::function: return {};
 	case kind::one_to_one:
 		if(kernel_dims == buffer_dims) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch + "Use slice(dim), all() or a callable.";
+		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch() + "Use slice(dim), all() or a callable.";
 	case kind::fixed:
 		if(m_dims == buffer_dims) return {};
 		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
@@ -240,18 +240,18 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 				+ ", counted from 0. Name another one.";
 		}
 		if(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch + "Use all() or a callable.";
+		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch() + "Use all() or a callable.";
 	case kind::neighborhood:
 		if(m_dims == kernel_dims && m_dims == buffer_dims) return {};
-		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch
+		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch()
 			+ "Give one extent per dimension, or use a callable.";
 	case kind::even_split:
 		if(kernel_dims == 1 && buffer_dims >= 1) return {};
-		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch + "Use a callable.";
+		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch() + "Use a callable.";
 	case kind::permute: break;
 	}
 	if(m_dims != buffer_dims) {
-		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch
+		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch()
 			+ "Name one dimension of the kernel for each dimension of the buffer.";
 	}
 	for(std::size_t i = 0; i < static_cast<std::size_t>(m_dims); ++i) {
