@@ -826,3 +826,51 @@ class Scheduler:
 
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""
+
+def access_maker(access_class: type[Any]) -> Any:
+    """
+    A function new_access(buffer, mapper, port) that makes an access, an instance of this class.
+    """
+
+class SubmitMemo:
+    """What submits of one kernel have found out; see KernelSubmitter."""
+
+    def __init__(self) -> None: ...
+
+class KernelSubmitter:
+    """
+    Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that submits.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: Executor | None, runtime: object, submissions: dict, inside: object, boxes: dict, classes: dict, is_cuda: bool) -> None:
+        """
+        submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Kernel, Port and Submission, by name.
+        """
+
+    def repeat(self, kernel: object, shape: object, args: tuple, name: object | None, hints: object, frame: object) -> int:
+        """
+        The id of the submission; 0 if nothing has happened because something is new, wrong, or has to wait.
+        """
+
+    def remember(self, kernel: object, args: tuple, name: object | None, hints: object, label: str, box: Box, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None, pack: object | None, scalars: Sequence[int]) -> None:
+        """
+        Submit this kernel with arguments of these kinds by `repeat` from now on.
+
+        name, hints: as passed to parallel_for, hints if they cannot change. function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which
+        are at the positions `scalars` of `args`.
+        """
+
+    def refuse(self) -> None:
+        """Repeat nothing any more."""
+
+    def set_observer(self, observer: object) -> None:
+        """
+        Call observer(id, submission, perf_counter_ns() at the beginning) behind each submit.
+        """
+
+    @property
+    def num_submitted(self) -> int: ...
+
+    @property
+    def busy_ns(self) -> int:
+        """Time in submits."""

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
-from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
@@ -13,18 +11,17 @@ from celerity_py._native import Box, RangeMapper
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Hint
+from celerity_py.index_spaces import box_of
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu, refuse_on_cuda
 from celerity_py.mapping import Access, CustomAccess
-from celerity_py.notation import show
 from celerity_py.reductions import Reduction
-from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError
 
 _MAX_CACHED = 4096
 
 #: Types of plain arguments that were looked at before.
 accepted: set[type] = {int, float, bool, str}
 
-boxes: dict[Any, Box] = {}
 #: id of a code object -> (the code object, a number of arguments that it takes)
 arities: dict[int, tuple[CodeType, int]] = {}
 
@@ -62,59 +59,6 @@ def collect(
             check_argument(arg, f'kernel "{label}"')
             kept.append(arg)
     return natives, reductions, kept, is_custom
-
-
-def box_of(shape: Any, who: str) -> Box:
-    """An index space."""
-    if isinstance(shape, Box):
-        box = shape
-    else:
-        try:
-            extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
-            extents = tuple(map(operator.index, extents))
-        except TypeError:
-            raise ArgumentTypeError(
-                f"{who}: an index space is an int, a tuple of ints, or a Box, not {shape!r}."
-            ) from None
-        if len(extents) > 3:
-            raise DimensionMismatch(
-                f"{who}: an index space has at most 3 dimensions, but {extents} has {len(extents)}."
-            )
-        if any(extent < 1 for extent in extents):
-            raise UsageError(
-                f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."
-            )
-        box = Box((0,) * len(extents), extents)
-    if not box:
-        raise UsageError(f"{who}: the index space {show(box)} is empty. Leave the call out if there is nothing to do.")
-    try:
-        if len(boxes) >= _MAX_CACHED:
-            boxes.clear()
-        boxes[shape] = box
-    except TypeError:  # a list
-        pass
-    return box
-
-
-def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
-    """The `constrain` argument of a kernel, one positive int per dimension.
-
-    Raises:
-        UsageError: If it is something else.
-    """
-    try:
-        given = tuple(constrain) if isinstance(constrain, Sequence) else (operator.index(constrain),)
-        given = tuple(map(operator.index, given))
-    except TypeError:
-        raise ArgumentTypeError(f"{who}: constrain= takes one int per dimension, not {constrain!r}.") from None
-    if len(given) != box.ndim:
-        raise DimensionMismatch(
-            f"{who}: constrain= takes one int per dimension of the index space {show(box)}, which has {box.ndim}, "
-            f"but {constrain!r} has {len(given)}."
-        )
-    if any(extent < 1 for extent in given):
-        raise UsageError(f"{who}: constrain= takes positive ints, not {constrain!r}.")
-    return given
 
 
 def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:

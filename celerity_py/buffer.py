@@ -15,7 +15,7 @@ import numpy.typing as npt
 from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
-from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper
+from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -171,7 +171,7 @@ class Buffer:
             mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
         """
         if mapper.__class__ is RangeMapper:
-            return Access(self, (self.record.id, READ, mapper), self._read)
+            return new_access(self, mapper, self._read)
         return self._access(mapper, self._read)
 
     def write(self, mapper: Mapper | None = None) -> Access:
@@ -181,7 +181,7 @@ class Buffer:
             mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
         """
         if mapper.__class__ is RangeMapper:
-            return Access(self, (self.record.id, WRITE, mapper), self._write)
+            return new_access(self, mapper, self._write)
         return self._access(mapper, self._write)
 
     def read_write(self, mapper: Mapper | None = None) -> Access:
@@ -191,7 +191,7 @@ class Buffer:
             mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
         """
         if mapper.__class__ is RangeMapper:
-            return Access(self, (self.record.id, READ_WRITE, mapper), self._modify)
+            return new_access(self, mapper, self._modify)
         return self._access(mapper, self._modify)
 
     def _access(self, mapper: Any, port: Port) -> Access:
@@ -203,9 +203,9 @@ class Buffer:
                     f"The access to {record.label} needs a range mapper, such as access.one_to_one(): "
                     f"it may be left out for 0-dimensional buffers only, and this one has shape {record.shape}."
                 )
-            return Access(self, (record.id, port.mode, all_elements()), port)
+            return Access(self, all_elements(), port)
         check_mapper(mapper, record.label)
-        return CustomAccess(self, (record.id, port.mode, mapper), port)
+        return CustomAccess(self, mapper, port)
 
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"

@@ -8,6 +8,7 @@ reductions, Python types of values. The second submit with the same kinds finds 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -50,6 +51,11 @@ class LaunchPlan:
 
     __slots__ = ("_converts", "_pack", "_scalars", "function")
 
+    @property
+    def packing(self) -> tuple[Callable[..., bytes], list[int]] | None:
+        """What packs values that fit as they are, and their positions; None if some must be converted."""
+        return None if self._converts else (self._pack, [position for position, _ in self._scalars])
+
     def __init__(self, function: Any, scalars: list[tuple[int, Parameter]]) -> None:
         """`scalars`: positions among the arguments, and what the values there become."""
         #: The `_native.CudaFunction`.
@@ -78,8 +84,8 @@ class LaunchPlan:
         return self._pack(*values)
 
 
-def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> tuple[Any, bytes]:
-    """What the executor needs to launch a kernel: the `_native.CudaFunction`, and its scalars.
+def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> tuple[LaunchPlan, bytes]:
+    """What the executor needs to launch a kernel: the plan, and the raw bytes of its scalars.
 
     The first submit of a kernel with these kinds of arguments checks and compiles it.
 
@@ -98,10 +104,10 @@ def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> 
     plan = kernel.plans.get(key)
     if plan is None:
         plan = kernel.plans[key] = _make_plan(runtime, kernel, submission)
-    return plan.function, plan.pack(submission)
+    return plan, plan.pack(submission)
 
 
-def take_back_launch(runtime: Any, launch: tuple[Any, bytes] | None, submission_id: int) -> None:
+def take_back_launch(runtime: Any, launch: tuple[LaunchPlan, bytes] | None, submission_id: int) -> None:
     """Forget a launch whose submission was refused, so that the next submission of this id does not find it."""
     if launch is not None:
         runtime.executor.take_back_launch(submission_id)

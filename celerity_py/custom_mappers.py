@@ -62,7 +62,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
             key = (getattr(mapper.function, "__code__", mapper.function), mapper.key, split)
             table = runtime.pure_tables.get(key)
             if table is not None:
-                submission.natives[position] = (record.id, given.native[1], table)
+                submission.natives[position] = (record.id, given.port.mode, table)
                 continue
         if chunks is None:
             chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
@@ -75,7 +75,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
             inside.discard(threading.get_ident())
         _warn_if_outside(runtime, submission, given, results)
         table = RangeMapper.table(results)
-        submission.natives[position] = (record.id, given.native[1], table)
+        submission.natives[position] = (record.id, given.port.mode, table)
         if key is not None:
             if len(runtime.pure_tables) >= _MAX_PURE:
                 runtime.pure_tables.clear()
@@ -225,7 +225,7 @@ class _Subject:
         self.given = given
 
     def __str__(self) -> str:
-        mode = MODE_NAMES[self.given.native[1]]
+        mode = MODE_NAMES[self.given.port.mode]
         label = self.given.port.record.label
         return f"{self.submission.describe()}, {mode} access to {label} by {describe(self.given.mapper)}"
 

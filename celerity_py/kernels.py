@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, SupportsIndex, overload
 
+from celerity_py._native import SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -38,7 +39,7 @@ class CudaKernel:
         UsageError: If blocks or grids are larger than CUDA allows.
     """
 
-    __slots__ = ("block", "grid", "name", "plans", "plans_of", "shared_bytes", "site", "source")
+    __slots__ = ("block", "grid", "memo", "name", "plans", "plans_of", "shared_bytes", "site", "source")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class CudaKernel:
         #: (dimensions, kinds of the arguments) -> what is known of such launches, in the runtime of this token.
         self.plans: dict[Any, Any] = {}
         self.plans_of: Any = None
+        self.memo = SubmitMemo()
 
     def __repr__(self) -> str:
         return f"<CudaKernel {self.name!r}>"
@@ -96,10 +98,13 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
 class Kernel:
     """A kernel with an implementation per backend; made by `celerity.kernel`."""
 
+    __slots__ = ("__dict__", "__weakref__", "cpu", "cuda", "memo", "name")
+
     def __init__(self, cpu: Callable[..., Any] | None, cuda: Callable[..., Any] | CudaKernel | None, name: str) -> None:
         self.cpu = cpu
         self.cuda = cuda
         self.name = name
+        self.memo = SubmitMemo()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the CPU implementation directly, for instance in a test of the kernel itself."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from celerity_py import access
+from celerity_py import _native, access
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.access import PureMapper
 from celerity_py.scheduler.errors import ArgumentTypeError
@@ -28,10 +28,11 @@ def kind_of(*what: Any) -> int:
 class Port:
     """One buffer in one access mode: all that is left of an access after the submit."""
 
-    __slots__ = ("kind", "mode", "record", "runtime")
+    __slots__ = ("buffer_id", "kind", "mode", "record", "runtime")
 
     def __init__(self, record: Any, mode: int, runtime: Any) -> None:
         self.record = record
+        self.buffer_id: int = record.id
         self.mode = mode
         self.runtime = runtime
         #: Equal for accesses that fit the same kernels.
@@ -42,28 +43,31 @@ class Access:
     """An argument of a kernel: a buffer, how it is accessed, and where; made by `buffer.read(mapper)` and the like."""
 
     # `buffer` keeps the buffer alive until the submit; from then on the graphs do.
-    __slots__ = ("buffer", "native", "port")
+    __slots__ = ("buffer", "mapper", "port")
 
-    def __init__(self, buffer: Any, native: tuple[int, int, Any], port: Port) -> None:
+    def __init__(self, buffer: Any, mapper: Mapper, port: Port) -> None:
         self.buffer = buffer
-        #: What the scheduler takes: (buffer id, mode, mapper).
-        self.native = native
+        #: The range mapper as it was given.
+        self.mapper = mapper
         self.port = port
 
     @property
-    def mapper(self) -> Mapper:
-        """The range mapper as it was given."""
-        mapper: Mapper = self.native[2]
-        return mapper
+    def native(self) -> tuple[int, int, Any]:
+        """What the scheduler takes: (buffer id, mode, mapper)."""
+        return self.port.buffer_id, self.port.mode, self.mapper
 
     def __repr__(self) -> str:
-        return f"<{MODE_NAMES[self.native[1]]} access to {self.port.record.label} by {describe(self.mapper)}>"
+        return f"<{MODE_NAMES[self.port.mode]} access to {self.port.record.label} by {describe(self.mapper)}>"
 
 
 class CustomAccess(Access):
     """An access whose mapper is a Python callable, to be evaluated at submit."""
 
     __slots__ = ()
+
+
+#: `Access(buffer, mapper, port)`, without a call of `__init__`: buffers make several for each submit.
+new_access: Callable[[Any, RangeMapper, Port], Access] = _native.access_maker(Access)
 
 
 def describe(mapper: Mapper) -> str:

@@ -15,19 +15,17 @@ from celerity_py import hints as hint_resolution
 from celerity_py._native import Box
 from celerity_py.arguments import (
     arities,
-    box_of,
-    boxes,
     check_argument,
     check_kernel,
     check_launch,
     collect,
-    granularity_of,
 )
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.cuda_launches import prepare_launch, take_back_launch
 from celerity_py.custom_mappers import box_from_slices, resolve_custom
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Division, Hint
+from celerity_py.index_spaces import box_of, boxes, granularity_of
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.mapping import Access
 from celerity_py.notation import show
@@ -42,6 +40,7 @@ from celerity_py.scheduler.errors import (
 )
 from celerity_py.statistics import RuntimeStatistics
 from celerity_py.submissions import Submission
+from celerity_py.submit_memos import remember
 from celerity_py.violations import translate
 
 _UNDIVIDED = Division()
@@ -74,7 +73,7 @@ class Queue:
 
     # ---- work
 
-    def parallel_for(  # noqa: PLR0912 - called per task: inlined what could be split off
+    def parallel_for(
         self,
         shape: Range,
         kernel: Callable[..., Any] | Kernel | CudaKernel,
@@ -100,6 +99,23 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
+        runtime = self._runtime
+        frame = _getframe(1)
+        if constrain is None and runtime.repeat(kernel, shape, args, name, hints, frame):
+            return
+        self._submit_kernel(shape, kernel, args, name, hints, constrain, frame)
+
+    def _submit_kernel(  # noqa: PLR0917 - those of parallel_for
+        self,
+        shape: Range,
+        kernel: Callable[..., Any] | Kernel | CudaKernel,
+        args: tuple[Any, ...],
+        name: str | None,
+        hints: Sequence[Hint] | Hint,
+        constrain: SupportsIndex | Sequence[int] | None,
+        frame: FrameType,
+    ) -> None:
+        """A submit with all checks: the first one of a kernel with such arguments, and those that are refused."""
         started = perf_counter_ns()
         runtime = self._runtime
         if runtime.refuses or get_ident() in runtime.inside:
@@ -123,7 +139,7 @@ class Queue:
         natives, reductions, kept, is_custom = collect(args, runtime, label)
         if reductions:
             division = division.whole_shares()  # each folds its chunk in one go: a fixed order of combination
-        submission = Submission("kernel", label, function, kept, natives, box, _getframe(1))
+        submission = Submission("kernel", label, function, kept, natives, box, frame)
         if is_custom:
             resolve_custom(runtime, submission, args, granularity, division, "kernel")
         launch = prepare_launch(runtime, function, submission) if is_native else None
@@ -136,19 +152,18 @@ class Queue:
         submissions[expected] = submission
         try:
             if launch is not None:
-                runtime.executor.register_launch(expected, *launch, box.flat())
+                plan, scalars = launch
+                runtime.executor.register_launch(expected, plan.function, scalars, box.flat())
             got = scheduler.submit_kernel(label, box, natives, reductions, granularity, *division)
         except BaseException as error:  # noqa: BLE001 - after a signal, too, the table must not keep what was not submitted
             del submissions[expected]
             take_back_launch(runtime, launch, expected)
             raise translate(error, submission, args) from None
-        if got == expected:
-            runtime.next_id = got + 1
-            runtime.num_submitted += 1
-        else:
-            runtime.note_submitted(expected, got)
+        runtime.note_submitted(expected, got)
         if runtime.tracer is not None:
             runtime.tracer.note_submission(got, submission, started)
+        if not (reductions or is_custom or constrain is not None):
+            remember(runtime, kernel, args, name, hints, submission, division, launch)
         runtime.submit_ns += perf_counter_ns() - started
 
     def host_task(
@@ -355,6 +370,9 @@ class _Closed:
 
     refuses = True
     inside: frozenset[int] = frozenset()
+
+    def repeat(self, *_: Any) -> int:
+        return 0
 
     def check_usable(self, call: str) -> NoReturn:
         raise ClosedQueue(

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from types import FrameType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celerity_py import _native, execution
+from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.pacing import num_cores
@@ -36,6 +36,7 @@ from celerity_py.small_copies import small_copy_functions
 from celerity_py.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
+from celerity_py.submit_memos import make_submitter
 from celerity_py.tracing import start_trace
 from celerity_py.user_memory import UserMemory
 
@@ -94,28 +95,25 @@ class Runtime:
         self.failure_was_seen = False
         #: Threads that run user code for the runtime, and may not call it.
         self.inside: set[int] = set()
-        self.submissions: dict[int, Submission] = {}
-        self.next_id = 1
+        self.completion = Completion(self)
+        self.submissions = self.completion.submissions
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables: dict[Any, Any] = {}
         #: Code of mappers that have been warned of.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
-        self.num_submitted = 0
+        self._num_submitted = 0  # not by `repeat`
+        #: In submits, but for those by `repeat`.
         self.submit_ns = 0
         self.blocked_s = 0.0
         #: Notes what happens for the timeline; None if there is none.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
-        self._oldest_id = 1
-        self._buffers: dict[int, Any] = {}  # records of buffers with a function for their contents
         self._labels: dict[int, str] = {}  # of buffers whose handles live
-        self._dying: deque[tuple[int, int]] = deque()  # (newest submission, buffer) at the death of a handle
         self._forget_me = forget
         self._last_submission = 0
         self._message_lock = threading.Lock()
         self._is_failing = False  # somebody has taken a message that ends the run
         self._has_failed = threading.Event()
-        self._bookkeeping_lock = threading.RLock()  # a collection of garbage may run destructors anywhere
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -166,10 +164,13 @@ class Runtime:
             gathered_bytes=_GATHERED_BYTES,
             idle_spin_s=self._spin.idle_s,
         )
+        self.submitter = make_submitter(self)
+        #: Submits a kernel that was submitted before.
+        self.repeat = self.submitter.repeat
         if self.live is not None:
             self.live.start()
         self.scheduler.start()
-        self.next_id = self._oldest_id = self.scheduler.next_submission()
+        self.completion.start()
 
     def _make_executor(self) -> Any:
         settings = self.configuration
@@ -215,7 +216,7 @@ class Runtime:
             while not self.live.wait_shutdown(0.1):
                 pass
             self.check_usable("closing the last queue")
-        self._report_messages()
+        self.report_messages()
         statistics = self.statistics()
         self._stop_threads()
         self._forget()
@@ -234,10 +235,7 @@ class Runtime:
             self.executor.fail()
         self.scheduler.release()
         self._stop_threads()
-        error = ClosedQueue("The runtime was stopped because an exception left its last queue.")
-        for submission in list(self.submissions.values()):
-            if submission.future is not None:
-                submission.future.poison(error)
+        self.completion.poison(ClosedQueue("The runtime was stopped because an exception left its last queue."))
         self._forget()
         self._write_trace()
 
@@ -260,10 +258,10 @@ class Runtime:
                 self.live.leave_failed(unseen=True)  # there is no program left to catch it
 
     def _forget(self) -> None:
-        self.has_ended = self.refuses = True
-        self.submissions.clear()
+        self.has_ended = True
+        self._refuse()
+        self.completion.clear()
         self.pure_tables.clear()
-        self._buffers.clear()
         self.user_memory.clear()
         self._forget_me()
 
@@ -280,6 +278,10 @@ class Runtime:
         self.scheduler.stop()
         if self.live is not None:
             self.live.stop()
+
+    def _refuse(self) -> None:
+        self.refuses = True
+        self.submitter.refuse()
 
     # ---- who may call
 
@@ -329,7 +331,7 @@ class Runtime:
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
-            self._check_waiter, self._report_messages, self._note_seen, self._watch, self._spin.wait_s
+            self._check_waiter, self.report_messages, self._note_seen, self.completion.watch, self._spin.wait_s
         )
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
@@ -366,21 +368,26 @@ class Runtime:
                 submission.future.poison(self.failure_error())
         return got
 
+    @property
+    def next_id(self) -> int:
+        """The id that the next submission is going to have."""
+        return self.scheduler.next_submission()  # type: ignore[no-any-return]
+
     def note_submitted(self, expected: int, got: int) -> None:
         """Count one submission.
 
         Raises:
             InternalError: If another thread submitted at the same time.
         """
-        self.next_id = got + 1
-        self.num_submitted += 1
+        self._num_submitted += 1
         if got != expected:
             raise InternalError(
                 f"The submission {got} was expected to be {expected}: two threads submitted at the same time. "
                 f"All ranks must submit in the same order, so submit from one thread, or under a lock of your own."
             )
 
-    def _report_messages(self) -> None:
+    def report_messages(self) -> None:
+        """Log what the scheduler has to say, or fail because of it; any thread."""
         live = self.live
         with self._message_lock:  # what `submissions_retired` drops has been looked up by then
             messages = [
@@ -419,54 +426,10 @@ class Runtime:
         future = self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame)
         future.is_private = True
         future.await_end()
-        self._forget_submissions(future.number)  # the executor thread takes its time
+        self.completion.retire(future.number)  # the executor thread takes its time
         if self.refuses:
             self.check_usable("wait()")
         self.user_memory.return_borrowed()
-
-    def _watch(self, future: RuntimeFuture[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
-        """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
-        if not self.executor.watch(future.number, flag, limit_s) or future.has_listeners:
-            return False
-        if not future.is_private:
-            self._fulfil(future)
-        return True
-
-    def _fulfil(self, future: RuntimeFuture[Any]) -> None:
-        self._report_messages()  # before anybody sees a result that is none
-        with self._bookkeeping_lock:
-            raw, future.raw = future.raw, 0
-        self.user_memory.withdraw(raw)
-        if self.failure is None:
-            future.fulfil(future.array)
-        else:
-            future.poison(self.failure_error())
-
-    def _forget_submissions(self, last_submission: int) -> None:
-        self._report_messages()  # which name the lines of these submissions
-        pop = self.submissions.pop
-        with self._bookkeeping_lock:
-            forgotten: list[Any] = [pop(number, None) for number in range(self._oldest_id, last_submission + 1)]
-            self._oldest_id = max(self._oldest_id, last_submission + 1)
-            dying = self._dying
-            while dying and dying[0][0] <= last_submission:
-                self._buffers.pop(dying.popleft()[1], None)
-        for submission in forgotten:
-            if submission is not None and submission.future is not None and not submission.future.done():
-                self._fulfil_late(submission.future)
-
-    def _fulfil_late(self, future: RuntimeFuture[Any]) -> None:
-        """Whoever has seen the end was interrupted before it could fulfil the future."""
-        if future.is_private:
-            return
-        thread = threading.get_ident()
-        was_inside = thread in self.inside
-        try:
-            self.inside.add(thread)  # it may run callbacks of the user
-            self._fulfil(future)
-        finally:
-            if not was_inside:
-                self.inside.discard(thread)
 
     def drain(self) -> None:
         """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
@@ -490,7 +453,7 @@ class Runtime:
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
         if initial == "function":
-            self._buffers[record.id] = record
+            self.completion.initialised[record.id] = record
 
     def destroy_buffer(self, record: Any) -> None:
         """Free a buffer after its last use; called when the user's handle dies, on any thread."""
@@ -498,7 +461,7 @@ class Runtime:
             return
         with contextlib.suppress(Exception):  # an interpreter that is going down has nobody to tell
             if record.initializer is not None:
-                self._dying.append((self.next_id - 1, record.id))
+                self.completion.note_death(record.id)
             self.scheduler.destroy_buffer(record.id)
             self._labels.pop(record.id, None)
 
@@ -549,7 +512,7 @@ class Runtime:
         self.inside.add(threading.get_ident())
         if call[0] == "initialize":
             _, _, buffer, address, allocated, boxes, _ = call
-            execution.initialize(self._buffers[buffer], address, allocated, boxes)
+            execution.initialize(self.completion.initialised[buffer], address, allocated, boxes)
         else:
             _, _, submission, chunk, bindings = call
             execution.run_host_task(self.submissions, submission, chunk, bindings)
@@ -557,14 +520,12 @@ class Runtime:
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""
         self.inside.add(threading.get_ident())
-        submission = self.submissions.get(submission_id)
-        if submission is not None and submission.future is not None:
-            self._fulfil(submission.future)
+        self.completion.complete(submission_id)
 
     def submissions_retired(self, last_submission: int) -> None:
         """Drop callables and arguments in a batch."""
         self.inside.add(threading.get_ident())
-        self._forget_submissions(last_submission)
+        self.completion.retire(last_submission)
 
     def user_memory_freed(self, raw: int) -> None:
         """Let go of an array that no buffer needs any more."""
@@ -573,13 +534,11 @@ class Runtime:
     def failed(self, failure: Failure) -> None:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
         self.failure = failure
-        self.refuses = True
+        self._refuse()
         self._has_failed.set()
         self.scheduler.release()
-        self._report_messages()  # they may tell why
-        for submission in list(self.submissions.values()):
-            if submission.future is not None:
-                submission.future.poison(self.failure_error())
+        self.report_messages()  # they may tell why
+        self.completion.poison(self.failure_error())
 
     def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
         """Name and "file:line" of a submission, if it is still known."""
@@ -622,8 +581,8 @@ class Runtime:
             size=self.size,
             backend=self.devices.backend,
             num_devices=self.num_devices,
-            num_submissions=self.num_submitted,
-            submit_seconds=self.submit_ns * 1e-9 - self.blocked_s,
+            num_submissions=self._num_submitted + self.submitter.num_submitted,
+            submit_seconds=(self.submit_ns + self.submitter.busy_ns) * 1e-9 - self.blocked_s,
             blocked_seconds=self.blocked_s,
             scheduler=dict(self.scheduler.statistics()),
             executor={} if self.executor is None else dict(self.executor.statistics()),

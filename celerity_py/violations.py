@@ -36,6 +36,6 @@ def translate(error: BaseException, submission: Submission, args: Sequence[Any])
         native = submission.natives[index][2].describe()
         text = text.replace(native, describe(given[index].mapper))
         if kind == "dimensions":
-            mode = MODE_NAMES[given[index].native[1]]
+            mode = MODE_NAMES[given[index].port.mode]
             subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(given[index].mapper)}"
     return _CLASSES.get(kind, UsageError)(f"{subject}: {text.rstrip('. ')}. Nothing was submitted.")

@@ -8,6 +8,7 @@ void bind_benchmarks(nb::module_& m);
 void bind_grid(nb::module_& m);
 void bind_graphs(nb::module_& m);
 void bind_executor(nb::module_& m);
+void bind_kernel_submitter(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_trace(nb::module_& m);
 
@@ -22,4 +23,5 @@ NB_MODULE(_native, m) {
 	bind_trace(m);
 	bind_executor(m);
 	bind_scheduler(m);
+	bind_kernel_submitter(m);
 }

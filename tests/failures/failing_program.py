@@ -82,6 +82,15 @@ def failure_is_not_looked_at() -> None:
     time.sleep(0.5)
 
 
+def failure_between_repeated_submits() -> None:
+    with celerity.Queue() as queue:
+        field = filled(queue)
+        queue.parallel_for(SHAPE, faulty, field.write(access.one_to_one()))
+        for _ in range(1_000_000):  # of a kernel that has been submitted before; without an end if nobody refuses
+            queue.parallel_for(SHAPE, fill, field.write(access.one_to_one()))
+            time.sleep(1e-4)
+
+
 def host_task_raises() -> None:
     def write_file(part: Any) -> None:
         raise OSError("disk full")

@@ -76,6 +76,13 @@ def test_a_failure_that_the_program_does_not_look_at_is_printed_at_exit_and_sets
     assert "ValueError: a bad cell" in outcome.errors
 
 
+def test_a_failure_ends_a_loop_that_submits_the_same_kernel_again_and_again() -> None:
+    outcome = run_program(None, "failure_between_repeated_submits")
+    assert outcome.status == 1
+    assert "ValueError: a bad cell" in outcome.errors
+    assert outcome.duration_s < 20
+
+
 @pytest.mark.parametrize("num_ranks", [None, 2])
 def test_a_host_task_that_raises_names_its_task_and_line(num_ranks: int | None) -> None:
     outcome = run_program(num_ranks, "host_task_raises")

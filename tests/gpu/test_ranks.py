@@ -34,6 +34,7 @@ def run_programs(count: int, seed: int, num_ranks: int | None, **variables: str)
     assert_success(outcome)
     assert f"{count} programs" in outcome.output
     assert " 0 native kernels" not in outcome.output
+    assert " 0 repeated submits" not in outcome.output
 
 
 def test_random_programs_give_the_results_of_a_sequential_run(num_gpus: int) -> None:

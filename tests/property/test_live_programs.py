@@ -26,6 +26,7 @@ def test_random_programs_give_the_results_of_a_sequential_run_on_real_devices(de
     report = run_programs(1 + 100 * int(devices[-1]), 40)
     assert not report.failure, report.failure
     assert report.programs == 40
+    assert report.repeated > 10
 
 
 def test_random_programs_run_one_instruction_at_a_time_and_with_poisoned_memory(devices: str) -> None:

@@ -273,8 +273,8 @@ def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
     record = SimpleNamespace(id=7, shape=(8, 8), dtype=np.dtype(np.float32), box=WHOLE, label='B7 "u"')
     port = Port(record, READ, runtime)
     args = [
-        CustomAccess(None, (7, READ, mapper), port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
-        Access(None, (7, READ, mapper), port)
+        CustomAccess(None, mapper, port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
+        Access(None, mapper, port)
         for mapper in mappers
     ]  # fmt: skip
     submission = Submission("kernel", "step", None, [], [arg.native for arg in args], WHOLE, sys._getframe(1))

@@ -64,6 +64,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 class FakeRecord:
     def __init__(self, shape: tuple[int, ...], dtype: Any = np.float32) -> None:
+        self.id = 3
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.box = Box((0,) * len(shape), shape)

@@ -26,6 +26,7 @@ from celerity_py.submissions import Submission
 
 class FakeRecord:
     def __init__(self, shape: tuple[int, ...], dtype: Any = np.float32) -> None:
+        self.id = 3
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.label = 'B3 "u"'
@@ -93,10 +94,8 @@ def submission_of(args: list[Any], dims: int = 2) -> Submission:
 
 
 def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settings: Any) -> bytes:
-    function, scalars = prepare_launch(
-        gpus.runtime, kernel_of(parameters, dims, **settings), submission_of([*args], dims)
-    )
-    assert function == "native function"
+    plan, scalars = prepare_launch(gpus.runtime, kernel_of(parameters, dims, **settings), submission_of([*args], dims))
+    assert plan.function == "native function"
     return scalars
 
 

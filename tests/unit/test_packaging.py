@@ -22,10 +22,11 @@ HEADER = "cuda/celerity_device.cuh"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access arguments buffer configuration cuda_compilation cuda_execution cuda_launches cuda_signatures
-        custom_mappers devices errors execution futures hints host_objects kernels lifecycle log mapping notation
-        parts queue reducers reductions runtime small_copies spinning statistics submissions trace tracing
-        user_memory views violations
+        __init__ access arguments buffer completion configuration cuda_compilation cuda_execution cuda_launches
+        cuda_signatures
+        custom_mappers devices errors execution futures hints host_objects index_spaces kernels lifecycle log mapping
+        notation parts queue reducers reductions runtime small_copies spinning statistics submissions submit_memos trace
+        tracing user_memory views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler interpreter launcher live_executor

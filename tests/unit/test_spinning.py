@@ -23,9 +23,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native, access, spinning
+from celerity_py.completion import Completion
 from celerity_py.devices import Devices
 from celerity_py.futures import RuntimeFuture
-from celerity_py.runtime import Runtime
 from celerity_py.spinning import SpinTimes, spin_times
 from tests.kernels import iota, scale
 
@@ -204,15 +204,15 @@ def test_who_waits_runs_no_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_interrupted_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELERITY_POLL", "spin")
     interrupts: list[None] = []
-    fulfil = Runtime._fulfil
+    fulfil = Completion._fulfil
 
-    def be_interrupted(runtime: Runtime, future: RuntimeFuture[Any]) -> None:
+    def be_interrupted(completion: Completion, future: RuntimeFuture[Any]) -> None:
         if interrupts and threading.current_thread() is threading.main_thread():
             interrupts.pop()
             raise KeyboardInterrupt
-        fulfil(runtime, future)
+        fulfil(completion, future)
 
-    monkeypatch.setattr(Runtime, "_fulfil", be_interrupted)
+    monkeypatch.setattr(Completion, "_fulfil", be_interrupted)
     with celerity.Queue() as queue:
         buffer = celerity.Buffer(1)
         for _ in range(10):
@@ -253,6 +253,7 @@ FAILING = """
 import threading, time
 import celerity_py as celerity
 from celerity_py import access
+from celerity_py.completion import Completion
 from celerity_py.errors import UninitializedRead
 from celerity_py.executor.live_executor import LiveExecutor
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+#include "kernel_submitter.hpp"
+
+#include <structmember.h> // PyMemberDef, before Python 3.12
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "scheduler/core/access_checks.hpp"
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+	std::uint64_t now_ns() {
+		return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+	}
+
+	/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
+	bool is_plain(PyTypeObject* const type) { return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type; }
+
+	bool is_same_name(PyObject* const a, PyObject* const b) {
+		return a == b || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) && PyUnicode_Compare(a, b) == 0);
+	}
+
+	struct {
+		slot buffer, mapper, port;
+	} access_slots; // there is one such class
+
+	PyObject* make_access(PyObject* const access_class, PyObject* const* const args, const Py_ssize_t count) {
+		if(count != 3) {
+			PyErr_SetString(PyExc_TypeError, "an access is made of a buffer, a mapper and a port");
+			return nullptr;
+		}
+		auto* const type = reinterpret_cast<PyTypeObject*>(access_class);
+		PyObject* const result = type->tp_alloc(type, 0);
+		if(result == nullptr) return nullptr;
+		access_slots.buffer.init(result, Py_NewRef(args[0]));
+		access_slots.mapper.init(result, Py_NewRef(args[1]));
+		access_slots.port.init(result, Py_NewRef(args[2]));
+		return result;
+	}
+
+} // namespace
+
+slot::slot(const nb::handle type, const char* const name) {
+	const nb::object descriptor = nb::getattr(type, name);
+	if(Py_TYPE(descriptor.ptr()) != &PyMemberDescr_Type) throw nb::type_error((std::string(name) + " is not among __slots__").c_str());
+	m_offset = reinterpret_cast<PyMemberDescrObject*>(descriptor.ptr())->d_member->offset;
+}
+
+kernel_submitter::kernel_submitter(scheduler& target, executor_loop* const executor, const nb::handle runtime, nb::dict table, nb::object inside, nb::dict boxes,
+    const nb::dict& classes, const bool is_cuda)
+    : m_scheduler(target), m_executor(executor), m_runtime(runtime.ptr()), m_table(std::move(table)), m_inside(std::move(inside)), m_boxes(std::move(boxes)),
+      m_kernel_class(classes["Kernel"]), m_cuda_kernel_class(classes["CudaKernel"]), m_access_class(classes["Access"]),
+      m_submission_class(classes["Submission"]), m_kernel_memo(m_kernel_class, "memo"), m_kernel_function(m_kernel_class, is_cuda ? "cuda" : "cpu"),
+      m_cuda_kernel_memo(m_cuda_kernel_class, "memo"), m_access_mapper(m_access_class, "mapper"), m_access_port(m_access_class, "port"),
+      m_port_buffer(classes["Port"], "buffer_id"), m_port_kind(classes["Port"], "kind"), m_port_mode(classes["Port"], "mode"), m_port_runtime(classes["Port"], "runtime"), m_kind(m_submission_class, "kind"), m_name(m_submission_class, "name"),
+      m_function(m_submission_class, "function"), m_args(m_submission_class, "args"), m_natives(m_submission_class, "natives"),
+      m_box(m_submission_class, "box"), m_code(m_submission_class, "code"), m_lasti(m_submission_class, "lasti"), m_future(m_submission_class, "future"),
+      m_kernel_kind(nb::str("kernel")) {
+	static std::atomic<std::uint64_t> last_id{0};
+	m_id = ++last_id;
+}
+
+nb::object make_access_maker(const nb::handle access_class) {
+	access_slots = {slot(access_class, "buffer"), slot(access_class, "mapper"), slot(access_class, "port")};
+	static PyMethodDef definition{
+	    "new_access", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&make_access)), METH_FASTCALL, "new_access(buffer, mapper, port)"};
+	return nb::steal(PyCFunction_New(&definition, access_class.ptr()));
+}
+
+bool kernel_submitter::may_call() {
+	if(m_refuses || !m_scheduler.may_submit()) return false;
+	const unsigned long id = PyThread_get_thread_ident();
+	if(!m_thread || id != m_thread_id) {
+		m_thread = nb::steal(PyLong_FromUnsignedLong(id));
+		m_thread_id = id;
+	}
+	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) == 0;
+}
+
+submit_memo* kernel_submitter::memo_of(PyObject* const kernel, PyObject*& function) const {
+	PyObject* memo = nullptr;
+	if(reinterpret_cast<PyObject*>(Py_TYPE(kernel)) == m_cuda_kernel_class.ptr()) {
+		memo = m_cuda_kernel_memo.get(kernel);
+		function = kernel;
+	} else if(reinterpret_cast<PyObject*>(Py_TYPE(kernel)) == m_kernel_class.ptr()) {
+		memo = m_kernel_memo.get(kernel);
+		function = m_kernel_function.get(kernel);
+	}
+	submit_memo* result = nullptr;
+	if(memo != nullptr && memo != Py_None) nb::try_cast<submit_memo*>(nb::handle(memo), result);
+	return result;
+}
+
+buffer_access kernel_submitter::to_access(PyObject* const access) const {
+	PyObject* const port = m_access_port.get(access);
+	return {buffer_id(PyLong_AsUnsignedLongLong(m_port_buffer.get(port))), static_cast<access_mode>(PyLong_AsLong(m_port_mode.get(port))),
+	    nb::cast<const range_mapper&>(nb::handle(m_access_mapper.get(access)))};
+}
+
+bool kernel_submitter::find_kinds(PyObject* const args, kinds& out) const {
+	out.clear();
+	const Py_ssize_t count = PyTuple_GET_SIZE(args);
+	for(Py_ssize_t i = 0; i < count; ++i) {
+		PyObject* const arg = PyTuple_GET_ITEM(args, i);
+		if(reinterpret_cast<PyObject*>(Py_TYPE(arg)) == m_access_class.ptr()) {
+			PyObject* const port = m_access_port.get(arg);
+			if(m_port_runtime.get(port) != m_runtime) return false;
+			out.push_back(static_cast<submit_memo::argument_kind>(PyLong_AsLong(m_port_kind.get(port))) * 2 + 1);
+		} else {
+			out.push_back(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg)));
+		}
+	}
+	return true;
+}
+
+std::shared_ptr<const submit_memo::entry> kernel_submitter::find(
+    const submit_memo& memo, const int dims, const PyObject* const function, PyObject* const name, PyObject* const hints) const {
+	for(const auto& known : memo.entries) {
+		if(known->dims == dims && known->function == function && known->hints.ptr() == hints && known->kinds == m_kinds
+		    && is_same_name(known->name.ptr(), name)) {
+			return known;
+		}
+	}
+	return nullptr;
+}
+
+nb::object kernel_submitter::make_submission(const submit_memo::entry& known, PyObject* const function, PyObject* const args, PyObject* const box, PyObject* const frame) const {
+	const Py_ssize_t count = PyTuple_GET_SIZE(args);
+	nb::object kept = nb::steal(PyList_New(count));
+	auto* const type = reinterpret_cast<PyTypeObject*>(m_submission_class.ptr());
+	nb::object result = nb::steal(type->tp_alloc(type, 0));
+	nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame))));
+	nb::object position = nb::steal(PyLong_FromLong(PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame))));
+	if(!kept || !result || !position) throw nb::python_error();
+	for(Py_ssize_t i = 0; i < count; ++i) {
+		PyObject* const arg = PyTuple_GET_ITEM(args, i);
+		const bool is_access = reinterpret_cast<PyObject*>(Py_TYPE(arg)) == m_access_class.ptr();
+		PyList_SET_ITEM(kept.ptr(), i, Py_NewRef(is_access ? m_access_port.get(arg) : arg));
+	}
+	PyObject* const submission = result.ptr();
+	m_kind.init(submission, Py_NewRef(m_kernel_kind.ptr()));
+	m_name.init(submission, Py_NewRef(known.label.ptr()));
+	m_function.init(submission, Py_NewRef(function));
+	m_args.init(submission, kept.release().ptr());
+	m_natives.init(submission, PyTuple_New(0));
+	m_box.init(submission, Py_NewRef(box));
+	m_code.init(submission, code.release().ptr());
+	m_lasti.init(submission, position.release().ptr());
+	m_future.init(submission, Py_NewRef(Py_None));
+	return result;
+}
+
+bool kernel_submitter::make_launch(const submit_memo::entry& known, PyObject* const args, const box& space, native_launch& out) const {
+	out.kernel = known.native;
+	out.space = space;
+	if(known.scalars.empty()) return true;
+	std::array<PyObject*, max_scalars> values;
+	for(std::size_t i = 0; i < known.scalars.size(); ++i) values[i] = PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(known.scalars[i]));
+	const nb::object packed = nb::steal(PyObject_Vectorcall(known.pack.ptr(), values.data(), known.scalars.size(), nullptr));
+	if(!packed) {
+		PyErr_Clear(); // a value that does not fit: Python converts it, or says so
+		return false;
+	}
+	const auto* const bytes = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(packed.ptr()));
+	out.scalars.assign(bytes, bytes + PyBytes_GET_SIZE(packed.ptr()));
+	return true;
+}
+
+std::uint64_t kernel_submitter::repeat(
+    PyObject* const kernel, PyObject* const shape, PyObject* const args, PyObject* const name, PyObject* const hints, PyObject* const frame) {
+	const std::uint64_t started = now_ns();
+	PyObject* function_of_kernel = nullptr;
+	const submit_memo* const memo = memo_of(kernel, function_of_kernel);
+	if(memo == nullptr || memo->owner != m_id || !may_call() || !find_kinds(args, m_kinds)) return 0;
+	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
+	const nb::object box_object = nb::borrow(PyDict_GetItemWithError(m_boxes.ptr(), shape));
+	if(!box_object) {
+		PyErr_Clear(); // a shape without hash
+		return 0;
+	}
+	const user_box space = nb::cast<const user_box&>(box_object);
+	const auto known = find(*memo, space.dims, function_of_kernel, name, hints);
+	if(known == nullptr) return 0;
+	const nb::object function = nb::borrow(function_of_kernel);
+
+	task node;
+	node.kind = task_kind::device_kernel;
+	node.geometry = known->geometry;
+	node.geometry.dims = space.dims;
+	node.geometry.global = space.b;
+	node.name = known->native_label;
+	node.accesses.reserve(m_kinds.size());
+	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+		if((m_kinds[static_cast<std::size_t>(i)] & 1) != 0) node.accesses.push_back(to_access(PyTuple_GET_ITEM(args, i)));
+	}
+	native_launch launch;
+	const bool is_native = known->native != nullptr;
+	if(is_native && !make_launch(*known, args, space.b, launch)) return 0;
+	const nb::object submission = make_submission(*known, function.ptr(), args, box_object.ptr(), frame);
+	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
+	const submission_id id = m_scheduler.next_submission();
+	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
+	if(!number || PyDict_SetItem(m_table.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
+	try {
+		if(is_native) m_executor->register_launch(id, std::move(launch));
+		m_scheduler.submit(std::move(node));
+	} catch(...) {
+		if(is_native) m_executor->take_back_launch(id);
+		if(PyDict_DelItem(m_table.ptr(), number.ptr()) != 0) PyErr_Clear();
+		try {
+			throw;
+		} catch(const access_pattern_error&) { return 0; } // Python says it with the names of what is involved
+	}
+	++m_num_submitted;
+	if(m_observer) m_observer(number, submission, started);
+	m_busy_ns += now_ns() - started;
+	return id.value;
+}
+
+void kernel_submitter::remember(PyObject* const kernel, PyObject* const args, submit_memo::entry&& found) {
+	PyObject* function = nullptr;
+	submit_memo* const memo = memo_of(kernel, function);
+	if(memo == nullptr || found.scalars.size() > max_scalars || !find_kinds(args, found.kinds)) return;
+	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+		if((found.kinds[static_cast<std::size_t>(i)] & 1) == 0 && !is_plain(Py_TYPE(PyTuple_GET_ITEM(args, i)))) return;
+	}
+	if(memo->owner != m_id) {
+		memo->owner = m_id;
+		memo->entries.clear();
+	}
+	if(memo->entries.size() >= max_entries) return;
+	found.function = function;
+	memo->entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
+}
+
+} // namespace celerity::native

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// The second submit of a kernel with arguments of the same kinds, without a line of Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/core/executor_loop.hpp"
+#include "executor/core/native_launch.hpp"
+#include "scheduler/core/scheduler.hpp"
+#include "scheduler/core/task.hpp"
+
+namespace celerity::native {
+
+/// An attribute of a Python class with `__slots__`, read and written where it lies.
+class slot {
+  public:
+	slot() = default;
+	slot(nanobind::handle type, const char* name);
+
+	/// Borrowed; null if it has not been set.
+	PyObject* get(PyObject* const object) const { return *at(object); }
+	/// Of a new object.
+	void init(PyObject* const object, PyObject* const owned) const { *at(object) = owned; }
+
+  private:
+	PyObject** at(PyObject* const object) const { return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + m_offset); }
+	Py_ssize_t m_offset = 0;
+};
+
+/// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
+nanobind::object make_access_maker(nanobind::handle access_class);
+
+/// What submits of one kernel have found out, by the kinds of its arguments. Belongs to the kernel.
+class submit_memo {
+  public:
+	/// An odd number for each `Port.kind`, or the address of the type of a plain value, which is even.
+	using argument_kind = std::uintptr_t;
+
+	struct entry {
+		int dims = 0; ///< of the index space
+		std::vector<argument_kind> kinds;
+		nanobind::object name;              ///< as passed to the submit, a str or None
+		nanobind::object hints;             ///< likewise: what does not change
+		const PyObject* function = nullptr; ///< only compared: it may know the kernel
+		nanobind::object label;
+		std::string native_label;
+		task_geometry geometry;                      ///< but for the index space
+		std::shared_ptr<const native_kernel> native; ///< null if Python runs it
+		nanobind::object pack;                       ///< makes bytes of the scalars
+		std::vector<std::size_t> scalars;            ///< their positions among the arguments
+	};
+
+	std::uint64_t owner = 0; ///< the submitter that keeps entries here
+	std::vector<std::shared_ptr<const entry>> entries;
+};
+
+/// What `Queue.parallel_for` does, for kernels whose arguments it has checked before. Whatever is new, or wrong, is left to it, and nothing has happened
+/// then. With the GIL.
+class kernel_submitter {
+  public:
+	/// `executor` may be null. `runtime` is only compared. `classes`: those of which `__slots__` are read, by name.
+	kernel_submitter(scheduler& target, executor_loop* executor, nanobind::handle runtime, nanobind::dict table, nanobind::object inside, nanobind::dict boxes,
+	    const nanobind::dict& classes, bool is_cuda);
+
+	/// The id of the submission; 0 if it is left to Python.
+	std::uint64_t repeat(PyObject* kernel, PyObject* shape, PyObject* args, PyObject* name, PyObject* hints, PyObject* frame);
+	/// `found` but for kinds and function, which are those of the call. A kernel that is called with ever new kinds keeps the first ones.
+	void remember(PyObject* kernel, PyObject* args, submit_memo::entry&& found);
+
+	/// From now on all is left to Python, which says why it refuses it.
+	void refuse() { m_refuses = true; }
+	/// Called as observer(id, submission, perf_counter_ns() at the beginning) behind each submit.
+	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
+	std::uint64_t num_submitted() const { return m_num_submitted; }
+	std::uint64_t busy_ns() const { return m_busy_ns; }
+
+  private:
+	using kinds = std::vector<submit_memo::argument_kind>;
+	static constexpr std::size_t max_entries = 8; ///< they are compared one by one
+	static constexpr std::size_t max_scalars = 32;
+
+	scheduler& m_scheduler;
+	executor_loop* m_executor;
+	const PyObject* m_runtime;
+	nanobind::dict m_table;   ///< of submissions
+	nanobind::object m_inside; ///< threads that must not submit
+	nanobind::dict m_boxes;   ///< index spaces by shape
+	nanobind::object m_kernel_class, m_cuda_kernel_class, m_access_class, m_submission_class;
+	slot m_kernel_memo, m_kernel_function, m_cuda_kernel_memo;
+	slot m_access_mapper, m_access_port, m_port_buffer, m_port_kind, m_port_mode, m_port_runtime;
+	slot m_kind, m_name, m_function, m_args, m_natives, m_box, m_code, m_lasti, m_future;
+	nanobind::object m_kernel_kind;   ///< "kernel"
+	nanobind::object m_observer;
+	nanobind::object m_thread; ///< the id of the thread that called last
+	unsigned long m_thread_id = 0;
+	std::uint64_t m_id;
+	bool m_refuses = false;
+	std::uint64_t m_num_submitted = 0;
+	std::uint64_t m_busy_ns = 0;
+	kinds m_kinds; ///< of this call; here for its memory
+
+	bool may_call();
+	buffer_access to_access(PyObject* access) const;
+	submit_memo* memo_of(PyObject* kernel, PyObject*& function) const;
+	/// False if a buffer belongs to another runtime.
+	bool find_kinds(PyObject* args, kinds& out) const;
+	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, const PyObject* function, PyObject* name, PyObject* hints) const;
+	nanobind::object make_submission(const submit_memo::entry& known, PyObject* function, PyObject* args, PyObject* box, PyObject* frame) const;
+	/// False if a value does not fit as it is.
+	bool make_launch(const submit_memo::entry& known, PyObject* args, const box& space, native_launch& out) const;
+};
+
+} // namespace celerity::native

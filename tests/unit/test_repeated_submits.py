@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: MIT
+"""A kernel that is submitted again with arguments of the same kinds: native code does it, and nobody can tell."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, _native, access, hints, lifecycle
+from celerity_py.errors import (
+    ClosedQueue,
+    DimensionMismatch,
+    NestedUse,
+    OverlappingAccess,
+)
+from celerity_py.kernels import CudaKernel, Kernel
+from celerity_py.mapping import WRITE, Access, Port
+from celerity_py.submissions import Submission
+from tests.kernels import iota, scale
+
+ONE = access.one_to_one()
+HINTS = (hints.oversubscribe(2),)
+
+
+def runtime() -> Any:
+    return lifecycle.current()
+
+
+def repeated() -> int:
+    """Submits by native code so far."""
+    return int(runtime().submitter.num_submitted)
+
+
+@celerity.kernel
+def add(chunk: celerity.Chunk, out: celerity.View, given: celerity.View, amount: float) -> None:
+    out[chunk.box] = given[chunk.box] + amount
+
+
+class Fields:
+    """Two buffers, and the kernel that adds one number to what the other has; submitted once already."""
+
+    def __init__(self, queue: celerity.Queue) -> None:
+        self.queue = queue
+        self.old, self.new = (celerity.Buffer((4, 6), np.float32, name=name) for name in "uv")
+        queue.parallel_for((4, 6), iota, self.old.write(ONE))
+        self.add(0.0)
+
+    def add(self, amount: Any, shape: Any = (4, 6), kernel: Any = add, **settings: Any) -> None:
+        self.queue.parallel_for(shape, kernel, self.new.write(ONE), self.old.read(ONE), amount, **settings)
+        self.old, self.new = self.new, self.old
+
+    def contents(self) -> Any:
+        return self.queue.fence(self.old).result(20)
+
+
+@pytest.fixture
+def fields(queue: celerity.Queue) -> Fields:
+    return Fields(queue)
+
+
+START = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+# ---- what is repeated
+
+
+def test_all_submits_but_the_first_are_repeated(queue: celerity.Queue, fields: Fields) -> None:
+    for number in range(1, 5):
+        fields.add(float(number))
+        assert repeated() == number
+    np.testing.assert_array_equal(fields.contents(), START + 10)
+    statistics = queue.statistics()
+    assert statistics.num_submissions == 7
+    assert 0 < statistics.submit_seconds < 60
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"shape": Box((0, 0), (4, 6))}, {"name": "sum"}, {"hints": HINTS}, {"hints": HINTS[0]}, {"shape": [4, 6]}],
+)
+def test_a_submit_with_settings_is_repeated_if_these_cannot_change(fields: Fields, settings: Any) -> None:
+    fields.add(1.0, **settings)
+    before = repeated()
+    for _ in range(2):
+        fields.add(1.0, **settings)
+    assert repeated() - before == (0 if isinstance(settings.get("shape"), list) else 2)
+    np.testing.assert_array_equal(fields.contents(), START + 3)
+
+
+def test_buffers_values_and_index_spaces_may_be_others(queue: celerity.Queue, fields: Fields) -> None:
+    fields.add(5.0)
+    third = celerity.Buffer.from_array(np.zeros((4, 6), np.float32))
+    lower = Box((2, 0), (4, 6))
+    for space in ((2, 6), lower):
+        queue.parallel_for(space, add, third.read_write(ONE), fields.old.read(ONE), 7.0)
+    before = repeated()
+    for space, amount in ((lower, -3.0), ((2, 6), 0.0), (lower, 2.0)):
+        queue.parallel_for(space, add, third.read_write(ONE), fields.old.read(ONE), amount)
+        queue.parallel_for(space, add, third.read_write(ONE), third.read(ONE), 0.0)
+    assert repeated() - before == 6
+    expected = START + 5
+    expected[2:] += 2
+    np.testing.assert_array_equal(queue.fence(third).result(20), expected)
+
+
+def test_a_slice_of_mappers_is_as_good_as_any(queue: celerity.Queue) -> None:
+    source = celerity.Buffer.from_array(np.arange(8.0))
+    target = celerity.Buffer(8, np.float64)
+
+    @celerity.kernel
+    def shift(chunk: celerity.Chunk, out: celerity.View, given: celerity.View, by: int) -> None:
+        low, high = chunk.box.min[0], chunk.box.max[0]
+        out[chunk.box] = given.array[: high - low] + by if by else given[low:high]
+
+    for number, (mapper, by) in enumerate([(access.neighborhood(1), 0), (access.all(), 0), (ONE, 1), (ONE, 2)]):
+        queue.parallel_for(8, shift, target.write(ONE), source.read(mapper), by)
+        assert repeated() == number
+        np.testing.assert_array_equal(queue.fence(target).result(20), np.arange(8.0) + by)
+
+
+def test_a_repeated_submit_leaves_the_same_record_as_the_first(fields: Fields) -> None:
+    runtime().scheduler.set_paused(True)
+    records = []
+    for _ in range(2):
+        number = runtime().next_id
+        fields.add(2.0, name="sum")
+        records.append(runtime().submissions[number])
+        fields.old, fields.new = fields.new, fields.old
+    runtime().scheduler.set_paused(False)
+    assert repeated() == 1
+    first, second = records
+    for name in ("kind", "name", "function", "args", "box", "code", "lasti", "future"):
+        assert getattr(second, name) == getattr(first, name)
+    assert [type(arg).__name__ for arg in second.args] == ["Port", "Port", "float"]
+    assert second.describe() == first.describe()
+    assert f'kernel "sum" (submitted at {__file__}:' in second.describe()
+
+
+def test_a_buffer_dies_as_early_as_after_a_first_submit(queue: celerity.Queue, fields: Fields) -> None:
+    for count in range(3):
+        buffer = celerity.Buffer((4, 6), np.float32)
+        gone = weakref.ref(buffer)
+        runtime().scheduler.set_paused(True)
+        queue.parallel_for((4, 6), add, buffer.write(ONE), fields.old.read(ONE), 1.0)
+        del buffer
+        assert gone() is None
+        runtime().scheduler.set_paused(False)
+        assert repeated() == count + 1
+    queue.wait()
+    assert len(runtime().submissions) < 5
+
+
+def test_a_kernel_that_knows_itself_is_collected(queue: celerity.Queue) -> None:
+    def make() -> Any:
+        @celerity.kernel
+        def itself(chunk: celerity.Chunk, number: int) -> None:
+            assert itself is not None
+
+        return itself
+
+    kernel = make()
+    before = repeated()
+    for number in range(3):
+        queue.parallel_for(4, kernel, number)
+    assert repeated() == before + 2
+    for _ in range(3):
+        queue.wait()
+    gone = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_kernel_with_ever_new_kinds_of_arguments_keeps_the_first_ones(queue: celerity.Queue) -> None:
+    @celerity.kernel
+    def anything(chunk: celerity.Chunk, *values: Any) -> None: ...
+
+    for _ in range(2):
+        for number in range(20):
+            queue.parallel_for(4, anything, *[1] * number)
+    assert 4 <= repeated() < 20
+
+
+# ---- what is not
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.queue.parallel_for((4, 6), add, f.new.write(ONE), f.old.read(ONE)), "does not fit its signature"),
+        (lambda f: f.add(celerity.Buffer(3)), "got the bare buffer"),
+        (lambda f: f.add(1.0, shape=(4, 0)), "is empty"),
+        (lambda f: f.add(1.0, hints=["split"]), "takes hints"),
+        (lambda f: f.add(1.0, constrain=(1, 2, 3)), "one int per dimension"),
+    ],
+)
+def test_mistakes_are_found_however_often_it_went_well(
+    fields: Fields, change: Callable[[Fields], None], message: str
+) -> None:
+    fields.add(1.0)
+    for _ in range(2):
+        before = runtime().next_id
+        with pytest.raises(celerity.CelerityError, match=message):
+            change(fields)
+        assert runtime().next_id == before
+    fields.add(1.0)
+    assert repeated() == 2
+    np.testing.assert_array_equal(fields.contents(), START + 2)
+
+
+def test_accesses_that_contradict_each_other_are_refused_by_name(fields: Fields) -> None:
+    before = runtime().next_id
+    for _ in range(2):
+        with pytest.raises(DimensionMismatch, match=r'kernel "add", write access to B\d+ "."'):
+            fields.queue.parallel_for((4, 6), add, fields.new.write(access.neighborhood(1)), fields.old.read(ONE), 1.0)
+    if runtime().num_devices > 1:
+        with pytest.raises(OverlappingAccess, match=r'kernel "add".*B\d+'):
+            fields.queue.parallel_for((4, 6), add, fields.new.write(access.all()), fields.old.read(ONE), 1.0)
+    assert runtime().next_id == before
+    assert before not in runtime().submissions
+    assert repeated() == 0
+    fields.add(3.0)
+    np.testing.assert_array_equal(fields.contents(), START + 3)
+
+
+@pytest.mark.parametrize("amount", [1, np.float32(1), np.ones(6, np.float32)], ids=["int", "np.float32", "array"])
+def test_values_of_other_types_are_looked_at_anew(fields: Fields, amount: Any) -> None:
+    fields.add(amount)
+    assert repeated() == 0
+    fields.add(amount)
+    assert repeated() == (1 if type(amount) is int else 0)
+    np.testing.assert_array_equal(fields.contents(), START + 2)
+
+
+def test_functions_and_callable_mappers_and_reductions_are_left_to_python(queue: celerity.Queue) -> None:
+    buffer, total = celerity.Buffer.from_array(np.ones(6)), celerity.Buffer((), np.float64)
+
+    def double(chunk: celerity.Chunk, out: celerity.View) -> None:
+        out[chunk.box] *= 2
+
+    @celerity.kernel
+    def add_up(chunk: celerity.Chunk, given: celerity.View, out: Any) -> None:
+        out.combine(given.array.sum())
+
+    before = repeated()
+    for _ in range(3):
+        queue.parallel_for(6, double, buffer.read_write(ONE))
+        queue.parallel_for(6, scale, buffer.read_write(lambda chunk: chunk.box), 1.0)
+        queue.parallel_for(6, add_up, buffer.read(ONE), celerity.reduction(total, "sum"))
+    assert repeated() == before
+    assert queue.fence(total).result(20) == 48
+
+
+def test_another_runtime_looks_at_everything_anew() -> None:
+    kept = []
+    for _ in range(2):
+        with celerity.Queue() as queue:
+            fields = Fields(queue)
+            assert repeated() == 0
+            fields.add(1.0)
+            assert repeated() == 1
+            np.testing.assert_array_equal(fields.contents(), START + 1)
+            kept.append(fields.old)
+    with celerity.Queue() as queue:
+        fields = Fields(queue)
+        fields.old = kept[0]
+        with pytest.raises(ClosedQueue, match="belongs to a runtime that ended"):
+            fields.add(1.0)
+
+
+def test_a_closed_queue_refuses_what_it_knows() -> None:
+    with celerity.Queue() as queue:
+        fields = Fields(queue)
+    with pytest.raises(ClosedQueue, match=r"parallel_for\(\) on a queue that is closed"):
+        fields.add(1.0)
+
+
+def test_a_known_kernel_cannot_be_submitted_from_inside_of_a_task(fields: Fields) -> None:
+    errors: list[Any] = []
+
+    def nested(chunk: celerity.Chunk) -> None:
+        try:
+            fields.add(1.0)
+        except NestedUse as error:
+            errors.append(error)
+
+    fields.queue.parallel_for(1, nested)
+    fields.queue.wait()
+    assert len(errors) == 1
+    thread = threading.Thread(target=fields.add, args=(1.0,))  # another thread may, in its turn
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(fields.contents(), START + 1)
+
+
+# ---- kernels that the executor launches by itself
+
+
+class Launches:
+    """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls."""
+
+    def __init__(self) -> None:
+        whole = Box((0, 0), (4, 6))
+        self.scheduler = _native.Scheduler(
+            num_ranks=1,
+            rank=0,
+            num_devices=1,
+            device_peers=True,
+            user_device_peers=True,
+            direct_ranks=[False],
+            lookahead="none",
+            horizon_step=2,
+            horizon_max_parallelism=64,
+            run_ahead=16,
+            executor=None,
+        )
+        record = SimpleNamespace(shape=(4, 6), dtype=np.dtype(np.float32))
+        record.id = self.scheduler.create_buffer((4, 6), 4, 4, "none", 0, "u")
+        self.port = Port(record, WRITE, self)
+        self.table: dict[int, Any] = {}
+        self.kernel = CudaKernel("", "launch")
+        self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
+        classes = {cls.__name__: cls for cls in (Access, CudaKernel, Kernel, Port, Submission)}
+        self.submitter = _native.KernelSubmitter(
+            self.scheduler, self.executor, self, self.table, set(), {(4, 6): whole}, classes, is_cuda=True
+        )
+        function = _native.CudaFunction(
+            functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2), ("scalar", 1, 1)]
+        )
+        self.submitter.remember(
+            self.kernel,
+            self.args(3),
+            None,
+            (),
+            "launch",
+            whole,
+            split_2d=False,
+            oversubscribe=1,
+            border=0,
+            function=function,
+            pack=struct.Struct("=B").pack,
+            scalars=[1],
+        )
+
+    def args(self, number: Any) -> tuple[Any, ...]:
+        return Access(None, ONE, self.port), number
+
+    def repeat(self, number: Any) -> int:
+        return self.submitter.repeat(self.kernel, (4, 6), self.args(number), None, (), sys._getframe())
+
+
+def test_a_value_that_its_parameter_cannot_hold_is_left_to_python() -> None:
+    launches = Launches()
+    assert launches.repeat(300) == 0
+    assert launches.repeat(-1) == 0
+    assert not launches.table
+    assert launches.repeat(255) == 1
+    assert launches.repeat(0) == 2
+    assert [(number, entry.name, entry.args) for number, entry in launches.table.items()] == [
+        (1, "launch", [launches.port, 255]),
+        (2, "launch", [launches.port, 0]),
+    ]
+    assert launches.submitter.num_submitted == 2
+    assert launches.submitter.busy_ns > 0
+
+
+def test_nothing_is_repeated_once_the_runtime_refuses_or_for_another_one() -> None:
+    launches = Launches()
+    launches.port.runtime = None
+    assert launches.repeat(1) == 0
+    launches.port.runtime = launches
+    assert launches.repeat(1) == 1
+    launches.submitter.refuse()
+    assert launches.repeat(1) == 0
+
+
+def test_an_access_is_made_of_three_things() -> None:
+    make: Any = _native.access_maker(Access)
+    assert make(1, ONE, 3).mapper is ONE
+    with pytest.raises(TypeError, match="made of a buffer, a mapper and a port"):
+        make(1, ONE)
+
+
+def test_a_class_without_slots_is_refused() -> None:
+    class Open:
+        buffer = mapper = port = None
+
+    with pytest.raises(TypeError, match="buffer is not among __slots__"):
+        _native.access_maker(Open)
