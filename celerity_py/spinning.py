@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep: as long as a small kernel.
-_IDLE_S: Final = 5e-3  # whoever does something else for longer may as well wait for the waking
-_WAIT_S: Final = 20e-3  # likewise
-_ALWAYS_IDLE_S: Final = 20e-3  # with POLL=spin: whoever has nothing to wait for sleeps even then
+# Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep, which is as long as a small
+# kernel. Behind such a pause that is half a percent.
+_IDLE_S: Final = 20e-3  # whoever has nothing to wait for sleeps then even with POLL=spin
+_WAIT_S: Final = 20e-3
 _OTHER_THREADS: Final = 3  # application, scheduler and executor
 
 
@@ -41,7 +41,7 @@ def spin_times(poll: str, local_size: int, devices: Devices) -> SpinTimes:
         devices: Of this rank. CPU devices want the cores for themselves.
     """
     if poll == "spin":
-        return SpinTimes(_ALWAYS_IDLE_S, math.inf)
+        return SpinTimes(_IDLE_S, math.inf)
     if devices.is_cuda and num_cores() >= local_size * (_OTHER_THREADS + devices.count):
         return SpinTimes(_IDLE_S, _WAIT_S)
     return SpinTimes()
