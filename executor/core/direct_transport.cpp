@@ -238,6 +238,7 @@ void direct_transport::complete_parts(const instruction_id id) {
 void direct_transport::pull(const issue& item, const lane_waits& waits) {
 	auto& state = m_receives.at(item.id);
 	const auto& receive = *state.receive;
+	const lane_position own{item.lane, item.sequence};
 	void* const destination = m_allocations.address(receive.destination);
 	state.is_issued = true;
 	if(m_trace != nullptr) state.issued_ns = trace_now();
@@ -252,11 +253,13 @@ void direct_transport::pull(const issue& item, const lane_waits& waits) {
 			// On a lane, and not by this thread: that may be blocked by a full queue of a device which waits for a rank that waits for this flag.
 			pull.done = message->done;
 			pull.done_after = message->fetched_at;
-		} else {
-			message->fetched_at.push_back({item.lane, item.sequence});
+			// What is received may have several parts in a message. Those before this one come first on this lane, which must not wait for itself.
+			if(!pull.done_after.empty() && pull.done_after.back() == own) pull.done_after = pull.done_after.first(pull.done_after.size() - 1);
+		} else if(message->fetched_at.empty() || message->fetched_at.back() != own) {
+			message->fetched_at.push_back(own);
 		}
 	}
-	m_backend.enqueue_pulls({item.lane, item.sequence}, waits, state.pulls);
+	m_backend.enqueue_pulls(own, waits, state.pulls);
 }
 
 void direct_transport::retire_receive(const instruction_id id) {

@@ -276,6 +276,36 @@ def test_a_message_cut_up_among_receives_is_answered_after_the_last(pair: Pair) 
     assert right.tolist() == values[6:].tolist()
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_receive_of_several_parts_of_a_message_does_not_wait_for_itself(pair: Pair, is_last: bool) -> None:
+    values, ends, middle = np.arange(10.0), np.zeros(10), np.zeros(2)
+    s = gated_send(pair, values)
+    s.epoch(1)
+    pair.submit(0, s)
+    readers = Script()
+
+    def read_both_ends() -> None:
+        readers.alloc(DEVICE0, 1, row(0, 10))
+        readers.receive((DEVICE0, 1), row(0, 10), boxes=[row(0, 4), row(6, 10)])
+        readers.copy((DEVICE0, 1), pair.register(1, ends), row(0, 10))
+
+    def read_the_middle() -> None:
+        readers.alloc(DEVICE1, 1, row(4, 6))
+        readers.receive((DEVICE1, 1), row(4, 6))
+        readers.copy((DEVICE1, 1), pair.register(1, middle), row(4, 6))
+
+    for read in (read_the_middle, read_both_ends) if is_last else (read_both_ends, read_the_middle):
+        read()
+    readers.epoch(1)
+    pair.submit(1, readers)
+    pair.settle()
+    pair.finish_host_task(0)
+    pair.run_until(1, "completed", 1)
+    pair.run_until(0, "completed", 1)
+    assert middle.tolist() == values[4:6].tolist()
+    assert ends[[0, 1, 2, 3, 6, 7, 8, 9]].tolist() == values[[0, 1, 2, 3, 6, 7, 8, 9]].tolist()
+
+
 def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pair) -> None:
     values, result = np.arange(10.0), np.zeros(10)
     s = Script()
