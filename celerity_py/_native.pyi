@@ -837,6 +837,9 @@ class SubmitMemo:
 
     def __init__(self) -> None: ...
 
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A copy of a kernel begins anew."""
+
 class KernelSubmitter:
     """
     Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that submits.
@@ -844,20 +847,19 @@ class KernelSubmitter:
 
     def __init__(self, scheduler: Scheduler, executor: Executor | None, runtime: object, submissions: dict, inside: object, boxes: dict, classes: dict, is_cuda: bool) -> None:
         """
-        submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Kernel, Port and Submission, by name.
+        submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Hint, Kernel, Port and Submission, by name.
         """
 
-    def repeat(self, kernel: object, shape: object, args: tuple, name: object | None, hints: object, frame: object) -> int:
+    def repeat(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, frame: object) -> int:
         """
         The id of the submission; 0 if nothing has happened because something is new, wrong, or has to wait.
         """
 
-    def remember(self, kernel: object, args: tuple, name: object | None, hints: object, label: str, box: Box, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None, pack: object | None, scalars: Sequence[int]) -> None:
+    def remember(self, kernel: object, args: tuple, hints: object | None, box: Box, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None, pack: object | None, scalars: Sequence[int]) -> None:
         """
-        Submit this kernel with arguments of these kinds by `repeat` from now on.
+        Submit this kernel with arguments of these kinds, and these hints, by `repeat` from now on.
 
-        name, hints: as passed to parallel_for, hints if they cannot change. function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which
-        are at the positions `scalars` of `args`.
+        function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which are at the positions `scalars` of `args`.
         """
 
     def refuse(self) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,14 +31,18 @@ class Hint:
         return f"{self.kind}()" if self.kind.startswith("split") else f"{self.kind}({self.value})"
 
 
+#: The same object for the same hint, so that a repeated submit is recognised by it.
+_make = functools.lru_cache(maxsize=256)(Hint)
+
+
 def split_1d() -> Hint:
     """Cut the index space along dimension 0 only, which is the default."""
-    return Hint("split_1d")
+    return _make("split_1d")
 
 
 def split_2d() -> Hint:
     """Cut the index space along dimensions 0 and 1, into chunks as square as possible."""
-    return Hint("split_2d")
+    return _make("split_2d")
 
 
 def oversubscribe(factor: int) -> Hint:
@@ -51,7 +56,7 @@ def oversubscribe(factor: int) -> Hint:
     """
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
         raise UsageError(f"hints.oversubscribe() needs a positive number of chunks per device, not {factor!r}.")
-    return Hint("oversubscribe", factor)
+    return _make("oversubscribe", factor)
 
 
 def border_first(width: int = 1) -> Hint:
@@ -69,7 +74,7 @@ def border_first(width: int = 1) -> Hint:
     """
     if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= _MAX_BORDER:
         raise UsageError(f"hints.border_first() needs a positive number of items, not {width!r}.")
-    return Hint("border_first", width)
+    return _make("border_first", width)
 
 
 class Division(NamedTuple):

@@ -98,13 +98,24 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
 class Kernel:
     """A kernel with an implementation per backend; made by `celerity.kernel`."""
 
-    __slots__ = ("__dict__", "__weakref__", "cpu", "cuda", "memo", "name")
+    __slots__ = ("__dict__", "__weakref__", "_cpu", "_cuda", "memo", "name")
 
     def __init__(self, cpu: Callable[..., Any] | None, cuda: Callable[..., Any] | CudaKernel | None, name: str) -> None:
-        self.cpu = cpu
-        self.cuda = cuda
+        self._cpu = cpu
+        self._cuda = cuda
         self.name = name
+        #: Of what was made of these functions.
         self.memo = SubmitMemo()
+
+    @property
+    def cpu(self) -> Callable[..., Any] | None:
+        """The implementation for the CPU backend."""
+        return self._cpu
+
+    @property
+    def cuda(self) -> Callable[..., Any] | CudaKernel | None:
+        """The implementation for the CUDA backend."""
+        return self._cuda
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the CPU implementation directly, for instance in a test of the kernel itself."""

@@ -163,7 +163,7 @@ class Queue:
         if runtime.tracer is not None:
             runtime.tracer.note_submission(got, submission, started)
         if not (reductions or is_custom or constrain is not None):
-            remember(runtime, kernel, args, name, hints, submission, division, launch)
+            remember(runtime, kernel, args, hints, submission, division, launch)
         runtime.submit_ns += perf_counter_ns() - started
 
     def host_task(

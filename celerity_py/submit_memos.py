@@ -14,7 +14,7 @@ from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.mapping import Access, Port
 from celerity_py.submissions import Submission
 
-_CLASSES = {cls.__name__: cls for cls in (Access, CudaKernel, Kernel, Port, Submission)}
+_CLASSES = {cls.__name__: cls for cls in (Access, CudaKernel, Hint, Kernel, Port, Submission)}
 
 
 def make_submitter(runtime: Any) -> _native.KernelSubmitter:
@@ -38,7 +38,6 @@ def remember(  # noqa: PLR0917 - what a submit knows
     runtime: Any,
     kernel: Any,
     args: tuple[Any, ...],
-    name: str | None,
     hints: Sequence[Hint] | Hint,
     submission: Submission,
     division: Division,
@@ -52,13 +51,12 @@ def remember(  # noqa: PLR0917 - what a submit knows
         runtime: Where it has been submitted.
         kernel: As passed to `parallel_for`.
         args: Likewise.
-        name: Likewise.
-        hints: Likewise; not remembered if they are a list, which may change.
+        hints: Likewise.
         submission: What it has become.
         division: What the hints come to.
         launch: The plan of a `CudaKernel` that native code launches.
     """
-    if not isinstance(kernel, CudaKernel | Kernel) or not isinstance(hints, tuple | Hint):
+    if not isinstance(kernel, CudaKernel | Kernel):
         return
     function: Any = None
     pack: Any = None
@@ -68,6 +66,4 @@ def remember(  # noqa: PLR0917 - what a submit knows
         if plan.packing is None:
             return
         function, (pack, scalars) = plan.function, plan.packing
-    runtime.submitter.remember(
-        kernel, args, name, hints, submission.name, submission.box, *division, function, pack, scalars
-    )
+    runtime.submitter.remember(kernel, args, hints, submission.box, *division, function, pack, scalars)

@@ -22,45 +22,43 @@ void bind_kernel_submitter(nb::module_& m);
 
 namespace {
 
-void remember(kernel_submitter& self, const nb::handle kernel, const nb::tuple& args, nb::object name, nb::object hints, nb::str label, const user_box& space,
-    const bool split_2d, const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> native, nb::object pack,
-    std::vector<std::size_t> scalars) {
+void remember(kernel_submitter& self, const nb::handle kernel, const nb::tuple& args, const nb::handle hints, const user_box& space, const bool split_2d,
+    const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> native, nb::object pack, std::vector<std::size_t> scalars) {
 	submit_memo::entry found;
 	found.dims = space.dims;
-	found.name = std::move(name);
-	found.hints = std::move(hints);
-	found.native_label = label.c_str();
-	found.label = std::move(label);
 	found.geometry = make_kernel("", space, nb::tuple(), nb::tuple(), nb::none(), split_2d, oversubscribe, border).geometry;
 	found.native = std::move(native);
 	found.pack = std::move(pack);
 	found.scalars = std::move(scalars);
-	self.remember(kernel.ptr(), args.ptr(), std::move(found));
+	self.remember(kernel.ptr(), args.ptr(), hints.ptr(), std::move(found));
 }
 
 } // namespace
 
 void bind_kernel_submitter(nb::module_& m) {
 	m.def("access_maker", &make_access_maker, "access_class"_a, nb::sig("def access_maker(access_class: type[typing.Any]) -> typing.Any"), "A function new_access(buffer, mapper, port) that makes an access, an instance of this class.");
-	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see KernelSubmitter.").def(nb::init<>());
+	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see KernelSubmitter.")
+	    .def(nb::init<>())
+	    .def(
+	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
+	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
 	nb::class_<kernel_submitter>(m, "KernelSubmitter",
 	    "Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that "
 	    "submits.")
 	    .def(nb::init<scheduler&, executor_loop*, nb::handle, nb::dict, nb::object, nb::dict, const nb::dict&, bool>(), "scheduler"_a, "executor"_a.none(),
 	        "runtime"_a, "submissions"_a, "inside"_a, "boxes"_a, "classes"_a, "is_cuda"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
 	        "submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: "
-	        "Access, CudaKernel, Kernel, Port and Submission, by name.")
+	        "Access, CudaKernel, Hint, Kernel, Port and Submission, by name.")
 	    .def(
 	        "repeat",
 	        [](kernel_submitter& self, const nb::handle kernel, const nb::handle shape, const nb::tuple& args, const nb::handle name, const nb::handle hints,
 	            const nb::handle frame) { return self.repeat(kernel.ptr(), shape.ptr(), args.ptr(), name.ptr(), hints.ptr(), frame.ptr()); },
-	        "kernel"_a, "shape"_a, "args"_a, "name"_a.none(), "hints"_a, "frame"_a,
+	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "frame"_a,
 	        "The id of the submission; 0 if nothing has happened because something is new, wrong, or has to wait.")
-	    .def("remember", &remember, "kernel"_a, "args"_a, "name"_a.none(), "hints"_a, "label"_a, "box"_a, "split_2d"_a, "oversubscribe"_a, "border"_a,
-	        "function"_a.none(), "pack"_a.none(), "scalars"_a, R"(Submit this kernel with arguments of these kinds by `repeat` from now on.
+	    .def("remember", &remember, "kernel"_a, "args"_a, "hints"_a.none(), "box"_a, "split_2d"_a, "oversubscribe"_a, "border"_a, "function"_a.none(),
+	        "pack"_a.none(), "scalars"_a, R"(Submit this kernel with arguments of these kinds, and these hints, by `repeat` from now on.
 
-name, hints: as passed to parallel_for, hints if they cannot change. function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which
-are at the positions `scalars` of `args`.)")
+function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which are at the positions `scalars` of `args`.)")
 	    .def("refuse", &kernel_submitter::refuse, "Repeat nothing any more.")
 	    .def("set_observer", &kernel_submitter::set_observer, "observer"_a, "Call observer(id, submission, perf_counter_ns() at the beginning) behind each submit.")
 	    .def_prop_ro("num_submitted", &kernel_submitter::num_submitted)

@@ -3,6 +3,7 @@
 
 #include <structmember.h> // PyMemberDef, before Python 3.12
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -24,9 +25,7 @@ namespace {
 	/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
 	bool is_plain(PyTypeObject* const type) { return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type; }
 
-	bool is_same_name(PyObject* const a, PyObject* const b) {
-		return a == b || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) && PyUnicode_Compare(a, b) == 0);
-	}
+	bool has_class(PyObject* const object, PyObject* const cls) { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == cls; }
 
 	struct {
 		slot buffer, mapper, port;
@@ -58,8 +57,10 @@ kernel_submitter::kernel_submitter(scheduler& target, executor_loop* const execu
     const nb::dict& classes, const bool is_cuda)
     : m_scheduler(target), m_executor(executor), m_runtime(runtime.ptr()), m_table(std::move(table)), m_inside(std::move(inside)), m_boxes(std::move(boxes)),
       m_kernel_class(classes["Kernel"]), m_cuda_kernel_class(classes["CudaKernel"]), m_access_class(classes["Access"]),
-      m_submission_class(classes["Submission"]), m_kernel_memo(m_kernel_class, "memo"), m_kernel_function(m_kernel_class, is_cuda ? "cuda" : "cpu"),
-      m_cuda_kernel_memo(m_cuda_kernel_class, "memo"), m_access_mapper(m_access_class, "mapper"), m_access_port(m_access_class, "port"),
+      m_submission_class(classes["Submission"]), m_hint_class(nb::handle(classes["Hint"]).ptr()), m_box_class(nb::type<user_box>().ptr()),
+      m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_memo(m_kernel_class, "memo"), m_kernel_name(m_kernel_class, "name"),
+      m_kernel_function(m_kernel_class, is_cuda ? "_cuda" : "_cpu"), m_cuda_kernel_memo(m_cuda_kernel_class, "memo"),
+      m_cuda_kernel_name(m_cuda_kernel_class, "name"), m_access_mapper(m_access_class, "mapper"), m_access_port(m_access_class, "port"),
       m_port_buffer(classes["Port"], "buffer_id"), m_port_kind(classes["Port"], "kind"), m_port_mode(classes["Port"], "mode"), m_port_runtime(classes["Port"], "runtime"), m_kind(m_submission_class, "kind"), m_name(m_submission_class, "name"),
       m_function(m_submission_class, "function"), m_args(m_submission_class, "args"), m_natives(m_submission_class, "natives"),
       m_box(m_submission_class, "box"), m_code(m_submission_class, "code"), m_lasti(m_submission_class, "lasti"), m_future(m_submission_class, "future"),
@@ -85,24 +86,32 @@ bool kernel_submitter::may_call() {
 	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) == 0;
 }
 
-submit_memo* kernel_submitter::memo_of(PyObject* const kernel, PyObject*& function) const {
+kernel_submitter::kernel_parts kernel_submitter::parts_of(PyObject* const kernel) const {
 	PyObject* memo = nullptr;
-	if(reinterpret_cast<PyObject*>(Py_TYPE(kernel)) == m_cuda_kernel_class.ptr()) {
+	kernel_parts result;
+	if(has_class(kernel, m_cuda_kernel_class.ptr())) {
 		memo = m_cuda_kernel_memo.get(kernel);
-		function = kernel;
-	} else if(reinterpret_cast<PyObject*>(Py_TYPE(kernel)) == m_kernel_class.ptr()) {
+		result.function = kernel;
+		result.name = m_cuda_kernel_name.get(kernel);
+	} else if(has_class(kernel, m_kernel_class.ptr())) {
 		memo = m_kernel_memo.get(kernel);
-		function = m_kernel_function.get(kernel);
+		result.function = m_kernel_function.get(kernel);
+		result.name = m_kernel_name.get(kernel);
 	}
-	submit_memo* result = nullptr;
-	if(memo != nullptr && memo != Py_None) nb::try_cast<submit_memo*>(nb::handle(memo), result);
+	if(memo != nullptr && result.function != nullptr && result.name != nullptr) nb::try_cast<submit_memo*>(nb::handle(memo), result.memo);
 	return result;
 }
 
-buffer_access kernel_submitter::to_access(PyObject* const access) const {
-	PyObject* const port = m_access_port.get(access);
-	return {buffer_id(PyLong_AsUnsignedLongLong(m_port_buffer.get(port))), static_cast<access_mode>(PyLong_AsLong(m_port_mode.get(port))),
-	    nb::cast<const range_mapper&>(nb::handle(m_access_mapper.get(access)))};
+nb::object kernel_submitter::find_space(PyObject* const shape) const {
+	bool is_plain_shape = PyLong_CheckExact(shape) || has_class(shape, m_box_class);
+	if(PyTuple_CheckExact(shape)) {
+		is_plain_shape = true;
+		for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) is_plain_shape &= PyLong_CheckExact(PyTuple_GET_ITEM(shape, i)) != 0;
+	}
+	if(!is_plain_shape) return {};
+	nb::object result = nb::borrow(PyDict_GetItemWithError(m_boxes.ptr(), shape));
+	if(!result && PyErr_Occurred() != nullptr) throw nb::python_error();
+	return result;
 }
 
 bool kernel_submitter::find_kinds(PyObject* const args, kinds& out) const {
@@ -110,9 +119,10 @@ bool kernel_submitter::find_kinds(PyObject* const args, kinds& out) const {
 	const Py_ssize_t count = PyTuple_GET_SIZE(args);
 	for(Py_ssize_t i = 0; i < count; ++i) {
 		PyObject* const arg = PyTuple_GET_ITEM(args, i);
-		if(reinterpret_cast<PyObject*>(Py_TYPE(arg)) == m_access_class.ptr()) {
+		if(has_class(arg, m_access_class.ptr())) {
 			PyObject* const port = m_access_port.get(arg);
-			if(m_port_runtime.get(port) != m_runtime) return false;
+			PyObject* const mapper = m_access_mapper.get(arg);
+			if(port == nullptr || mapper == nullptr || m_port_runtime.get(port) != m_runtime || !has_class(mapper, m_mapper_class)) return false;
 			out.push_back(static_cast<submit_memo::argument_kind>(PyLong_AsLong(m_port_kind.get(port))) * 2 + 1);
 		} else {
 			out.push_back(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg)));
@@ -121,18 +131,30 @@ bool kernel_submitter::find_kinds(PyObject* const args, kinds& out) const {
 	return true;
 }
 
+bool kernel_submitter::has_hints(const submit_memo::entry& known, PyObject* const hints) const {
+	if(has_class(hints, m_hint_class)) return known.hints.size() == 1 && known.hints.front().ptr() == hints;
+	if(!PyTuple_CheckExact(hints) && !PyList_CheckExact(hints)) return false;
+	if(PySequence_Fast_GET_SIZE(hints) != static_cast<Py_ssize_t>(known.hints.size())) return false;
+	PyObject** const given = PySequence_Fast_ITEMS(hints);
+	return std::equal(known.hints.begin(), known.hints.end(), given, [](const nb::object& a, PyObject* const b) { return a.ptr() == b; });
+}
+
 std::shared_ptr<const submit_memo::entry> kernel_submitter::find(
-    const submit_memo& memo, const int dims, const PyObject* const function, PyObject* const name, PyObject* const hints) const {
+    const submit_memo& memo, const int dims, const kinds& wanted, PyObject* const hints) const {
 	for(const auto& known : memo.entries) {
-		if(known->dims == dims && known->function == function && known->hints.ptr() == hints && known->kinds == m_kinds
-		    && is_same_name(known->name.ptr(), name)) {
-			return known;
-		}
+		if(known->dims == dims && known->kinds == wanted && has_hints(*known, hints)) return known;
 	}
 	return nullptr;
 }
 
-nb::object kernel_submitter::make_submission(const submit_memo::entry& known, PyObject* const function, PyObject* const args, PyObject* const box, PyObject* const frame) const {
+buffer_access kernel_submitter::to_access(PyObject* const access) const {
+	PyObject* const port = m_access_port.get(access);
+	return {buffer_id(PyLong_AsUnsignedLongLong(m_port_buffer.get(port))), static_cast<access_mode>(PyLong_AsLong(m_port_mode.get(port))),
+	    nb::cast<const range_mapper&>(nb::handle(m_access_mapper.get(access)))};
+}
+
+nb::object kernel_submitter::make_submission(
+    PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {
 	const Py_ssize_t count = PyTuple_GET_SIZE(args);
 	nb::object kept = nb::steal(PyList_New(count));
 	auto* const type = reinterpret_cast<PyTypeObject*>(m_submission_class.ptr());
@@ -142,12 +164,12 @@ nb::object kernel_submitter::make_submission(const submit_memo::entry& known, Py
 	if(!kept || !result || !position) throw nb::python_error();
 	for(Py_ssize_t i = 0; i < count; ++i) {
 		PyObject* const arg = PyTuple_GET_ITEM(args, i);
-		const bool is_access = reinterpret_cast<PyObject*>(Py_TYPE(arg)) == m_access_class.ptr();
+		const bool is_access = has_class(arg, m_access_class.ptr());
 		PyList_SET_ITEM(kept.ptr(), i, Py_NewRef(is_access ? m_access_port.get(arg) : arg));
 	}
 	PyObject* const submission = result.ptr();
 	m_kind.init(submission, Py_NewRef(m_kernel_kind.ptr()));
-	m_name.init(submission, Py_NewRef(known.label.ptr()));
+	m_name.init(submission, Py_NewRef(label));
 	m_function.init(submission, Py_NewRef(function));
 	m_args.init(submission, kept.release().ptr());
 	m_natives.init(submission, PyTuple_New(0));
@@ -166,6 +188,7 @@ bool kernel_submitter::make_launch(const submit_memo::entry& known, PyObject* co
 	for(std::size_t i = 0; i < known.scalars.size(); ++i) values[i] = PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(known.scalars[i]));
 	const nb::object packed = nb::steal(PyObject_Vectorcall(known.pack.ptr(), values.data(), known.scalars.size(), nullptr));
 	if(!packed) {
+		if(PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
 		PyErr_Clear(); // a value that does not fit: Python converts it, or says so
 		return false;
 	}
@@ -177,34 +200,37 @@ bool kernel_submitter::make_launch(const submit_memo::entry& known, PyObject* co
 std::uint64_t kernel_submitter::repeat(
     PyObject* const kernel, PyObject* const shape, PyObject* const args, PyObject* const name, PyObject* const hints, PyObject* const frame) {
 	const std::uint64_t started = now_ns();
-	PyObject* function_of_kernel = nullptr;
-	const submit_memo* const memo = memo_of(kernel, function_of_kernel);
-	if(memo == nullptr || memo->owner != m_id || !may_call() || !find_kinds(args, m_kinds)) return 0;
-	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
-	const nb::object box_object = nb::borrow(PyDict_GetItemWithError(m_boxes.ptr(), shape));
-	if(!box_object) {
-		PyErr_Clear(); // a shape without hash
-		return 0;
-	}
+	const nb::object box_object = find_space(shape); // first: among the keys may be some that run code of others to be compared
+	if(!box_object) return 0;
+	const kernel_parts parts = parts_of(kernel);
+	if(parts.memo == nullptr || parts.memo->owner != m_id || !may_call() || !find_kinds(args, m_kinds)) return 0;
 	const user_box space = nb::cast<const user_box&>(box_object);
-	const auto known = find(*memo, space.dims, function_of_kernel, name, hints);
-	if(known == nullptr) return 0;
-	const nb::object function = nb::borrow(function_of_kernel);
+	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
+	const auto known = find(*parts.memo, space.dims, m_kinds, hints);
+	const nb::object function = nb::borrow(parts.function);
+	const nb::object label = nb::borrow(name == Py_None ? parts.name : name);
+	if(known == nullptr || !PyUnicode_CheckExact(label.ptr())) return 0;
+	Py_ssize_t label_size = 0;
+	const char* const label_text = PyUnicode_AsUTF8AndSize(label.ptr(), &label_size);
+	if(label_text == nullptr) PyErr_Clear(); // half a surrogate
+	if(label_text == nullptr || label_size == 0) return 0;
 
 	task node;
 	node.kind = task_kind::device_kernel;
 	node.geometry = known->geometry;
 	node.geometry.dims = space.dims;
 	node.geometry.global = space.b;
-	node.name = known->native_label;
+	node.name.assign(label_text, static_cast<std::size_t>(label_size));
 	node.accesses.reserve(m_kinds.size());
 	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
 		if((m_kinds[static_cast<std::size_t>(i)] & 1) != 0) node.accesses.push_back(to_access(PyTuple_GET_ITEM(args, i)));
 	}
+	if(PyErr_Occurred() != nullptr) throw nb::python_error();
 	native_launch launch;
 	const bool is_native = known->native != nullptr;
 	if(is_native && !make_launch(*known, args, space.b, launch)) return 0;
-	const nb::object submission = make_submission(*known, function.ptr(), args, box_object.ptr(), frame);
+	const nb::object submission = make_submission(function.ptr(), label.ptr(), args, box_object.ptr(), frame);
+	if(m_refuses) return 0; // a destructor has ended the runtime
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
 	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
@@ -225,19 +251,25 @@ std::uint64_t kernel_submitter::repeat(
 	return id.value;
 }
 
-void kernel_submitter::remember(PyObject* const kernel, PyObject* const args, submit_memo::entry&& found) {
-	PyObject* function = nullptr;
-	submit_memo* const memo = memo_of(kernel, function);
+void kernel_submitter::remember(PyObject* const kernel, PyObject* const args, PyObject* const hints, submit_memo::entry&& found) {
+	submit_memo* const memo = parts_of(kernel).memo;
 	if(memo == nullptr || found.scalars.size() > max_scalars || !find_kinds(args, found.kinds)) return;
 	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
 		if((found.kinds[static_cast<std::size_t>(i)] & 1) == 0 && !is_plain(Py_TYPE(PyTuple_GET_ITEM(args, i)))) return;
+	}
+	if(has_class(hints, m_hint_class)) {
+		found.hints.push_back(nb::borrow(hints));
+	} else if(PyTuple_CheckExact(hints) || PyList_CheckExact(hints)) {
+		for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(hints); ++i) found.hints.push_back(nb::borrow(PySequence_Fast_GET_ITEM(hints, i)));
+	} else {
+		return;
 	}
 	if(memo->owner != m_id) {
 		memo->owner = m_id;
 		memo->entries.clear();
 	}
-	if(memo->entries.size() >= max_entries) return;
-	found.function = function;
+	if(find(*memo, found.dims, found.kinds, hints) != nullptr) return; // it had to wait, or a value did not fit
+	if(memo->entries.size() >= max_entries) memo->entries.erase(memo->entries.begin());
 	memo->entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
 }
 

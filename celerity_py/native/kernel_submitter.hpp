@@ -45,11 +45,7 @@ class submit_memo {
 	struct entry {
 		int dims = 0; ///< of the index space
 		std::vector<argument_kind> kinds;
-		nanobind::object name;              ///< as passed to the submit, a str or None
-		nanobind::object hints;             ///< likewise: what does not change
-		const PyObject* function = nullptr; ///< only compared: it may know the kernel
-		nanobind::object label;
-		std::string native_label;
+		std::vector<nanobind::object> hints;
 		task_geometry geometry;                      ///< but for the index space
 		std::shared_ptr<const native_kernel> native; ///< null if Python runs it
 		nanobind::object pack;                       ///< makes bytes of the scalars
@@ -70,8 +66,8 @@ class kernel_submitter {
 
 	/// The id of the submission; 0 if it is left to Python.
 	std::uint64_t repeat(PyObject* kernel, PyObject* shape, PyObject* args, PyObject* name, PyObject* hints, PyObject* frame);
-	/// `found` but for kinds and function, which are those of the call. A kernel that is called with ever new kinds keeps the first ones.
-	void remember(PyObject* kernel, PyObject* args, submit_memo::entry&& found);
+	/// `found` but for kinds and hints, which are those of the call. A kernel that is called with ever new ones keeps the latest.
+	void remember(PyObject* kernel, PyObject* args, PyObject* hints, submit_memo::entry&& found);
 
 	/// From now on all is left to Python, which says why it refuses it.
 	void refuse() { m_refuses = true; }
@@ -92,7 +88,8 @@ class kernel_submitter {
 	nanobind::object m_inside; ///< threads that must not submit
 	nanobind::dict m_boxes;   ///< index spaces by shape
 	nanobind::object m_kernel_class, m_cuda_kernel_class, m_access_class, m_submission_class;
-	slot m_kernel_memo, m_kernel_function, m_cuda_kernel_memo;
+	PyObject *m_hint_class, *m_box_class, *m_mapper_class; ///< of modules that stay
+	slot m_kernel_memo, m_kernel_name, m_kernel_function, m_cuda_kernel_memo, m_cuda_kernel_name;
 	slot m_access_mapper, m_access_port, m_port_buffer, m_port_kind, m_port_mode, m_port_runtime;
 	slot m_kind, m_name, m_function, m_args, m_natives, m_box, m_code, m_lasti, m_future;
 	nanobind::object m_kernel_kind;   ///< "kernel"
@@ -105,13 +102,23 @@ class kernel_submitter {
 	std::uint64_t m_busy_ns = 0;
 	kinds m_kinds; ///< of this call; here for its memory
 
+	/// What a kernel is made of; all borrowed.
+	struct kernel_parts {
+		submit_memo* memo = nullptr;
+		PyObject* function = nullptr;
+		PyObject* name = nullptr;
+	};
+
 	bool may_call();
-	buffer_access to_access(PyObject* access) const;
-	submit_memo* memo_of(PyObject* kernel, PyObject*& function) const;
-	/// False if a buffer belongs to another runtime.
+	kernel_parts parts_of(PyObject* kernel) const;
+	/// Null for what runs code of others to be compared, too.
+	nanobind::object find_space(PyObject* shape) const;
+	/// False if an access is none of this runtime, or has a mapper that Python has to ask.
 	bool find_kinds(PyObject* args, kinds& out) const;
-	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, const PyObject* function, PyObject* name, PyObject* hints) const;
-	nanobind::object make_submission(const submit_memo::entry& known, PyObject* function, PyObject* args, PyObject* box, PyObject* frame) const;
+	bool has_hints(const submit_memo::entry& known, PyObject* hints) const;
+	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, const kinds& wanted, PyObject* hints) const;
+	buffer_access to_access(PyObject* access) const;
+	nanobind::object make_submission(PyObject* function, PyObject* label, PyObject* args, PyObject* box, PyObject* frame) const;
 	/// False if a value does not fit as it is.
 	bool make_launch(const submit_memo::entry& known, PyObject* args, const box& space, native_launch& out) const;
 };

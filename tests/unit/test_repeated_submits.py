@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import struct
 import sys
 import threading
@@ -29,7 +31,6 @@ from celerity_py.submissions import Submission
 from tests.kernels import iota, scale
 
 ONE = access.one_to_one()
-HINTS = (hints.oversubscribe(2),)
 
 
 def runtime() -> Any:
@@ -85,15 +86,24 @@ def test_all_submits_but_the_first_are_repeated(queue: celerity.Queue, fields: F
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"shape": Box((0, 0), (4, 6))}, {"name": "sum"}, {"hints": HINTS}, {"hints": HINTS[0]}, {"shape": [4, 6]}],
+    ("settings", "are_known"),
+    [
+        (lambda: {"shape": Box((0, 0), (4, 6))}, True),
+        (lambda: {"shape": [4, 6]}, False),
+        (lambda: {"shape": (np.int64(4), 6)}, False),
+        (lambda: {"name": "sum"}, True),
+        (lambda: {"name": "a\0b"}, True),
+        (lambda: {"hints": hints.oversubscribe(2)}, True),
+        (lambda: {"hints": (hints.split_2d(), hints.oversubscribe(3))}, True),
+        (lambda: {"hints": [hints.border_first(1)]}, True),
+    ],
 )
-def test_a_submit_with_settings_is_repeated_if_these_cannot_change(fields: Fields, settings: Any) -> None:
-    fields.add(1.0, **settings)
+def test_a_submit_with_settings_is_repeated(fields: Fields, settings: Callable[[], Any], are_known: bool) -> None:
+    fields.add(1.0, **settings())
     before = repeated()
     for _ in range(2):
-        fields.add(1.0, **settings)
-    assert repeated() - before == (0 if isinstance(settings.get("shape"), list) else 2)
+        fields.add(1.0, **settings())
+    assert repeated() - before == (2 if are_known else 0)
     np.testing.assert_array_equal(fields.contents(), START + 3)
 
 
@@ -137,7 +147,7 @@ def test_a_repeated_submit_leaves_the_same_record_as_the_first(fields: Fields) -
         records.append(runtime().submissions[number])
         fields.old, fields.new = fields.new, fields.old
     runtime().scheduler.set_paused(False)
-    assert repeated() == 1
+    assert repeated() == 2  # the name is not among what is checked
     first, second = records
     for name in ("kind", "name", "function", "args", "box", "code", "lasti", "future"):
         assert getattr(second, name) == getattr(first, name)
@@ -181,14 +191,56 @@ def test_a_kernel_that_knows_itself_is_collected(queue: celerity.Queue) -> None:
     assert gone() is None
 
 
-def test_a_kernel_with_ever_new_kinds_of_arguments_keeps_the_first_ones(queue: celerity.Queue) -> None:
+def test_a_kernel_with_ever_new_kinds_of_arguments_keeps_the_latest(queue: celerity.Queue) -> None:
     @celerity.kernel
     def anything(chunk: celerity.Chunk, *values: Any) -> None: ...
 
+    for number in range(20):
+        queue.parallel_for(4, anything, *[1] * number)
+    assert repeated() == 0
+    for number in range(13, 20):
+        queue.parallel_for(4, anything, *[2] * number)
+    assert repeated() == 7
+
+
+def test_what_went_the_long_way_again_is_kept_once(queue: celerity.Queue) -> None:
+    @celerity.kernel
+    def anything(chunk: celerity.Chunk, value: Any) -> None: ...
+
+    queue.parallel_for(4, anything, "text")
+    for number in range(20):
+        queue.parallel_for([4], anything, number)  # a shape that is looked at each time
+    assert repeated() == 0
+    queue.parallel_for(4, anything, "text")
+    assert repeated() == 1
+
+
+def test_the_code_of_others_may_run_in_the_middle_and_its_exceptions_come_out(queue: celerity.Queue) -> None:
+    class Shape(int):
+        def __hash__(self) -> int:
+            raise KeyboardInterrupt
+
+    @celerity.kernel
+    def anything(chunk: celerity.Chunk, value: Any) -> None: ...
+
     for _ in range(2):
-        for number in range(20):
-            queue.parallel_for(4, anything, *[1] * number)
-    assert 4 <= repeated() < 20
+        queue.parallel_for(4, anything, 1)
+        with pytest.raises(KeyboardInterrupt):
+            queue.parallel_for(Shape(4), anything, 1)
+    queue.parallel_for(4, anything, 1, hints=None)  # type: ignore[arg-type]
+
+
+def test_a_copy_of_a_kernel_begins_anew(queue: celerity.Queue) -> None:
+    for kernel in (add, CudaKernel("", "launch")):
+        twin = copy.deepcopy(kernel)
+        assert twin.memo is not kernel.memo
+        assert pickle.loads(pickle.dumps(kernel.memo)) is not kernel.memo
+
+
+def test_the_functions_of_a_kernel_stay(queue: celerity.Queue) -> None:
+    kernel: Any = celerity.kernel(cpu=len)
+    with pytest.raises(AttributeError):
+        kernel.cpu = max
 
 
 # ---- what is not
@@ -202,6 +254,8 @@ def test_a_kernel_with_ever_new_kinds_of_arguments_keeps_the_first_ones(queue: c
         (lambda f: f.add(1.0, shape=(4, 0)), "is empty"),
         (lambda f: f.add(1.0, hints=["split"]), "takes hints"),
         (lambda f: f.add(1.0, constrain=(1, 2, 3)), "one int per dimension"),
+        (lambda f: f.add(1.0, shape=None), "not None"),
+        (lambda f: f.add(1.0, kernel=None), "not None"),
     ],
 )
 def test_mistakes_are_found_however_often_it_went_well(
@@ -330,7 +384,7 @@ class Launches:
         self.table: dict[int, Any] = {}
         self.kernel = CudaKernel("", "launch")
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
-        classes = {cls.__name__: cls for cls in (Access, CudaKernel, Kernel, Port, Submission)}
+        classes = {cls.__name__: cls for cls in (Access, CudaKernel, hints.Hint, Kernel, Port, Submission)}
         self.submitter = _native.KernelSubmitter(
             self.scheduler, self.executor, self, self.table, set(), {(4, 6): whole}, classes, is_cuda=True
         )
@@ -340,9 +394,7 @@ class Launches:
         self.submitter.remember(
             self.kernel,
             self.args(3),
-            None,
             (),
-            "launch",
             whole,
             split_2d=False,
             oversubscribe=1,
