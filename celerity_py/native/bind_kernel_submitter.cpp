@@ -36,7 +36,8 @@ void remember(kernel_submitter& self, const nb::handle kernel, const nb::tuple& 
 } // namespace
 
 void bind_kernel_submitter(nb::module_& m) {
-	m.def("access_maker", &make_access_maker, "access_class"_a, nb::sig("def access_maker(access_class: type[typing.Any]) -> typing.Any"), "A function new_access(buffer, mapper, port) that makes an access, an instance of this class.");
+	m.def("access_maker", &make_access_maker, "access_class"_a, nb::sig("def access_maker(access_class: type[typing.Any]) -> typing.Any"),
+	    "A function new_access(buffer, mapper, port) that makes an access, an instance of this class.");
 	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see KernelSubmitter.")
 	    .def(nb::init<>())
 	    .def(

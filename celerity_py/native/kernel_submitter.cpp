@@ -61,7 +61,8 @@ kernel_submitter::kernel_submitter(scheduler& target, executor_loop* const execu
       m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_memo(m_kernel_class, "memo"), m_kernel_name(m_kernel_class, "name"),
       m_kernel_function(m_kernel_class, is_cuda ? "_cuda" : "_cpu"), m_cuda_kernel_memo(m_cuda_kernel_class, "memo"),
       m_cuda_kernel_name(m_cuda_kernel_class, "name"), m_access_mapper(m_access_class, "mapper"), m_access_port(m_access_class, "port"),
-      m_port_buffer(classes["Port"], "buffer_id"), m_port_kind(classes["Port"], "kind"), m_port_mode(classes["Port"], "mode"), m_port_runtime(classes["Port"], "runtime"), m_kind(m_submission_class, "kind"), m_name(m_submission_class, "name"),
+      m_port_buffer(classes["Port"], "buffer_id"), m_port_kind(classes["Port"], "kind"), m_port_mode(classes["Port"], "mode"),
+      m_port_runtime(classes["Port"], "runtime"), m_kind(m_submission_class, "kind"), m_name(m_submission_class, "name"),
       m_function(m_submission_class, "function"), m_args(m_submission_class, "args"), m_natives(m_submission_class, "natives"),
       m_box(m_submission_class, "box"), m_code(m_submission_class, "code"), m_lasti(m_submission_class, "lasti"), m_future(m_submission_class, "future"),
       m_kernel_kind(nb::str("kernel")) {

@@ -17,7 +17,7 @@ def test_random_programs_give_the_results_of_a_sequential_run(devices: int, tran
     celerity.configure(devices=f"cpu:{devices}", transport=transport)
     seed = 5001 + 100 * devices + 1000 * (transport == "direct")
     try:
-        report = run_programs(seed, 12, Options(programs_per_runtime=6, time_limit_s=30))
+        report = run_programs(seed, 24, Options(programs_per_runtime=6, time_limit_s=30))
     finally:
         celerity.configure(devices=None, transport=None)
     assert not report.failure, report.failure
