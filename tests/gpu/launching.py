@@ -35,8 +35,10 @@ def mpirun(num_ranks: int) -> list[str]:
     found = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
     assert found is not None, "there is no mpirun"
     version = subprocess.run([found, "--version"], check=False, capture_output=True, text=True).stdout
-    oversubscribe = ["--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else []
-    return [found, *oversubscribe, "-n", str(num_ranks)]
+    is_open_mpi = "Open MPI" in version or "OpenRTE" in version
+    # It would bind two ranks to a core each, of which they warn.
+    options = ["--oversubscribe", "--bind-to", "none"] if is_open_mpi else []
+    return [found, *options, "-n", str(num_ranks)]
 
 
 def run(
