@@ -25,7 +25,6 @@ namespace {
 void remember(kernel_submitter& self, const nb::handle kernel, const nb::tuple& args, const nb::handle hints, const user_box& space, const bool split_2d,
     const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> native, nb::object pack, std::vector<std::size_t> scalars) {
 	submit_memo::entry found;
-	found.dims = space.dims;
 	found.geometry = make_kernel("", space, nb::tuple(), nb::tuple(), nb::none(), split_2d, oversubscribe, border).geometry;
 	found.native = std::move(native);
 	found.pack = std::move(pack);

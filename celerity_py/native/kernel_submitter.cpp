@@ -143,7 +143,7 @@ bool kernel_submitter::has_hints(const submit_memo::entry& known, PyObject* cons
 std::shared_ptr<const submit_memo::entry> kernel_submitter::find(
     const submit_memo& memo, const int dims, const kinds& wanted, PyObject* const hints) const {
 	for(const auto& known : memo.entries) {
-		if(known->dims == dims && known->kinds == wanted && has_hints(*known, hints)) return known;
+		if(known->geometry.dims == dims && known->kinds == wanted && has_hints(*known, hints)) return known;
 	}
 	return nullptr;
 }
@@ -219,7 +219,6 @@ std::uint64_t kernel_submitter::repeat(
 	task node;
 	node.kind = task_kind::device_kernel;
 	node.geometry = known->geometry;
-	node.geometry.dims = space.dims;
 	node.geometry.global = space.b;
 	node.name.assign(label_text, static_cast<std::size_t>(label_size));
 	node.accesses.reserve(m_kinds.size());
@@ -269,7 +268,7 @@ void kernel_submitter::remember(PyObject* const kernel, PyObject* const args, Py
 		memo->owner = m_id;
 		memo->entries.clear();
 	}
-	if(find(*memo, found.dims, found.kinds, hints) != nullptr) return; // it had to wait, or a value did not fit
+	if(find(*memo, found.geometry.dims, found.kinds, hints) != nullptr) return; // it had to wait, or a value did not fit
 	if(memo->entries.size() >= max_entries) memo->entries.erase(memo->entries.begin());
 	memo->entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
 }

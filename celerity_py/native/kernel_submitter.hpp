@@ -43,7 +43,6 @@ class submit_memo {
 	using argument_kind = std::uintptr_t;
 
 	struct entry {
-		int dims = 0; ///< of the index space
 		std::vector<argument_kind> kinds;
 		std::vector<nanobind::object> hints;
 		task_geometry geometry;                      ///< but for the index space

@@ -304,7 +304,7 @@ class ProgramRun:
             kernel,
             *arguments,
             name=None if is_repeated else f"S{number}",
-            hints=_HINTS.setdefault(tuple(given), tuple(given)) if is_repeated else given,
+            hints=given,
             constrain=task.granularity,
         )
 
@@ -331,8 +331,6 @@ class ProgramRun:
 
 #: Of the program that runs.
 _ORACLES: dict[int, OracleTask] = {}
-#: The same object for the same hints.
-_HINTS: dict[tuple[hints.Hint, ...], tuple[hints.Hint, ...]] = {}
 
 
 #: By the kinds of their arguments.
