@@ -37,7 +37,7 @@ struct shared_flag {
 struct lane_waits {
 	std::span<const lane_position> positions;
 	std::span<const shared_flag> answers; ///< of other ranks
-	/// There is one position, and nothing else: neither an answer, nor what the lane has waited for before.
+	/// There is one position, for which the lane may have waited before, and nothing else: neither an answer, nor anything older on the lane.
 	bool is_one = false;
 };
 

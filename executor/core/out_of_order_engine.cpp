@@ -104,19 +104,26 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		}
 		++m_num_in_flight;
 		n.stamp = stamp;
-		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, n.acknowledged && depends_on_one(n)};
+		const bool depends_on_one = n.acknowledged && wait_for_the_only_one(n);
+		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, depends_on_one};
 		return true;
 	}
 	return false;
 }
 
-bool out_of_order_engine::depends_on_one(const node& n) const {
-	if(m_waits.size() != 1 || n.num_incomplete != 1) return false;
-	const auto is_wait = [&](const instruction_id id) {
+// Named even if the lane has waited for it before: of several flags behind one kernel, all but the first of each lane would not know of it otherwise.
+bool out_of_order_engine::wait_for_the_only_one(const node& n) {
+	if(n.num_incomplete != 1) return false;
+	for(const auto id : n.predecessors) {
 		const slot_type slot = m_window.find(id);
-		return slot != instruction_window::no_slot && m_nodes[slot].target == issue_target::lane;
-	};
-	return std::any_of(n.predecessors.begin(), n.predecessors.end(), is_wait);
+		if(slot == instruction_window::no_slot) continue;
+		const node& predecessor = m_nodes[slot];
+		if(predecessor.target != issue_target::lane || predecessor.acknowledged || predecessor.lane == n.lane) return false;
+		m_waits.clear();
+		m_waits.push_back({predecessor.lane, predecessor.sequence});
+		return true;
+	}
+	return false;
 }
 
 void out_of_order_engine::notify_issued(const instruction_id id) {

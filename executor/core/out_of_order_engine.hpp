@@ -56,7 +56,7 @@ struct issue {
 	std::span<const lane_position> waits;
 	/// Acknowledged instructions that must be complete before this may run; likewise.
 	std::span<const instruction_id> acknowledgements;
-	/// For an acknowledged one: there is one wait, and nothing else that this depends on. (Others may be implied by what its lane has waited for.)
+	/// For an acknowledged one: it depends on the one position in `waits`, and on nothing else. The lane may have waited for that before.
 	bool depends_on_one = false;
 };
 
@@ -211,7 +211,7 @@ class out_of_order_engine {
 	void release_parked();
 	void release_gated();
 	lane_index choose_lane(node& n);
-	bool depends_on_one(const node& n) const;
+	bool wait_for_the_only_one(const node& n);
 	static bool waits_for_other_rank(const node& n) { return n.remote_wait || n.num_unanswered > 0; }
 	bool must_stay_gated(const node& n) const;
 	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.

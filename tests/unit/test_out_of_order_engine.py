@@ -582,6 +582,20 @@ def test_only_what_depends_on_its_one_wait_alone_may_go_right_behind_it() -> Non
     assert found == {1: (0, False), 2: (0, False), 3: (1, True), 4: (1, False)}
 
 
+def test_each_of_several_flags_behind_one_kernel_knows_that_it_may_go_right_behind_it() -> None:
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 2, 0)])
+    submit(engine, 1)
+    for iid in range(2, 6):
+        submit(engine, iid, 1, lane_class=1, acknowledged=True)
+    submit(engine, 6, 1, lane_class=1)  # to the lane, the others have said it
+    found = {}
+    while (item := engine.next()) is not None:
+        found[item[0]] = (item[1], item[3], engine.depended_on_one)
+    assert [found[iid][0] for iid in range(2, 6)] == [1, 2, 1, 2]
+    assert all(found[iid][1:] == ([(0, 1)], True) for iid in range(2, 6))
+    assert found[6][1:] == ([], False)
+
+
 def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it() -> None:
     engine = _native.Engine(ONE_LANE)
     submit(engine, 1, acknowledged=True)
