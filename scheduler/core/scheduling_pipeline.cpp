@@ -111,8 +111,8 @@ void scheduling_pipeline::release_ready() {
 		held_event event = std::move(m_held.front());
 		m_held.pop_front();
 		release(std::move(event));
+		hand_over(); // one by one: the first of many that were held back need not wait for the plans of the others
 	}
-	hand_over();
 }
 
 void scheduling_pipeline::release(held_event&& event) {
