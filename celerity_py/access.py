@@ -49,21 +49,37 @@ def fixed(box: Any) -> RangeMapper:
     return RangeMapper.fixed(box)
 
 
-@functools.lru_cache(maxsize=16, typed=True)
-def slice(dim: int) -> RangeMapper:  # noqa: A001 - always used as access.slice()
-    """The chunk's own coordinates, but the full extent of the buffer in dimension `dim`.
+def slice(dim: int, at: int | None = None) -> RangeMapper:  # noqa: A001 - always used as access.slice()
+    """The chunk's own coordinates, but in dimension `dim` of the buffer its full extent, or the one index `at`.
 
-    A buffer with one dimension more than the kernel maps its other dimensions to those of the kernel in order.
+    A buffer with one dimension more than the kernel maps its other dimensions to those of the kernel in order:
+    `history.write(access.slice(0, at=step))` writes the chunk's part of row `step`.
 
     Args:
         dim: Dimension of the buffer, 0 to 2.
+        at: An index in that dimension, from 0; the full extent if left out.
 
     Raises:
-        UsageError: If it is no dimension.
+        UsageError: If there can be no such dimension or index.
     """
+    if at is None:
+        return _full_slice(dim)
+    if dim.__class__ is not int or at.__class__ is not int or not (0 <= dim <= 2 and 0 <= at < 2**63):
+        _check_slice(dim)
+        if not _is_int(at) or not 0 <= at < 2**63:
+            raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
+    return RangeMapper.slice(dim, at)  # not kept: a loop has another one for each step
+
+
+@functools.lru_cache(maxsize=16, typed=True)
+def _full_slice(dim: int) -> RangeMapper:
+    _check_slice(dim)
+    return RangeMapper.slice(dim)
+
+
+def _check_slice(dim: Any) -> None:
     if not _is_int(dim) or not 0 <= dim <= 2:
         raise UsageError(f"access.slice() needs the number of a dimension, 0 to 2, not {dim!r}.")
-    return RangeMapper.slice(dim)
 
 
 @functools.lru_cache(maxsize=256, typed=True)

@@ -54,14 +54,16 @@ def fixed(*boxes: UserBox) -> Mapper:
     return Mapper(text, lambda chunk, whole, shape: list(boxes), "fixed", boxes)
 
 
-def slice_(dim: int) -> Mapper:
+def slice_(dim: int, at: int | None = None) -> Mapper:
     def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
         full = full_box(shape)
         others = list(chunk) if len(chunk) == len(shape) else [*chunk[:dim], full[dim], *chunk[dim:]]
-        others[dim] = full[dim]
+        others[dim] = full[dim] if at is None else (at, at + 1)
         return [tuple(others)]
 
-    return Mapper(f"slice({dim})", rule, "slice", (dim,))
+    if at is None:
+        return Mapper(f"slice({dim})", rule, "slice", (dim,))
+    return Mapper(f"slice({dim}, at={at})", rule, "slice", (dim, at))
 
 
 def neighborhood(*extents: int, shape: str = "box") -> Mapper:

@@ -64,7 +64,7 @@ void bind_range_mapper(nb::module_& m) {
 		.def_static(
 			"fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
 		.def_static("fixed", &fixed_region, "where"_a)
-		.def_static("slice", &range_mapper::slice, "dim"_a)
+		.def_static("slice", &range_mapper::slice, "dim"_a, "at"_a = range_mapper::full_extent)
 		.def_static("neighborhood", &neighborhood, "extents"_a, "shape"_a = "box",
 			nb::sig("def neighborhood(extents: tuple[int, ...], shape: str = \"box\") -> RangeMapper"))
 		.def_static("even_split", &range_mapper::even_split, "granularity"_a = 1)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import frame
 import numpy as np
@@ -262,14 +262,6 @@ advance_light = celerity.kernel(
 )
 
 
-def part_of_row(step: int) -> Any:
-    """Map a chunk of patches to its part of a step's row; every run uses the results again."""
-    return access.pure(
-        lambda chunk: celerity.Box((step, chunk.box.min[0]), (step + 1, chunk.box.max[0])),
-        key=step,
-    )
-
-
 class Simulation:
     """A room, and how light gets from patch to patch in it; `history` is of the last run."""
 
@@ -297,7 +289,7 @@ class Simulation:
             self.queue.parallel_for(
                 patches,
                 advance_light,
-                self.history.write(part_of_row(step)),
+                self.history.write(access.slice(0, at=step)),
                 self.history.read(access.fixed(celerity.Box((0, 0), (step, patches)))),
                 self.factors.read(access.slice(1)),
                 self.delays.read(access.slice(1)),

@@ -114,11 +114,12 @@ class even_blocks {
 	coordinate m_num_larger = 0;
 };
 
-region slice_of(const box& chunk, const std::size_t dim, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
+region slice_of(const box& chunk, const std::size_t dim, const coordinate at, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
 	if(chunk.empty()) return {};
-	if(buffer_dims == kernel_dims) return intersection(replace_interval(chunk, dim, buffer_box.min(dim), buffer_box.max(dim)), buffer_box);
-	point min = buffer_box.min();
-	point max = buffer_box.max();
+	const box within = at == range_mapper::full_extent ? buffer_box : replace_interval(buffer_box, dim, at, saturating_add(at, 1));
+	if(buffer_dims == kernel_dims) return intersection(replace_interval(chunk, dim, within.min(dim), within.max(dim)), buffer_box);
+	point min = within.min();
+	point max = within.max();
 	std::size_t kernel_dim = 0;
 	for(std::size_t d = 0; d < static_cast<std::size_t>(buffer_dims); ++d) {
 		if(d == dim) continue;
@@ -169,10 +170,12 @@ range_mapper range_mapper::fixed(const region& where, const int dims) {
 	return mapper;
 }
 
-range_mapper range_mapper::slice(const int dim) {
+range_mapper range_mapper::slice(const int dim, const coordinate at) {
 	if(dim < 0 || dim > 2) throw std::invalid_argument("slice() needs a dimension between 0 and 2, but got " + std::to_string(dim) + ".");
+	if(at < 0 && at != full_extent) throw std::invalid_argument("slice() needs an index of at least 0, but got " + std::to_string(at) + ".");
 	range_mapper mapper(kind::slice);
 	mapper.m_params[0] = dim;
+	mapper.m_params[1] = at;
 	return mapper;
 }
 
@@ -268,7 +271,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::one_to_one: return intersection(chunk, buffer_box);
 	case kind::all: return buffer_box;
 	case kind::fixed: return clamp(*m_fixed, buffer_box);
-	case kind::slice: return slice_of(chunk, static_cast<std::size_t>(m_params[0]), kernel_dims, buffer_box, buffer_dims);
+	case kind::slice: return slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims);
 	case kind::neighborhood:
 		if(m_shape == neighborhood_shape::axes) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
@@ -315,7 +318,7 @@ std::string range_mapper::describe() const {
 	case kind::one_to_one: return "one_to_one()";
 	case kind::all: return "all()";
 	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
-	case kind::slice: return "slice(" + join(m_params, 1) + ")";
+	case kind::slice: return "slice(" + join(m_params, 1) + (m_params[1] == full_extent ? ")" : ", at=" + std::to_string(m_params[1]) + ")");
 	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_shape == neighborhood_shape::axes ? ", shape='axes')" : ")");
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";

@@ -22,12 +22,14 @@ class range_mapper {
 	/// (chunk, global index space) -> region of the buffer, for native tests and benchmarks.
 	using function_type = std::function<region(const box& chunk, const box& global)>;
 	using table_type = std::vector<std::pair<box, region>>;
+	static constexpr coordinate full_extent = -1;
 
 	range_mapper() = default; // one_to_one
 	static range_mapper one_to_one();
 	static range_mapper all();
 	static range_mapper fixed(const region& where, int dims);
-	static range_mapper slice(int dim);
+	/// The chunk, but in dimension `dim` of the buffer all of it, or the one element `at`.
+	static range_mapper slice(int dim, coordinate at = full_extent);
 	static range_mapper neighborhood(const point& extents, int dims, neighborhood_shape shape);
 	/// Of a 1-D index space of G items, item i gets the i-th of G blocks of dimension 0, as even as multiples of `granularity` allow: the first blocks
 	/// are larger, the last takes what is left over. The other dimensions are whole.
@@ -60,7 +62,7 @@ class range_mapper {
 	kind m_kind = kind::one_to_one;
 	neighborhood_shape m_shape = neighborhood_shape::box;
 	int m_dims = 0; ///< fixed, neighborhood, permute: as many as the user gave
-	point m_params; ///< extents, dimension numbers or granularity
+	point m_params; ///< extents, dimension numbers, granularity, or the dimension of a slice and where it is
 	std::shared_ptr<const region> m_fixed;
 	std::shared_ptr<const chunk_table> m_table;
 	std::shared_ptr<const function_type> m_function;

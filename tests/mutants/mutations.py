@@ -277,9 +277,8 @@ MUTATIONS = (
     Mutation(
         "one wait counts as all that a flag depends on",
         ENGINE,
-        "if(m_waits.size() != 1 || n.num_incomplete != 1) return false;",
-        "if(m_waits.size() != 1) return false;",
-        more=(("return std::any_of(n.predecessors.begin(),", "return true || std::any_of(n.predecessors.begin(),"),),
+        "if(n.num_incomplete != 1) return false;",
+        "if(n.num_incomplete == 0) return false;",
         limit=5000,
     ),
     Mutation(

@@ -75,7 +75,7 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
         return WriterChoice(mapper, choice(draws, [(), ((0, 1),)]))
     if kind == "slice":
         dim = draws.integer(0, dims - 1)
-        return WriterChoice(mappers.slice_(dim), full_box(shape[:dim] + shape[dim + 1 :]))
+        return WriterChoice(_slice(draws, dim, shape), full_box(shape[:dim] + shape[dim + 1 :]))
     if kind == "same_slice":
         return WriterChoice(mappers.slice_(draws.integer(1, dims - 1)), full_box(shape), may_split_2d=False)
     if kind == "permute":
@@ -85,8 +85,15 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
             extents[kernel_dim] = shape[buffer_dim]
         return WriterChoice(mappers.permute(*order), full_box(extents))
     if kind == "row":
-        return WriterChoice(mappers.row_of_columns(draws.integer(0, rows - 1)), ((0, shape[1]),))
+        row = draws.integer(0, rows - 1)
+        mapper = mappers.slice_(0, row) if chance(draws, 50) else mappers.row_of_columns(row)
+        return WriterChoice(mapper, ((0, shape[1]),))
     return WriterChoice(mappers.one_to_one(), full_box(shape))
+
+
+def _slice(draws: Draws, dim: int, shape: tuple[int, ...]) -> Mapper:
+    """All of a dimension, or one index; seldom one that is outside."""
+    return mappers.slice_(dim, draws.integer(0, shape[dim]) if chance(draws, 35) else None)
 
 
 def further_writers(decl: BufferDecl, kernel_dims: int) -> list[Mapper]:
@@ -145,7 +152,7 @@ def _reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
     if kind == "shifted":
         return mappers.shifted(*(draws.integer(-3, 3) for _ in shape))
     if kind in ("slice", "same_slice"):
-        return mappers.slice_(draws.integer(0, dims - 1))
+        return _slice(draws, draws.integer(0, dims - 1), shape)
     if kind == "permute":
         return mappers.permute(*choice(draws, PERMUTATIONS[dims]))
     if kind == "blocks":

@@ -46,6 +46,8 @@ def test_built_in_mappers_are_made_once() -> None:
         (access.fixed(Box((1, 1), (3, 3))), [Box((1, 1), (3, 3))]),
         (access.fixed((slice(1, 3), slice(1, 3))), [Box((1, 1), (3, 3))]),
         (access.slice(0), [Box((0, 3), (8, 5))]),
+        (access.slice(0, at=6), [Box((6, 3), (7, 5))]),
+        (access.slice(np.int32(1), np.int64(0)), [Box((2, 0), (4, 1))]),  # type: ignore[arg-type]
         (access.neighborhood(1, 0), [Box((1, 3), (5, 5))]),
         (access.permute(1, 0), [Box((3, 2), (5, 4))]),
     ],
@@ -74,6 +76,10 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),
         (lambda: access.slice(3), "0 to 2, not 3"),
         (lambda: access.slice(True), "0 to 2, not True"),
+        (lambda: access.slice(3, at=1), "0 to 2, not 3"),
+        (lambda: access.slice(0, at=-1), "at least 0, not at=-1"),
+        (lambda: access.slice(0, at=1.0), "at least 0, not at=1.0"),  # type: ignore[arg-type]
+        (lambda: access.slice(0, at=2**63), "at least 0, not at=9223372036854775808"),
         (lambda: access.even_split(0), "at least 1, not 0"),
         (lambda: access.permute(0, 0), r"permutation of 0 to 1, not \(0, 0\)"),
         (lambda: access.permute(1, 2), "permutation"),

@@ -87,6 +87,17 @@ def test_a_slice_of_a_buffer_with_one_dimension_more_takes_the_others_in_order()
     assert RangeMapper.slice(0).map(Box((), ()), Box((), ()), (7,)) == region(whole(7))
 
 
+def test_slice_at_an_index_is_one_element_thick() -> None:
+    line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
+    assert RangeMapper.slice(0, 6).map(line, whole(8), (7, 8)) == region(Box((6, 2), (7, 4)))
+    assert RangeMapper.slice(1, at=0).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 1)))
+    assert RangeMapper.slice(1, 3).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 3, 3), (4, 4, 5)))
+    assert RangeMapper.slice(0, 5).map(tile, whole(8, 8), (16, 8)) == region(Box((5, 3), (6, 5)))
+    assert RangeMapper.slice(0, 6).map(line, whole(8), (7, 3)) == region(Box((6, 2), (7, 3)))  # clamped
+    for outside in (7, 2**63 - 1):
+        assert not RangeMapper.slice(0, outside).map(line, whole(8), (7, 8))
+
+
 def test_a_permutation_transposes() -> None:
     chunk = Box((0, 1, 2), (3, 5, 7))
     assert RangeMapper.permute((1, 0)).map(Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(Box((3, 2), (8, 4)))
@@ -118,6 +129,7 @@ def test_an_empty_chunk_maps_to_nothing() -> None:
     for mapper in (
         RangeMapper.one_to_one(),
         RangeMapper.slice(1),
+        RangeMapper.slice(1, 4),
         RangeMapper.neighborhood((1, 1)),
         RangeMapper.neighborhood((1, 1), "axes"),
         RangeMapper.permute((1, 0)),
@@ -193,3 +205,5 @@ def test_senseless_parameters_are_refused() -> None:
         RangeMapper.permute((0, 0))
     with pytest.raises(ValueError, match="between 0 and 2"):
         RangeMapper.slice(3)
+    with pytest.raises(ValueError, match="index of at least 0"):
+        RangeMapper.slice(0, -2)
