@@ -613,7 +613,7 @@ class Executor:
 
     def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, lane_events: bool = True, overwrites_wait: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 12, direct: bool = False, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None, release_cached: Callable | None = None) -> None: ...
 
-    PILOT_SIZE: int = 240
+    PILOT_SIZE: int = 248
 
     def offer_direct(self, host_ranks: Sequence[int]) -> bytes:
         """

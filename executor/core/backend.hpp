@@ -139,7 +139,7 @@ class backend {
 	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
 	/// first instruction.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
-	/// May be kept back until flush(): flags behind one producer go together.
+	/// May be kept back until flush(): flags behind one producer go together. Without an address nothing is written, as another signal does that.
 	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}

@@ -417,12 +417,12 @@ void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_ope
 bool cuda_backend::issue_behind(const lane_position producer, const cuda_operation::signals& signals) {
 	auto& lane = *m_lanes[producer.lane];
 	if(lane.device() != m_device_of_lane[signals.front().position.lane]) return false;
-	const auto write = [&] {
-		small_vector<shared_flag, 8> flags;
-		for(const auto& signal : signals) flags.push_back(signal.flag);
-		enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size()));
-	};
-	if(!lane.append_behind(producer.sequence, write)) return false;
+	small_vector<shared_flag, 8> flags;
+	for(const auto& signal : signals) {
+		if(signal.flag.address != nullptr) flags.push_back(signal.flag);
+	}
+	const auto write = [&] { enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size())); };
+	if(flags.empty() ? lane.recorded() < producer.sequence : !lane.append_behind(producer.sequence, write)) return false;
 	for(const auto& signal : signals) m_lanes[signal.position.lane]->follow(signal.position.sequence, lane, producer.sequence);
 	return true;
 }

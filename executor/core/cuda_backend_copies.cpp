@@ -117,7 +117,7 @@ void cuda_backend::flush() {
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
-	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(&flag, 1));
+	if(flag.address != nullptr) enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(&flag, 1));
 }
 
 void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {

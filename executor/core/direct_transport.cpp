@@ -43,7 +43,7 @@ void direct_transport::agree(const std::vector<rank_id>& peers) {
 	for(const rank_id rank : peers) {
 		auto& peer = m_neighbours.at(rank.value);
 		peer.is_peer = true;
-		peer.flag_values.resize(flag_segment::num_slots);
+		peer.done_values.resize(flag_segment::num_slots);
 		for(std::uint32_t slot = flag_segment::num_slots; slot-- > 0;) peer.free_slots.push_back(slot);
 		m_backend.adopt_flags(peer.flags.address(), peer.flags.size_bytes());
 	}
@@ -51,9 +51,10 @@ void direct_transport::agree(const std::vector<rank_id>& peers) {
 
 // ---- sending --------------------------------------------------------------------------------------------------------------------
 
-void direct_transport::plan_send(const instruction_id id, const send_instruction& send, const std::uint64_t stamp) {
+void direct_transport::plan_send(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
 	outgoing planned;
-	planned.id = id;
+	planned.id = item.id;
+	planned.dependencies = item.dependencies;
 	planned.to = send.destination_rank;
 	planned.message = send.message;
 	planned.transfer = send.transfer;
@@ -61,11 +62,11 @@ void direct_transport::plan_send(const instruction_id id, const send_instruction
 	planned.allocated_box = send.allocated_box;
 	planned.sent_box = send.sent_box;
 	planned.stamp = stamp;
-	auto& out = m_outgoing.emplace(id, planned).first->second;
+	auto& out = m_outgoing.emplace(item.id, planned).first->second;
 	if(m_allocations.contains(send.source)) {
 		announce(out);
 	} else {
-		m_waiting_for_source[send.source].push_back(id);
+		m_waiting_for_source[send.source].push_back(item.id);
 	}
 }
 
@@ -83,9 +84,9 @@ void direct_transport::announce(outgoing& out) {
 	}
 	out.slot = peer.free_slots.back();
 	peer.free_slots.pop_back();
-	const std::uint32_t value = ++peer.flag_values[out.slot]; // wraps around in the end, and the comparison allows for it
-	out.ready = {peer.flags.ready_flag(m_own_position, out.slot), value};
-	out.done = {m_own_flags.done_flag(peer.position, out.slot), value};
+	out.ready_index = take_ready_flag(out);
+	out.ready = {m_own_flags.ready_flag(out.ready_index), m_ready_flags[out.ready_index].value};
+	out.done = {m_own_flags.done_flag(peer.position, out.slot), ++peer.done_values[out.slot]};
 	out.is_announced = true;
 
 	auto pilot = pilot_message::make(out.transfer, out.message, out.sent_box);
@@ -96,14 +97,40 @@ void direct_transport::announce(outgoing& out) {
 	pilot.slab_size_bytes = location.slab_size_bytes;
 	pilot.offset_bytes = location.offset_bytes;
 	pilot.handle = location.handle;
-	pilot.slot = out.slot;
-	pilot.flag_value = value;
+	pilot.ready_index = out.ready_index;
+	pilot.ready_value = out.ready.value;
+	pilot.done_slot = out.slot;
+	pilot.done_value = out.done.value;
 	if(!peer.unsent_pilots.empty() || !peer.flags.pilots(m_own_position).push(pilot)) {
 		peer.unsent_pilots.push_back(pilot);
 		++m_num_unsent_pilots;
 	}
 	peer.flags.ring_owner();
 	m_released.push_back({out.id, false});
+}
+
+// A stream takes more than a microsecond to write a flag: what one kernel has made for all ranks has one. Values wrap around in the end, and the comparison
+// allows for it.
+std::uint32_t direct_transport::take_ready_flag(const outgoing& out) {
+	if(m_latest_flag.has_value() && m_latest_flag->source == out.source.memory && std::ranges::equal(m_latest_flag->dependencies, out.dependencies)) {
+		++m_ready_flags[m_latest_flag->index].num_messages;
+		return m_latest_flag->index;
+	}
+	if(m_free_ready_flags.empty()) {
+		m_free_ready_flags.push_back(static_cast<std::uint32_t>(m_ready_flags.size()));
+		m_ready_flags.emplace_back();
+	}
+	const std::uint32_t index = m_free_ready_flags.back();
+	m_free_ready_flags.pop_back();
+	m_latest_flag = latest_flag{index, out.source.memory, {out.dependencies.begin(), out.dependencies.end()}};
+	m_ready_flags[index] = {m_ready_flags[index].value + 1, 1, false};
+	return index;
+}
+
+void direct_transport::leave_ready_flag(const std::uint32_t index) {
+	if(--m_ready_flags[index].num_messages > 0) return;
+	if(m_latest_flag.has_value() && m_latest_flag->index == index) m_latest_flag.reset();
+	m_free_ready_flags.push_back(index);
 }
 
 void direct_transport::send_pilots() {
@@ -141,7 +168,9 @@ void direct_transport::signal(const issue& item, const send_instruction& send, c
 		out.traced.sequence = out.message.value;
 		out.traced.peer = out.to.value;
 	}
-	m_backend.enqueue_signal({item.lane, item.sequence}, waits, out.ready);
+	auto& flag = m_ready_flags[out.ready_index];
+	m_backend.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : out.ready);
+	flag.is_issued = true;
 }
 
 shared_flag direct_transport::answer_to(const instruction_id id) const {
@@ -163,6 +192,7 @@ void direct_transport::poll(std::vector<instruction_id>& fetched) {
 		}
 		auto& peer = m_neighbours[out->to.value];
 		peer.free_slots.push_back(out->slot);
+		leave_ready_flag(out->ready_index);
 		m_outgoing.erase(out->id);
 		if(peer.waiting_for_slot.empty()) continue;
 		auto& next = m_outgoing.at(peer.waiting_for_slot.front());
@@ -182,10 +212,13 @@ void direct_transport::plan_receive(const instruction_id id, const receive_instr
 }
 
 void direct_transport::add_pilot(const rank_id source, const pilot_message& pilot) {
-	if(source.value >= m_neighbours.size() || !m_neighbours[source.value].is_peer || pilot.slot >= flag_segment::num_slots) {
+	if(source.value >= m_neighbours.size() || !m_neighbours[source.value].is_peer) {
 		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + ", which is no direct peer");
 	}
 	const auto& peer = m_neighbours[source.value];
+	if(pilot.done_slot >= flag_segment::num_slots || pilot.ready_index >= peer.flags.num_ready_flags()) {
+		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + " with flags that do not exist");
+	}
 	auto& message = m_incoming[{source, message_id(pilot.message)}];
 	const auto* const slab = m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
 	message.is_direct = true;
@@ -193,8 +226,8 @@ void direct_transport::add_pilot(const rank_id source, const pilot_message& pilo
 	message.unfetched = message.unissued = pilot.sent_box().area();
 	message.data = static_cast<const std::byte*>(slab) + pilot.offset_bytes;
 	message.layout.allocated_box = pilot.allocated_box();
-	message.ready = {m_own_flags.ready_flag(peer.position, pilot.slot), pilot.flag_value};
-	message.done = {peer.flags.done_flag(m_own_position, pilot.slot), pilot.flag_value};
+	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
+	message.done = {peer.flags.done_flag(m_own_position, pilot.done_slot), pilot.done_value};
 }
 
 direct_transport::part_state direct_transport::add_part(const posted_receive& post) {

@@ -60,7 +60,7 @@ class direct_transport {
 		return is_device_memory(send.source.memory) && send.destination_rank.value < m_neighbours.size() && m_neighbours[send.destination_rank.value].is_peer;
 	}
 	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The engine holds it until then.
-	void plan_send(instruction_id id, const send_instruction& send, std::uint64_t stamp);
+	void plan_send(const instruction& planned, const send_instruction& send, std::uint64_t stamp);
 	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }
 	void notify_allocated(allocation_id allocation);
 	void signal(const issue& item, const send_instruction& send, const lane_waits& waits);
@@ -132,6 +132,8 @@ class direct_transport {
 		allocation_id source;
 		box allocated_box;
 		box sent_box;
+		std::span<const instruction_id> dependencies;
+		std::uint32_t ready_index = 0;
 		std::uint32_t slot = 0;
 		shared_flag ready;
 		shared_flag done;
@@ -140,13 +142,25 @@ class direct_transport {
 		std::uint64_t stamp = 0;
 		trace_event traced; ///< from issue to acknowledgement; with a timeline
 	};
+	/// One of this rank's `ready` flags, and the messages of which it tells: those that depend on the same instructions are ready at the same time.
+	struct ready_flag {
+		std::uint32_t value = 0;
+		std::uint32_t num_messages = 0; ///< announced, and not fetched
+		bool is_issued = false;
+	};
+	/// The flag that was given away last.
+	struct latest_flag {
+		std::uint32_t index = 0;
+		memory_id source;
+		std::vector<instruction_id> dependencies;
+	};
 	/// A rank of this host.
 	struct neighbour {
 		bool is_peer = false;
 		std::size_t position = 0; ///< among the ranks of the host
 		flag_segment flags;
 		std::vector<std::uint32_t> free_slots;
-		std::vector<std::uint32_t> flag_values; ///< by slot: of its latest message
+		std::vector<std::uint32_t> done_values; ///< by slot: of its latest message
 		std::deque<instruction_id> waiting_for_slot;
 		std::deque<pilot_message> unsent_pilots; ///< the ring was full
 	};
@@ -196,6 +210,9 @@ class direct_transport {
 	std::unordered_map<instruction_id, outgoing> m_outgoing;
 	std::unordered_map<allocation_id, std::vector<instruction_id>> m_waiting_for_source;
 	std::vector<outgoing*> m_unfetched;
+	std::vector<ready_flag> m_ready_flags; ///< by index
+	std::vector<std::uint32_t> m_free_ready_flags;
+	std::optional<latest_flag> m_latest_flag; ///< while messages have it
 	std::unordered_map<message_key, incoming, key_hash> m_incoming;
 	std::unordered_map<instruction_id, receive_state> m_receives;
 	std::vector<released_instruction> m_released;
@@ -203,6 +220,8 @@ class direct_transport {
 
 	void add_pilot(rank_id source, const pilot_message& pilot);
 	void announce(outgoing& out);
+	std::uint32_t take_ready_flag(const outgoing& out);
+	void leave_ready_flag(std::uint32_t index);
 	static bool is_ready(const part& p) { return !p.message->is_direct || is_reached(p.message->ready); }
 	void finish_part(const part& fetched);
 	void trace_part(instruction_id id, const receive_state& state, const part& fetched) const;

@@ -421,7 +421,7 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	if(m_direct != nullptr) {
 		for(const auto* const instruction : batch.instructions) {
 			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct->is_direct(*send)) {
-				m_direct->plan_send(instruction->id, *send, stamp);
+				m_direct->plan_send(*instruction, *send, stamp);
 			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
 				m_direct->plan_receive(instruction->id, *receive, stamp);
 				m_communication.arbiter().receive(instruction->id, *receive);

@@ -77,7 +77,6 @@ std::uint32_t* flag_segment::flag(const std::size_t block, const std::uint32_t s
 	return reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(m_memory.address()) + header_bytes + block * bytes_per_rank) + word;
 }
 
-std::uint32_t* flag_segment::ready_flag(const std::size_t position, const std::uint32_t slot) const { return flag(position, slot); }
 std::uint32_t* flag_segment::done_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
 
 pilot_ring& flag_segment::pilots(const std::size_t position) const {

@@ -14,7 +14,7 @@
 
 namespace celerity {
 
-/// Lets threads of the owner of a segment sleep until somebody writes a flag in it. Devices write flags without ringing.
+/// Lets threads of any rank sleep until somebody writes a flag in a segment. Devices write flags without ringing.
 class flag_bell {
   public:
 	std::uint32_t prepare() const { return m_count.load(std::memory_order_seq_cst); }
@@ -33,8 +33,8 @@ inline bool is_reached(const shared_flag& flag) {
 	return static_cast<std::int32_t>(now - flag.value) >= 0;
 }
 
-/// Belongs to one rank; all ranks of its host map it. Holds the `ready` flags of all messages that the owner receives, the `done` flags of those that it
-/// sends, and the pilots that are on their way to it. The owner alone waits for its flags, and each is written by one other rank.
+/// Belongs to one rank; all ranks of its host map it. Holds the flags of all messages that the owner sends, and the pilots that are on their way to it. The
+/// owner writes a `ready` flag once for everybody who fetches what it tells of; a `done` flag is written by one other rank, and the owner waits for it.
 class flag_segment {
   public:
 	/// Messages under way from one rank to another at a time.
@@ -57,8 +57,10 @@ class flag_segment {
 	void* address() const { return m_memory.address(); }
 	std::size_t size_bytes() const { return m_memory.size_bytes(); }
 
+	/// As many as there may be messages under way from the owner.
+	std::size_t num_ready_flags() const { return get_header().num_ranks * num_slots; }
+	std::uint32_t* ready_flag(std::uint32_t index) const { return flag(index / num_slots, index % num_slots); }
 	/// `position` is that of the other rank, the one that writes the flag, among the ranks of the host.
-	std::uint32_t* ready_flag(std::size_t position, std::uint32_t slot) const;
 	std::uint32_t* done_flag(std::size_t position, std::uint32_t slot) const;
 
 	/// On the way from the rank at `position` to the owner.

@@ -18,7 +18,7 @@ namespace celerity {
 
 /// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
 struct pilot_message {
-	static constexpr std::uint32_t current_version = 0xce1e0002; ///< layout of this struct, in a form that no other message begins with
+	static constexpr std::uint32_t current_version = 0xce1e0003; ///< layout of this struct, in a form that no other message begins with
 	/// transfer: the data comes as a message. direct: the receiver fetches it from the sender's memory.
 	enum class kind_type : std::uint32_t { transfer = 1, direct = 2 };
 
@@ -39,8 +39,10 @@ struct pilot_message {
 	std::uint64_t slab_size_bytes = 0;
 	std::uint64_t offset_bytes = 0;
 	std::array<std::byte, 64> handle{};
-	std::uint32_t slot = 0;
-	std::uint32_t flag_value = 0;
+	std::uint32_t ready_index = 0;
+	std::uint32_t ready_value = 0;
+	std::uint32_t done_slot = 0;
+	std::uint32_t done_value = 0;
 
 	transfer_id transfer() const { return {task_id(consumer_task), buffer_id(buffer), reduction_id(reduction)}; }
 	box sent_box() const { return {point{{sent_min[0], sent_min[1], sent_min[2]}}, point{{sent_max[0], sent_max[1], sent_max[2]}}}; }
@@ -72,7 +74,7 @@ struct pilot_message {
 	static pilot_message parse(const void* bytes, std::size_t size);
 };
 static_assert(std::is_trivially_copyable_v<pilot_message>);
-static_assert(sizeof(pilot_message) == 240, "padding would send uninitialised bytes");
+static_assert(sizeof(pilot_message) == 248, "padding would send uninitialised bytes");
 
 inline pilot_message pilot_message::parse(const void* const bytes, const std::size_t size) {
 	if(size != sizeof(pilot_message)) {

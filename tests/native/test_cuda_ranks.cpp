@@ -375,11 +375,27 @@ void run(const setup& how) {
 	if(num_wrong > 0) die(std::to_string(num_wrong) + " values are wrong");
 }
 
+/// Each step of a rank is told by one flag to all others, each of which answers by one.
+void count_flags() {
+	setup how;
+	how.num_ranks = 4;
+	how.reads = pattern::all;
+	how.steps = 100;
+	const auto before = emulated_cuda::num_flag_writes();
+	run(how);
+	const auto written = emulated_cuda::num_flag_writes() - before;
+	const auto most = static_cast<std::uint64_t>(how.steps) * how.num_ranks * (1 + how.num_ranks - 1);
+	if(written > most) die(std::to_string(written) + " flags were written, and " + std::to_string(most) + " are enough");
+}
+
 int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	std::mt19937 random(emulated.seed);
 	const auto pick = [&](const std::initializer_list<int> values) { return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size())); };
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
+#ifndef __SANITIZE_THREAD__
+	count_flags();
+#endif
 	for(int round = 0; round < rounds; ++round) {
 		setup how;
 		how.num_ranks = static_cast<std::size_t>(pick({1, 2, 4, 4}));

@@ -344,6 +344,62 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     assert len([e for e in pair.events[1] if e[0] == "receive"]) == 1
 
 
+def receiving(pair: Pair, arrays: list[npt.NDArray[np.float64]]) -> Script:
+    """Array i gets message i, which lies at (DEVICE0, 1 + i) of rank 0; rank 1 completes submission 1 + i with it."""
+    r = Script()
+    for i, array in enumerate(arrays):
+        r.alloc(DEVICE0, 1 + i, row(0, array.size))
+        number = r.receive((DEVICE0, 1 + i), row(0, array.size), key_task=4 + i)
+        r.records[number - 1]["transfer"] = (4 + i, 1, 0)
+        r.copy((DEVICE0, 1 + i), pair.register(1, array), row(0, array.size), key_task=5 + i)
+        r.epoch(1 + i)
+    return r
+
+
+def test_messages_of_different_producers_are_ready_one_by_one(pair: Pair) -> None:
+    values, results = np.arange(4.0), [np.zeros(4), np.zeros(4)]
+    s = Script()
+    for i in range(2):
+        s.alloc(DEVICE0, 1 + i, row(0, 4))
+    for i in range(2):
+        s.host_task(1 + i)
+        written = s.copy(pair.register(0, values + i), (DEVICE0, 1 + i), row(0, 4))
+        number = s.send(7 + i, (DEVICE0, 1 + i), row(0, 4), row(0, 4), after=[written], key_task=4 + i)
+        s.records[number - 1]["transfer"] = s.pilots[-1]["transfer"] = (4 + i, 1, 0)
+    pair.submit(0, s)
+    pair.submit(1, receiving(pair, results))
+    pair.settle()
+    pair.finish_host_task(0)
+    pair.run_until(1, "completed", 1)
+    pair.settle()
+    texts = [text for _, text, *_ in pair.ranks[1].active_instructions()]
+    assert sum("message 8 is announced, its data is not ready" in text for text in texts) == 1
+    pair.finish_host_task(0)
+    pair.run_until(1, "completed", 2)
+    assert [result.tolist() for result in results] == [values.tolist(), (values + 1).tolist()]
+
+
+def test_a_message_may_share_a_flag_that_is_written_already(pair: Pair) -> None:
+    values, results = np.arange(4.0), [np.zeros(4), np.zeros(2)]
+    s = Script()
+    s.alloc(DEVICE0, 1, row(0, 4))
+    written = s.copy(pair.register(0, values), (DEVICE0, 1), row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4), after=[written])
+    pair.submit(0, s)
+    pair.settle()
+    late = Script()
+    late.records, late.pilots = list(s.records), []
+    second = late.send(8, (DEVICE0, 1), row(0, 4), row(0, 2), after=[written], key_task=5)
+    late.records[second - 1]["transfer"] = late.pilots[-1]["transfer"] = (5, 1, 0)
+    late.epoch(1, after=[second - 1, second])
+    late.records = late.records[len(s.records) :]
+    pair.submit(0, late)
+    pair.submit(1, receiving(pair, results))
+    pair.run_until(1, "completed", 2)
+    pair.run_until(0, "completed", 1)
+    assert [result.tolist() for result in results] == [values.tolist(), values[:2].tolist()]
+
+
 def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
     count = 40_000  # more than there are flags
     values, result = np.arange(1.0), np.zeros(1)

@@ -42,6 +42,7 @@ struct queue {
 };
 
 emulated_cuda::settings options;
+std::atomic<std::uint64_t> flag_writes{0};
 
 class device_state {
   public:
@@ -121,6 +122,7 @@ void* take(const std::size_t size_bytes) { return std::aligned_alloc(512, (size_
 namespace emulated_cuda {
 
 void configure(const settings& values) { options = values; }
+std::uint64_t num_flag_writes() { return flag_writes; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
 }
@@ -222,6 +224,7 @@ EMULATED cuStreamBatchMemOp_v2(const cuda::stream stream, const unsigned count, 
 		auto& word = *reinterpret_cast<std::uint32_t*>(operations[i].address);
 		const auto value = static_cast<std::uint32_t>(operations[i].value);
 		if(operations[i].kind == cuda::memory_operation_write) {
+			++flag_writes;
 			enqueue(stream, "a flag to write", nullptr, [&word, value] { std::atomic_ref(word).store(value, std::memory_order_release); });
 		} else {
 			const auto is_there = [&word, value] { return static_cast<std::int32_t>(std::atomic_ref(word).load(std::memory_order_acquire) - value) >= 0; };

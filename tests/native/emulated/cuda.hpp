@@ -26,6 +26,8 @@ struct settings {
 
 /// Before anything is enqueued.
 __attribute__((visibility("default"))) void configure(const settings& values);
+/// Words that streams have been told to write, in all.
+__attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 /// Writes what the queues of all devices wait for to stderr.
 __attribute__((visibility("default"))) void describe();
 
