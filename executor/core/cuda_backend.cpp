@@ -22,9 +22,9 @@ constexpr std::array<lane_kind, num_roles> role_kinds{
     lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal,
     lane_kind::urgent};
 /// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one. The lanes of kernels are the most that
-/// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: two
-/// that fetch let the next fetch be in place when the one before is through, and more cost some 5 µs a step.
-constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 2, 2, 2};
+/// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
+/// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
+constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 1, 2, 2};
 /// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
 /// priority that there is.
 constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, -100, -100, 0, -100};
