@@ -49,7 +49,7 @@ def fixed(box: Any) -> RangeMapper:
     return RangeMapper.fixed(box)
 
 
-def slice(dim: int, at: int | None = None) -> RangeMapper:  # noqa: A001 - always used as access.slice()
+def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - always used as access.slice()
     """The chunk's own coordinates, but in dimension `dim` of the buffer its full extent, or the one index `at`.
 
     A buffer with one dimension more than the kernel maps its other dimensions to those of the kernel in order:
@@ -57,7 +57,8 @@ def slice(dim: int, at: int | None = None) -> RangeMapper:  # noqa: A001 - alway
 
     Args:
         dim: Dimension of the buffer, 0 to 2.
-        at: An index in that dimension, from 0; the full extent if left out.
+        at: An index in that dimension, from 0; the full extent if left out. One that the buffer does not have is
+            refused at submit.
 
     Raises:
         UsageError: If there can be no such dimension or index.

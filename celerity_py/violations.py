@@ -35,7 +35,7 @@ def translate(error: BaseException, submission: Submission, args: Sequence[Any])
         # The scheduler knows a callable only as a table.
         native = submission.natives[index][2].describe()
         text = text.replace(native, describe(given[index].mapper))
-        if kind == "dimensions":
+        if kind in {"dimensions", "index"}:
             mode = MODE_NAMES[given[index].port.mode]
             subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(given[index].mapper)}"
     return _CLASSES.get(kind, UsageError)(f"{subject}: {text.rstrip('. ')}. Nothing was submitted.")

@@ -31,6 +31,7 @@ struct copy_operation {
 struct shared_flag {
 	std::uint32_t* address = nullptr;
 	std::uint32_t value = 0;
+	friend bool operator==(const shared_flag&, const shared_flag&) = default;
 };
 
 /// What must have happened before something on a lane runs; what is before it on the lane goes without saying.

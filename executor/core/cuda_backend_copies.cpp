@@ -89,10 +89,14 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 
 // In one call: that takes the GPU less time, too. For writes, a flag of 0 means the usual order.
 void cuda_backend::enqueue_flags(const cuda::stream stream, const int kind, const std::span<const shared_flag> flags) {
-	if(flags.empty()) return;
 	small_vector<cuda::memory_operation, 8> operations;
-	for(const auto& flag : flags) operations.push_back({kind, cuda::to_device_pointer(flag.address), flag.value, cuda::wait_value_geq, 0, 0});
-	m_driver.check(m_driver.stream_batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0), "cuStreamBatchMemOp");
+	for(std::size_t first = 0; first < flags.size(); first += cuda::max_memory_operations) {
+		operations.clear();
+		for(const auto& flag : flags.subspan(first, std::min(flags.size() - first, cuda::max_memory_operations))) {
+			operations.push_back({kind, cuda::to_device_pointer(flag.address), flag.value, cuda::wait_value_geq, 0, 0});
+		}
+		m_driver.check(m_driver.stream_batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0), "cuStreamBatchMemOp");
+	}
 }
 
 void cuda_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
@@ -130,16 +134,22 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& 
 	small.clear();
 	const bool is_small = m_devices.size() == 1 && small.is_available()
 	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });
-	small_vector<shared_flag, 8> ready;
+	small_vector<shared_flag, 8> ready; // of several messages that share one, once
+	std::size_t num_enqueued = 0;
+	const auto wait = [&] {
+		enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(ready.data() + num_enqueued, ready.size() - num_enqueued));
+		num_enqueued = ready.size();
+	};
 	for(const auto& pull : pulls) {
-		if(pull.ready.address != nullptr && !is_reached(pull.ready)) ready.push_back(pull.ready);
+		if(pull.ready.address != nullptr && !is_reached(pull.ready) && std::find(ready.begin(), ready.end(), pull.ready) == ready.end()) {
+			ready.push_back(pull.ready);
+		}
 		if(is_small) continue;
-		enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(ready.data(), ready.size()));
-		ready.clear();
+		wait();
 		copy(lane.stream(), pull.copy);
 	}
 	if(!is_small) return;
-	enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(ready.data(), ready.size()));
+	wait();
 	small.launch(m_driver, lane.stream());
 }
 

@@ -87,6 +87,7 @@ static_assert(sizeof(memory_operation) == 48);
 inline constexpr int memory_operation_wait = 1; // of 32 bits
 inline constexpr int memory_operation_write = 2;
 inline constexpr unsigned wait_value_geq = 0;
+inline constexpr std::size_t max_memory_operations = 255; ///< of one batch
 
 struct ipc_handle { // CUipcMemHandle
 	char bytes[64];

@@ -11,6 +11,8 @@ namespace celerity {
 namespace {
 
 constexpr std::size_t bounce_alignment_bytes = 64;
+/// They are compared one by one.
+constexpr std::size_t max_recent_flags = 8;
 
 extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
 
@@ -112,9 +114,12 @@ void direct_transport::announce(outgoing& out) {
 // A stream takes more than a microsecond to write a flag: what one kernel has made for all ranks has one. Values wrap around in the end, and the comparison
 // allows for it.
 std::uint32_t direct_transport::take_ready_flag(const outgoing& out) {
-	if(m_latest_flag.has_value() && m_latest_flag->source == out.source.memory && std::ranges::equal(m_latest_flag->dependencies, out.dependencies)) {
-		++m_ready_flags[m_latest_flag->index].num_messages;
-		return m_latest_flag->index;
+	const auto shared = std::find_if(m_recent_flags.begin(), m_recent_flags.end(), [&](const recent_flag& recent) {
+		return recent.source == out.source.memory && std::ranges::equal(recent.dependencies, out.dependencies);
+	});
+	if(shared != m_recent_flags.end()) {
+		++m_ready_flags[shared->index].num_messages;
+		return shared->index;
 	}
 	if(m_free_ready_flags.empty()) {
 		m_free_ready_flags.push_back(static_cast<std::uint32_t>(m_ready_flags.size()));
@@ -122,14 +127,15 @@ std::uint32_t direct_transport::take_ready_flag(const outgoing& out) {
 	}
 	const std::uint32_t index = m_free_ready_flags.back();
 	m_free_ready_flags.pop_back();
-	m_latest_flag = latest_flag{index, out.source.memory, {out.dependencies.begin(), out.dependencies.end()}};
+	if(m_recent_flags.size() == max_recent_flags) m_recent_flags.erase(m_recent_flags.begin());
+	m_recent_flags.push_back({index, out.source.memory, {out.dependencies.begin(), out.dependencies.end()}});
 	m_ready_flags[index] = {m_ready_flags[index].value + 1, 1, false};
 	return index;
 }
 
 void direct_transport::leave_ready_flag(const std::uint32_t index) {
 	if(--m_ready_flags[index].num_messages > 0) return;
-	if(m_latest_flag.has_value() && m_latest_flag->index == index) m_latest_flag.reset();
+	std::erase_if(m_recent_flags, [=](const recent_flag& recent) { return recent.index == index; });
 	m_free_ready_flags.push_back(index);
 }
 
@@ -340,7 +346,7 @@ std::optional<direct_transport::status> direct_transport::find_status(const inst
 			result.is_waiting = m_allocations.contains(out.source);
 			result.text = message + (result.is_waiting ? " waits until the peer has fetched others" : " waits for its allocation");
 		} else if(!out.is_issued) {
-			result.text = message + " is announced, its data is not ready";
+			result.text = message + (is_reached(out.ready) ? " is announced, and its data is ready" : " is announced, its data is not ready");
 		} else {
 			result.text = message + (is_reached(out.ready) ? " is ready and has not been fetched" : " is announced, its data is being made");
 		}

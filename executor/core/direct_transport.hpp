@@ -148,8 +148,8 @@ class direct_transport {
 		std::uint32_t num_messages = 0; ///< announced, and not fetched
 		bool is_issued = false;
 	};
-	/// The flag that was given away last.
-	struct latest_flag {
+	/// A flag that was given away lately, and that further messages may share while any has it.
+	struct recent_flag {
 		std::uint32_t index = 0;
 		memory_id source;
 		std::vector<instruction_id> dependencies;
@@ -212,7 +212,7 @@ class direct_transport {
 	std::vector<outgoing*> m_unfetched;
 	std::vector<ready_flag> m_ready_flags; ///< by index
 	std::vector<std::uint32_t> m_free_ready_flags;
-	std::optional<latest_flag> m_latest_flag; ///< while messages have it
+	std::vector<recent_flag> m_recent_flags; ///< the oldest first; as many as producers whose data goes to several ranks in turns
 	std::unordered_map<message_key, incoming, key_hash> m_incoming;
 	std::unordered_map<instruction_id, receive_state> m_receives;
 	std::vector<released_instruction> m_released;

@@ -232,7 +232,7 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 	case kind::function: return {};
 	case kind::one_to_one:
 		if(kernel_dims == buffer_dims) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch() + "Use slice(dim), all() or a callable.";
+		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch() + "Use slice(dim), slice(dim, at=index), all() or a callable.";
 	case kind::fixed:
 		if(m_dims == buffer_dims) return {};
 		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
@@ -264,6 +264,14 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 		}
 	}
 	return {};
+}
+
+std::string range_mapper::check_index(const point& buffer_extents) const {
+	if(m_kind != kind::slice || m_params[1] == full_extent) return {};
+	const coordinate extent = buffer_extents[static_cast<std::size_t>(m_params[0])];
+	if(m_params[1] < extent) return {};
+	return describe() + " names an index that the buffer does not have: in dimension " + std::to_string(m_params[0]) + " they go from 0 to "
+		+ std::to_string(extent - 1) + ".";
 }
 
 region range_mapper::map(const box& chunk, const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {

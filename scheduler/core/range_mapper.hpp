@@ -44,6 +44,8 @@ class range_mapper {
 
 	/// Empty if the mapper accepts this pair of dimensionalities, else a sentence naming both and the remedy.
 	std::string check_dimensions(int kernel_dims, int buffer_dims) const;
+	/// Empty unless this is a slice at an index that a buffer of these extents does not have. Asked after check_dimensions().
+	std::string check_index(const point& buffer_extents) const;
 
 	/// `global` is the whole index space of the task, `buffer_box` the whole buffer. The result is clamped to the buffer and normalised.
 	region map(const box& chunk, const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;

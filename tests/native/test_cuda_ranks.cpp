@@ -38,8 +38,8 @@ using value = std::uint32_t;
 }
 
 /// What an item is made of: itself and its neighbours; itself and what is above, so that whoever has the upper rows need not wait for the others; or
-/// something of everything.
-enum class pattern { halos, from_above, all };
+/// something of everything; or something of every other element, each of which is a message of its own.
+enum class pattern { halos, from_above, all, every_other };
 
 struct setup {
 	std::size_t num_ranks = 1;
@@ -101,17 +101,19 @@ void advance_from_above(void* const* const parameters) {
 	});
 }
 
-value sum_of_some(const std::int64_t row, const auto& read) {
+/// Of every row; of any column, or of every other one, as on the black squares of a chessboard.
+value sum_of_some(const std::int64_t row, const std::int64_t stride, const auto& read) {
 	value sum = 0;
-	for(std::int64_t i = 0; i < extent; ++i) sum += read(i, (7 * i + row) % extent);
+	for(std::int64_t i = 0; i < extent; ++i) sum += read(i, (7 * i + row) % (extent / stride) * stride + i % stride);
 	return sum;
 }
 
-void advance_by_all(void* const* const parameters) {
+template <std::int64_t Stride>
+void advance_by_some(void* const* const parameters) {
 	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
 	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
 	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
-		out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, in);
+		out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, Stride, in);
 	});
 }
 
@@ -153,7 +155,8 @@ void copy_small(void* const* const parameters) {
 
 const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
 const emulated_cuda::function advance_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, advance};
-const emulated_cuda::function advance_by_all_function{advance_function.parameter_bytes, advance_by_all};
+const emulated_cuda::function advance_by_all_function{advance_function.parameter_bytes, advance_by_some<1>};
+const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
 const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
 const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
 const emulated_cuda::function small_copies_function{{sizeof(small_copies)}, copy_small};
@@ -172,6 +175,7 @@ const emulated_cuda::function& advancing(const pattern reads) {
 	switch(reads) {
 	case pattern::halos: return advance_function;
 	case pattern::from_above: return advance_from_above_function;
+	case pattern::every_other: return advance_by_every_other_function;
 	default: return advance_by_all_function;
 	}
 }
@@ -183,6 +187,15 @@ range_mapper read_by(const pattern reads) {
 		return range_mapper::from_function([](const box& chunk, const box&) {
 			const point above{{std::max<coordinate>(chunk.min(0) - 1, 0), chunk.min(1), 0}};
 			return region(box(above, point{{chunk.max(0), chunk.max(1), 1}}));
+		});
+	case pattern::every_other:
+		return range_mapper::from_function([](const box& chunk, const box&) {
+			box_vector boxes;
+			boxes.push_back(chunk);
+			for(coordinate row = 0; row < extent; ++row) {
+				for(coordinate column = row % 2; column < extent; column += 2) boxes.push_back(box(point{{row, column, 0}}, point{{row + 1, column + 1, 1}}));
+			}
+			return region(std::move(boxes));
 		});
 	default: return range_mapper::all();
 	}
@@ -339,7 +352,8 @@ void expect_after(const int steps, const pattern reads) {
 			for(coordinate column = 0; column < extent; ++column) {
 				auto& item = next[static_cast<std::size_t>(row * extent + column)];
 				const value above = read(row - 1, column);
-				item = reads == pattern::all ? item * 3 + read(row, column) + sum_of_some(row, read)
+				item = reads == pattern::all           ? item * 3 + read(row, column) + sum_of_some(row, 1, read)
+				       : reads == pattern::every_other ? item * 3 + read(row, column) + sum_of_some(row, 2, read)
 				       : reads == pattern::from_above
 				           ? updated(item, read(row, column), above, 0, 0, 0)
 				           : updated(item, read(row, column), above, read(row + 1, column), read(row, column - 1), read(row, column + 1));
@@ -375,17 +389,27 @@ void run(const setup& how) {
 	if(num_wrong > 0) die(std::to_string(num_wrong) + " values are wrong");
 }
 
-/// Each step of a rank is told by one flag to all others, each of which answers by one.
-void count_flags() {
+/// Each kernel of a rank is told of by one flag to all others, each of which answers by one.
+void count_flags(const std::uint32_t kernels_per_step) {
 	setup how;
 	how.num_ranks = 4;
 	how.reads = pattern::all;
 	how.steps = 100;
+	how.oversubscription = kernels_per_step;
 	const auto before = emulated_cuda::num_flag_writes();
 	run(how);
 	const auto written = emulated_cuda::num_flag_writes() - before;
-	const auto most = static_cast<std::uint64_t>(how.steps) * how.num_ranks * (1 + how.num_ranks - 1);
+	const auto most = static_cast<std::uint64_t>(how.steps) * how.num_ranks * kernels_per_step * (1 + how.num_ranks - 1);
 	if(written > most) die(std::to_string(written) + " flags were written, and " + std::to_string(most) + " are enough");
+}
+
+/// More than one call of the driver takes flags.
+void exchange_many_messages() {
+	setup how;
+	how.num_ranks = 4;
+	how.reads = pattern::every_other;
+	how.steps = 4;
+	run(how);
 }
 
 int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
@@ -394,7 +418,9 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
 #ifndef __SANITIZE_THREAD__
-	count_flags();
+	count_flags(1);
+	count_flags(2);
+	exchange_many_messages();
 #endif
 	for(int round = 0; round < rounds; ++round) {
 		setup how;

@@ -92,8 +92,8 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
 
 
 def _slice(draws: Draws, dim: int, shape: tuple[int, ...]) -> Mapper:
-    """All of a dimension, or one index; seldom one that is outside."""
-    return mappers.slice_(dim, draws.integer(0, shape[dim]) if chance(draws, 35) else None)
+    """All of a dimension, or one index."""
+    return mappers.slice_(dim, draws.integer(0, shape[dim] - 1) if chance(draws, 35) else None)
 
 
 def further_writers(decl: BufferDecl, kernel_dims: int) -> list[Mapper]:

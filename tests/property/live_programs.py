@@ -107,6 +107,9 @@ def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
     if mapper.kind == "fixed":
         boxes = mapper.arguments
         return access.fixed(native_region(boxes) if len(boxes) > 1 else native_box(boxes[0]))
+    if mapper.kind == "slice":
+        dim, *index = mapper.arguments
+        return access.slice(dim, at=index[0] if index else None)
     if mapper.kind == "neighborhood":
         extents, shape = mapper.arguments
         return access.neighborhood(*extents, shape=shape)

@@ -47,7 +47,7 @@ def test_built_in_mappers_are_made_once() -> None:
         (access.fixed((slice(1, 3), slice(1, 3))), [Box((1, 1), (3, 3))]),
         (access.slice(0), [Box((0, 3), (8, 5))]),
         (access.slice(0, at=6), [Box((6, 3), (7, 5))]),
-        (access.slice(np.int32(1), np.int64(0)), [Box((2, 0), (4, 1))]),  # type: ignore[arg-type]
+        (access.slice(np.int32(1), at=np.int64(0)), [Box((2, 0), (4, 1))]),  # type: ignore[arg-type]
         (access.neighborhood(1, 0), [Box((1, 3), (5, 5))]),
         (access.permute(1, 0), [Box((3, 2), (5, 4))]),
     ],

@@ -137,6 +137,26 @@ def test_a_mapper_of_the_wrong_dimensions_is_an_error(queue: celerity.Queue) -> 
         queue.parallel_for(4, lambda chunk, x: None, buffer.read(lambda chunk: Box((0,), (1,))), name="k")
 
 
+def test_a_slice_at_an_index_that_the_buffer_does_not_have_is_an_error(queue: celerity.Queue) -> None:
+    history = celerity.Buffer((3, 4), name="history")
+
+    @celerity.kernel
+    def write_row(chunk: Any, row: Any, step: int) -> None:
+        row[step, chunk.box.min[0] : chunk.box.max[0]] = step
+
+    def write(step: int) -> None:
+        queue.parallel_for(4, write_row, history.write(access.slice(0, at=step)), step)
+
+    for step in range(3):
+        write(step)
+    message = r'"write_row", write access to B\d+ "history" by slice\(0, at=3\).*in dimension 0 they go from 0 to 2'
+    with pytest.raises(UsageError, match=message):  # a submit that native code would repeat
+        write(3)
+    assert queue.fence(history).result().tolist() == [[0] * 4, [1] * 4, [2] * 4]
+    with pytest.raises(UsageError, match=r"read access .* by slice\(1, at=4\).*from 0 to 3\. Nothing was submitted"):
+        queue.parallel_for(3, write_row, history.read(access.slice(1, at=4)), 0)
+
+
 def test_an_exception_in_a_mapper_leaves_nothing_behind(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer.from_array(np.zeros(4))
 

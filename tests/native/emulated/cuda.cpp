@@ -220,6 +220,7 @@ EMULATED cuStreamWaitEvent(const cuda::stream stream, const cuda::event event, u
 	return enqueue(stream, "a wait for an event", [&state, number] { return state.reached >= number; }, [] {});
 }
 EMULATED cuStreamBatchMemOp_v2(const cuda::stream stream, const unsigned count, cuda::memory_operation* const operations, unsigned) {
+	if(count > 255) return 1; // CUDA_ERROR_INVALID_VALUE
 	for(unsigned i = 0; i < count; ++i) {
 		auto& word = *reinterpret_cast<std::uint32_t*>(operations[i].address);
 		const auto value = static_cast<std::uint32_t>(operations[i].value);
