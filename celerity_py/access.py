@@ -65,10 +65,9 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
     """
     if at is None:
         return _full_slice(dim)
-    if dim.__class__ is not int or at.__class__ is not int or not (0 <= dim <= 2 and 0 <= at < 2**63):
-        _check_slice(dim)
-        if not _is_int(at) or not 0 <= at < 2**63:
-            raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
+    _check_slice(dim)
+    if not is_int(at) or not 0 <= at < 2**63:
+        raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
     return RangeMapper.slice(dim, at)  # not kept: a loop has another one for each step
 
 
@@ -79,7 +78,7 @@ def _full_slice(dim: int) -> RangeMapper:
 
 
 def _check_slice(dim: Any) -> None:
-    if not _is_int(dim) or not 0 <= dim <= 2:
+    if not is_int(dim) or not 0 <= dim <= 2:
         raise UsageError(f"access.slice() needs the number of a dimension, 0 to 2, not {dim!r}.")
 
 
@@ -94,7 +93,7 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
     Raises:
         UsageError: If a width is negative, their number is not 1 to 3, or the shape is unknown.
     """
-    if not 1 <= len(extents) <= 3 or not builtins.all(_is_int(extent) and extent >= 0 for extent in extents):
+    if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and extent >= 0 for extent in extents):
         given = ", ".join(map(repr, extents))
         raise UsageError(f"access.neighborhood() needs one width per dimension, 1 to 3 integers >= 0, not ({given}).")
     if shape not in {"box", "axes"}:
@@ -112,7 +111,7 @@ def even_split(granularity: int = 1) -> RangeMapper:
     Raises:
         UsageError: If it is less than 1.
     """
-    if not _is_int(granularity) or granularity < 1:
+    if not is_int(granularity) or granularity < 1:
         raise UsageError(f"access.even_split() needs a granularity of at least 1, not {granularity!r}.")
     return RangeMapper.even_split(granularity)
 
@@ -127,7 +126,7 @@ def permute(*dims: int) -> RangeMapper:
     Raises:
         UsageError: If they are no permutation.
     """
-    if not 1 <= len(dims) <= 3 or not builtins.all(map(_is_int, dims)) or sorted(dims) != list(range(len(dims))):
+    if not 1 <= len(dims) <= 3 or not builtins.all(map(is_int, dims)) or sorted(dims) != list(range(len(dims))):
         raise UsageError(f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}.")
     return RangeMapper.permute(dims)
 
@@ -164,15 +163,17 @@ def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
     return PureMapper(function, key)
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+def is_int(value: Any) -> bool:
+    """Whether a value is an integer of any kind, but not a truth value."""
+    # What it mostly is first: to ask an abstract class takes ten times as long.
+    return value.__class__ is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
 
 
 def _box_of_slices(items: Any) -> Box:
     given = items if isinstance(items, tuple) else (items,)
     for item in given:
         bounded = (
-            isinstance(item, builtins.slice) and item.step in {None, 1} and _is_int(item.start) and _is_int(item.stop)
+            isinstance(item, builtins.slice) and item.step in {None, 1} and is_int(item.start) and is_int(item.stop)
         )
         if not bounded:
             raise ArgumentTypeError(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import numbers
 import operator
 import threading
 import warnings
@@ -15,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py.access import PureMapper
+from celerity_py.access import PureMapper, is_int
 from celerity_py.hints import Division
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
 from celerity_py.notation import show
@@ -205,14 +204,10 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
 
 def _what_to_write(given: tuple[Any, ...]) -> str:
     slices = "one slice per dimension, in global coordinates and with step 1."
-    if any(_is_int(item) for item in given) and all(_is_int(item) or isinstance(item, slice) for item in given):
-        wanted = ", ".join(f"slice({item}, {item + 1})" if _is_int(item) else repr(item) for item in given)
+    if any(is_int(item) for item in given) and all(is_int(item) or isinstance(item, slice) for item in given):
+        wanted = ", ".join(f"slice({item}, {item + 1})" if is_int(item) else repr(item) for item in given)
         return f"{slices} An integer could be an index or an extent; if it is an index, write {wanted}."
     return slices
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 class _Subject:

@@ -87,7 +87,6 @@ void direct_transport::announce(outgoing& out) {
 	out.slot = peer.free_slots.back();
 	peer.free_slots.pop_back();
 	out.ready_index = take_ready_flag(out);
-	out.ready = {m_own_flags.ready_flag(out.ready_index), m_ready_flags[out.ready_index].value};
 	out.done = {m_own_flags.done_flag(peer.position, out.slot), ++peer.done_values[out.slot]};
 	out.is_announced = true;
 
@@ -100,7 +99,7 @@ void direct_transport::announce(outgoing& out) {
 	pilot.offset_bytes = location.offset_bytes;
 	pilot.handle = location.handle;
 	pilot.ready_index = out.ready_index;
-	pilot.ready_value = out.ready.value;
+	pilot.ready_value = m_ready_flags[out.ready_index].value;
 	pilot.done_slot = out.slot;
 	pilot.done_value = out.done.value;
 	if(!peer.unsent_pilots.empty() || !peer.flags.pilots(m_own_position).push(pilot)) {
@@ -175,7 +174,7 @@ void direct_transport::signal(const issue& item, const send_instruction& send, c
 		out.traced.peer = out.to.value;
 	}
 	auto& flag = m_ready_flags[out.ready_index];
-	m_backend.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : out.ready);
+	m_backend.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out));
 	flag.is_issued = true;
 }
 
@@ -346,9 +345,9 @@ std::optional<direct_transport::status> direct_transport::find_status(const inst
 			result.is_waiting = m_allocations.contains(out.source);
 			result.text = message + (result.is_waiting ? " waits until the peer has fetched others" : " waits for its allocation");
 		} else if(!out.is_issued) {
-			result.text = message + (is_reached(out.ready) ? " is announced, and its data is ready" : " is announced, its data is not ready");
+			result.text = message + (is_reached(ready_flag_of(out)) ? " is announced, and its data is ready" : " is announced, its data is not ready");
 		} else {
-			result.text = message + (is_reached(out.ready) ? " is ready and has not been fetched" : " is announced, its data is being made");
+			result.text = message + (is_reached(ready_flag_of(out)) ? " is ready and has not been fetched" : " is announced, its data is being made");
 		}
 		return result;
 	}

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -60,7 +61,7 @@ class direct_transport {
 		return is_device_memory(send.source.memory) && send.destination_rank.value < m_neighbours.size() && m_neighbours[send.destination_rank.value].is_peer;
 	}
 	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The engine holds it until then.
-	void plan_send(const instruction& planned, const send_instruction& send, std::uint64_t stamp);
+	void plan_send(const instruction& item, const send_instruction& send, std::uint64_t stamp);
 	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }
 	void notify_allocated(allocation_id allocation);
 	void signal(const issue& item, const send_instruction& send, const lane_waits& waits);
@@ -135,7 +136,6 @@ class direct_transport {
 		std::span<const instruction_id> dependencies;
 		std::uint32_t ready_index = 0;
 		std::uint32_t slot = 0;
-		shared_flag ready;
 		shared_flag done;
 		bool is_announced = false;
 		bool is_issued = false;
@@ -221,6 +221,8 @@ class direct_transport {
 	void add_pilot(rank_id source, const pilot_message& pilot);
 	void announce(outgoing& out);
 	std::uint32_t take_ready_flag(const outgoing& out);
+	/// That of an announced message.
+	shared_flag ready_flag_of(const outgoing& out) const { return {m_own_flags.ready_flag(out.ready_index), m_ready_flags[out.ready_index].value}; }
 	void leave_ready_flag(std::uint32_t index);
 	static bool is_ready(const part& p) { return !p.message->is_direct || is_reached(p.message->ready); }
 	void finish_part(const part& fetched);

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""What tests ask of the out-of-order engine, with the fields that do not matter filled in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from celerity_py import _native
+
+Phase = Literal["send", "receive", "work"]
+ONE_LANE = [("compute", 0, 1, 0)]
+FOUR_LANES = [("compute", 0, 4, 0)]
+TWO_DEVICES = [("compute", 0, 2, 0), ("compute", 1, 2, 0)]
+TWO_DOMAINS = [("compute", 0, 1, 0), ("host_copy", 0, 1, 1)]
+
+
+def submit(
+    engine: _native.Engine,
+    iid: int,
+    *dependencies: int,
+    priority: int = 0,
+    task: int = 0,
+    phase: Phase = "work",
+    target: str = "lane",
+    lane_class: int = 0,
+    deferred: bool = False,
+    remote_wait: bool = False,
+    acknowledged: bool = False,
+    awaits_acknowledgements: bool = False,
+    held: bool = False,
+) -> None:
+    engine.submit(
+        iid,
+        priority,
+        (task, phase),
+        list(dependencies),
+        target,
+        lane_class,
+        deferred=deferred,
+        remote_wait=remote_wait,
+        acknowledged=acknowledged,
+        awaits_acknowledgements=awaits_acknowledgements,
+        held=held,
+    )
+
+
+def issue_all(engine: _native.Engine) -> dict[int, tuple[int, int, list[tuple[int, int]]]]:
+    issued = {}
+    while (item := engine.next()) is not None:
+        issued[item[0]] = (item[1], item[2], item[3])
+    return issued
