@@ -15,6 +15,7 @@ _CLASSES: dict[str, type[UsageError]] = {
     "dimensions": DimensionMismatch,
     "overlap": OverlappingAccess,
     "incomplete_union": InconsistentMapper,
+    "alias": OverlappingAccess,
 }
 
 

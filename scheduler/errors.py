@@ -30,7 +30,7 @@ class MapperError(UsageError):
 
 
 class OverlappingAccess(UsageError):  # noqa: N818
-    """A chunk of a task writes elements that another chunk of the same task accesses."""
+    """A chunk writes elements that another chunk accesses, or a task both reduces into a buffer and accesses it."""
 
 
 class InconsistentMapper(UsageError):  # noqa: N818

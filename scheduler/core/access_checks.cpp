@@ -101,6 +101,27 @@ namespace {
 		}
 	}
 
+	/// A chunk overwrites the buffer of a reduction with its partial result, so no access and no other reduction of the task may use that buffer.
+	void check_reductions(const task& node, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
+		const auto fail = [&](const buffer_id id, const std::size_t access, const std::string& other) {
+			const auto& buffer = find_buffer(id);
+			throw access_pattern_error(access_pattern_error::kind::alias, access, access_pattern_error::no_argument,
+			    "buffer B" + std::to_string(id.value) + " \"" + buffer.name + "\" is the target of a reduction and " + other
+			        + ". A buffer appears once in a task, either as a reduction or as an access: while the kernel runs, each chunk keeps its partial "
+			          "result there. To let the old value take part, use celerity.reduction(..., include_current=True); otherwise use a second buffer",
+			    {}, buffer.dims);
+		};
+		for(std::size_t r = 0; r < node.reductions.size(); ++r) {
+			const buffer_id id = node.reductions[r].buffer;
+			for(std::size_t a = 0; a < node.accesses.size(); ++a) {
+				if(node.accesses[a].buffer == id) fail(id, a, "is accessed through " + node.accesses[a].mapper.describe());
+			}
+			for(std::size_t earlier = 0; earlier < r; ++earlier) {
+				if(node.reductions[earlier].buffer == id) fail(id, access_pattern_error::no_argument, "that of another reduction");
+			}
+		}
+	}
+
 } // namespace
 
 std::vector<box> all_chunks(const task& node, const partition& parts) {
@@ -131,6 +152,7 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 }
 
 void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
+	if(!node.reductions.empty()) check_reductions(node, find_buffer);
 	small_vector<mapped_access, 8> accesses;
 	bool may_go_wrong = false;
 	for(std::size_t i = 0; i < node.accesses.size(); ++i) {

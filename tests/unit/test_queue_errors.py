@@ -202,6 +202,21 @@ def test_a_constraint_needs_one_positive_int_per_dimension(queue: celerity.Queue
             queue.parallel_for((4, 4), lambda chunk: None, constrain=constrain)  # type: ignore[arg-type]
 
 
+def test_a_buffer_is_either_reduced_into_or_accessed(queue: celerity.Queue) -> None:
+    total = celerity.Buffer.from_array(np.array(800), name="total")
+    ran: list[int] = []
+    for given in (total.read(access.all()), total.read_write(), total.write()):
+        with pytest.raises(OverlappingAccess, match=r'"total" is the target of a reduction and is accessed through'):
+            queue.parallel_for(4, lambda chunk, *_: ran.append(1), given, celerity.reduction(total, "sum"), name="k")
+    with pytest.raises(OverlappingAccess, match=r'kernel "k".*"total" .* that of another reduction.*Nothing was submitted'):
+        queue.parallel_for(
+            4, lambda *_: ran.append(1), celerity.reduction(total, "sum"), celerity.reduction(total, "max"), name="k"
+        )
+    queue.wait()
+    assert not ran
+    assert queue.fence(total).result(10) == 800
+
+
 def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity.Queue) -> None:
     with pytest.raises(ArgumentTypeError, match="only kernels can reduce"):
         queue.host_task(lambda part, x: None, celerity.reduction(celerity.Buffer(()), "sum"))
