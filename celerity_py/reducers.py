@@ -9,6 +9,7 @@ import numpy as np
 
 from celerity_py.mapping import kind_of
 from celerity_py.scheduler.errors import UsageError
+from celerity_py.type_rules import can_hold, describe_value
 
 OPERATIONS: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -69,7 +70,8 @@ class Reducer:
             value: A scalar or an array of one element.
 
         Raises:
-            UsageError: If it has more than one element.
+            UsageError: If it has more than one element, or the buffer's dtype cannot hold it by NumPy's "same_kind"
+                rule: neither 0.5 nor a complex number goes into integers.
         """
         if getattr(value, "ndim", 0):
             if value.size != 1:
@@ -79,6 +81,13 @@ class Reducer:
                     f"numpy.{self._operation.__name__}.reduce(partial, axis=None)."
                 )
             value = value.reshape(())
+        if not can_hold(self._port.record.dtype, value):
+            dtype = self._port.record.dtype
+            raise UsageError(
+                f"{self._owner.describe()} combines {describe_value(value)} into {self._port.record.label}, whose "
+                f"elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
+                f"numpy.{dtype}(value), or make the buffer of another dtype."
+            )
         self._array[()] = self._operation(self._array, value)
 
     def __repr__(self) -> str:

@@ -208,7 +208,7 @@ def test_a_buffer_is_either_reduced_into_or_accessed(queue: celerity.Queue) -> N
     for given in (total.read(access.all()), total.read_write(), total.write()):
         with pytest.raises(OverlappingAccess, match=r'"total" is the target of a reduction and is accessed through'):
             queue.parallel_for(4, lambda chunk, *_: ran.append(1), given, celerity.reduction(total, "sum"), name="k")
-    with pytest.raises(OverlappingAccess, match=r'kernel "k".*"total" .* that of another reduction.*Nothing was submitted'):
+    with pytest.raises(OverlappingAccess, match=r'kernel "k".*"total" .* that of another reduction.*Nothing was'):
         queue.parallel_for(
             4, lambda *_: ran.append(1), celerity.reduction(total, "sum"), celerity.reduction(total, "max"), name="k"
         )
