@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from celerity_py._native import Box, RangeMapper, Region
+from celerity_py.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
@@ -140,6 +141,22 @@ class PureMapper:
         self.function = function
         self.key = key
 
+    def identity(self) -> Hashable:
+        """Equal for mappers with the same results: for those of the same code and key, or of the same code and values.
+
+        Raises:
+            ArgumentTypeError: If there is no key, and the function uses a value that may change.
+        """
+        if self.key is not None:
+            return code_or_object_of(self.function), self.key
+        try:
+            return identity_of(self.function)
+        except CannotTell as found:
+            raise ArgumentTypeError(
+                f"access.pure() cannot tell {self.function!r} from others of the same code: {found} may change. "
+                f"Write access.pure(mapper, key=...) with a key that is another one whenever the mapper's results are."
+            ) from None
+
     def __repr__(self) -> str:
         return f"access.pure({self.function!r}, key={self.key!r})"
 
@@ -149,10 +166,13 @@ def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
 
     Args:
         function: A mapper callable, `(chunk)` or `(chunk, buffer_shape)`.
-        key: Everything that the function closes over and that may differ between submits.
+        key: Stands for all values besides its arguments that the function uses. If left out, these values are compared
+            at each submit: defaults, closure, global variables, arguments of a partial function, the object of a bound
+            method. They must be of types that do not change, such as numbers, strings, boxes, and tuples of these.
 
     Raises:
-        ArgumentTypeError: If the function is not callable or the key not hashable.
+        ArgumentTypeError: If the function is not callable, the key not hashable, or the function uses a value that may
+            change and has no key. A submit raises the last one, too.
     """
     if isinstance(function, RangeMapper | PureMapper) or not callable(function):
         raise ArgumentTypeError(f"access.pure() takes a callable (chunk) or (chunk, buffer_shape), not {function!r}.")
@@ -160,7 +180,9 @@ def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
         hash(key)
     except TypeError:
         raise ArgumentTypeError(f"access.pure() needs a hashable key, not {key!r}.") from None
-    return PureMapper(function, key)
+    mapper = PureMapper(function, key)
+    mapper.identity()
+    return mapper
 
 
 def is_int(value: Any) -> bool:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import operator
 import threading
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.access import PureMapper, is_int
 from celerity_py.hints import Division
+from celerity_py.mapper_identity import code_of
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
 from celerity_py.notation import show
 from celerity_py.parts import MapperChunk
@@ -58,7 +58,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         key = None
         if isinstance(mapper, PureMapper):
             split = (whole, granularity, division, kind, record.shape)
-            key = (getattr(mapper.function, "__code__", mapper.function), mapper.key, split)
+            key = (mapper.identity(), split)
             table = runtime.pure_tables.get(key)
             if table is not None:
                 submission.natives[position] = (record.id, given.port.mode, table)
@@ -238,23 +238,18 @@ def _warn_if_outside(
     for chunk, result in results:
         if not result:
             continue
-        code = _code_of(given.mapper)
-        if code in runtime.warned_mappers:
+        function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
+        # A mapper that a loop makes anew is warned of once.
+        asked = (code_of(function), submission.code, submission.lasti)
+        if asked in runtime.warned_mappers:
             return
         warnings.warn_explicit(
             f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
             f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
-            f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper.)",
+            f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper and submit.)",
             CelerityWarning,
             submission.code.co_filename,
             submission.line,
         )
-        runtime.warned_mappers.add(code)
+        runtime.warned_mappers.add(asked)
         return
-
-
-def _code_of(mapper: Any) -> Any:
-    """What stays the same where a mapper is made anew for each submit, such as a lambda in a loop."""
-    while isinstance(mapper, PureMapper | functools.partial):
-        mapper = mapper.function if isinstance(mapper, PureMapper) else mapper.func
-    return getattr(mapper, "__code__", type(mapper))

@@ -99,7 +99,7 @@ class Runtime:
         self.submissions = self.completion.submissions
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables: dict[Any, Any] = {}
-        #: Code of mappers that have been warned of.
+        #: (code of a mapper, line that submits) of which there was a warning.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
         self._num_submitted = 0  # not by `repeat`

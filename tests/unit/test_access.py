@@ -333,7 +333,7 @@ def test_two_functions_with_the_same_key_are_kept_apart() -> None:
     assert first.map(WHOLE, WHOLE, (8, 8)) != second.map(WHOLE, WHOLE, (8, 8))
 
 
-def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper() -> None:
+def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper_and_line() -> None:
     runtime = FakeRuntime()
 
     def too_far(row: int) -> Any:
@@ -341,10 +341,13 @@ def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper() -> None:
 
     expected = r'"step" \(submitted at .*test_access.py:\d+\), read access to B7 "u" by the mapper .*: '
     expected += r"for the chunk \[0:8, 0:8\] .* returned \[20:22, 0:8\], .* shape \(8, 8\)\. .* clamped"
-    with pytest.warns(CelerityWarning, match=expected) as caught:
-        submit(runtime, too_far(20), access.pure(lambda chunk: Region(), key=0), lambda chunk: Box((6, 6), (20, 20)))
+    inside = lambda chunk: Box((6, 6), (20, 20))  # noqa: E731
+    with pytest.warns(CelerityWarning, match=expected) as caught:  # noqa: PT031 - a loop, on purpose
+        for row in (20, 30):
+            submit(runtime, too_far(row), access.pure(lambda chunk: Region(), key=0), inside)
     assert [warning.filename for warning in caught] == [__file__]
-    submit(runtime, too_far(30))
+    with pytest.warns(CelerityWarning, match=r"returned \[40:42, 0:8\]"):  # the same code, elsewhere
+        submit(runtime, too_far(40))
     with pytest.warns(CelerityWarning, match=r"returned \[40:41, 40:41\]"):
         submit(runtime, access.pure(functools.partial(lambda row, chunk: Box((row, row), (row + 1, row + 1)), 40)))
 
