@@ -25,6 +25,7 @@ from tests.property.interpreter import INITIAL, Versions
 from tests.property.programs import Fence, HostTask, Kernel
 from tests.trace import Record, Trace
 from tests.verifier import Closure, Oracle, VerificationError, describe, describe_trace, flat_tuple
+from tests.verify_arrivals import AwaitedData
 from tests.verify_commands import verify_tiling
 from tests.verify_reductions import FIRST_SHARE, ReductionShares
 from tests.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
@@ -47,12 +48,7 @@ class RankInstructions:
         self.allocations: dict[AllocationId, Allocation] = {}
         self.transfers = RankTransfers(trace)
         self.arrivals = self.transfers.arrivals
-        self.awaited: dict[tuple[int, int], int] = {}
-        """Elements that a task (by id) awaits of a buffer."""
-        for command in trace.commands:
-            if command["kind"] == "await_push":
-                number = trace.buffer_numbers[command["transfer"][1]]
-                self.awaited[(command["transfer"][0], number)] = oracle.mask(number, command["boxes"])
+        self.awaited = AwaitedData(oracle, trace)
         self.chunks: dict[int, list[FlatBox]] = {}
         self.fences: set[int] = set()
         self.handlers: dict[str, Callable[[Record, int], None]] = {
@@ -265,7 +261,7 @@ class RankInstructions:
         self, record: Record, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions
     ) -> None:
         """What other ranks overwrote is still copied, for this level does not know; but not what the task receives."""
-        awaited = self.awaited.get((record["key"][0], buffer), 0)
+        awaited = self.awaited.elements(record["key"][0], buffer)
         if record["key"][1] == "send" or not awaited:
             return
         stale = found != self._versions_needed(buffer, submission, boxes)
@@ -306,6 +302,7 @@ class RankInstructions:
 
     def _run_task(self, record: Record, place: int, task: Kernel | HostTask, memory: int) -> None:
         submission = record["submission"]
+        self._check_arrived(record)
         self.chunks.setdefault(submission, []).append(tuple(record["chunk"]))
         if len(record["accesses"]) != len(task.accesses):
             raise self.error(f"has {len(record['accesses'])} accesses, the task {len(task.accesses)}")
@@ -330,6 +327,10 @@ class RankInstructions:
             self._access(place, self.allocations[name], reads, writes)
         for allocation, cells in updates:
             allocation.versions[cells] = submission
+
+    def _check_arrived(self, record: Record) -> None:
+        if missing := self.awaited.find_missing(record, self.allocations.values()):
+            raise self.error(missing)
 
     def _check_binding(self, record: Record, position: int, binding: Record, memory: int) -> tuple[FlatBox, ...]:
         task = self.oracle.tasks[record["submission"]]
@@ -473,6 +474,7 @@ class RankInstructions:
         if not isinstance(task, Fence) or submission in self.fences:
             raise self.error("is no fence of the program, or the second of it")
         self.fences.add(submission)
+        self._check_arrived(record)
         raws = [raw for raw, use in self.trace.user_allocations.items() if use == ("fence", submission)]
         if not raws or flat_size(to_flat(task.box)) == 0:
             return
@@ -488,6 +490,8 @@ class RankInstructions:
                 raise VerificationError(f"rank {self.trace.rank}: a split receive is never awaited completely")
         if not self.trace.is_finished:
             return
+        if unstarted := self.awaited.find_unstarted():
+            raise VerificationError(f"rank {self.trace.rank}: {unstarted}")
         for allocation in self.allocations.values():
             if allocation.made is not None and allocation.freed is None:
                 self.record = self.records[allocation.made]

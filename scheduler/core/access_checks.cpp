@@ -2,6 +2,8 @@
 #include "access_checks.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "command_graph.hpp"
 #include "local_chunks.hpp"
@@ -12,21 +14,20 @@ namespace celerity {
 
 namespace {
 
-	/// Chunks that may run at the same time: those of the other ranks, and this rank's by device.
-	std::vector<box> concurrent_chunks(const task& node, const partition& parts) {
-		std::vector<box> result;
-		const box_vector ranks = split_among_ranks(node, parts.num_ranks);
-		std::vector<local_chunk> local;
-		for(std::size_t r = 0; r < ranks.size(); ++r) {
-			if(r != parts.local_rank.value) {
-				result.push_back(ranks[r]);
-				continue;
-			}
-			split_among_devices(node, ranks[r], parts.num_devices, local);
-			for(const auto& part : local) result.push_back(part.chunk);
+	/// The chunks of a task at both levels of division. Chunks of one level run at the same time.
+	struct divided_task {
+		box_vector by_rank;
+		box own;                ///< this rank's chunk; empty if it has none
+		box_vector parts_of_own; ///< by device, oversubscribed part or border
+
+		divided_task(const task& node, const partition& parts) : by_rank(split_among_ranks(node, parts.num_ranks)) {
+			if(parts.local_rank.value >= by_rank.size()) return;
+			own = by_rank[parts.local_rank.value];
+			std::vector<local_chunk> local;
+			split_among_devices(node, own, parts.num_devices, local);
+			for(const auto& part : local) parts_of_own.push_back(part.chunk);
 		}
-		return result;
-	}
+	};
 
 	struct mapped_access {
 		std::size_t index;
@@ -40,27 +41,42 @@ namespace {
 
 	std::string describe(const mapped_access& a) { return "buffer B" + std::to_string(a.buffer->id.value) + " \"" + a.buffer->name + "\" through " + a.access->mapper.describe(); }
 
-	/// The mapping of the whole range has to agree with that of its chunks: other ranks rely on it to know what they do not hold any more.
-	void check_union(const task& node, const mapped_access& a, const std::vector<box>& chunks) {
-		if(a.access->mapper.is_additive()) return;
-		const region whole = a.map(node, node.geometry.global);
-		region parts;
-		for(const box& chunk : chunks) add_to(parts, a.map(node, chunk));
+	/// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union. `name` is what messages call `whole`.
+	void check_union(const task& node, const mapped_access& a, const box& whole, const std::string& name, const std::span<const box> chunks) {
+		const region of_whole = a.map(node, whole);
+		box_vector boxes;
+		for(const box& chunk : chunks) {
+			const region of_chunk = a.map(node, chunk);
+			boxes.append(of_chunk.boxes().data(), of_chunk.boxes().data() + of_chunk.boxes().size());
+		}
+		const region of_chunks(std::move(boxes));
 		const int dims = a.buffer->dims;
-		const region beyond = region_difference(parts, whole);
-		const region missing = is_producer(a.access->mode) ? region_difference(whole, parts) : region();
+		const region beyond = region_difference(of_chunks, of_whole);
+		const region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
 		if(beyond.empty() && missing.empty()) return;
 		const region& wrong = beyond.empty() ? missing : beyond;
-		std::string text = describe(a) + ": asked for the whole range the mapper returns " + to_string(whole, dims) + ", but its "
-		                   + std::to_string(chunks.size()) + " chunks together return " + to_string(parts, dims) + ". "
-		                   + (beyond.empty() ? "Nobody would write " : "The whole range does not contain ") + to_string(wrong, dims)
+		std::string text = describe(a) + ": asked for " + name + " the mapper returns " + to_string(of_whole, dims) + ", but its "
+		                   + std::to_string(chunks.size()) + " chunks together return " + to_string(of_chunks, dims) + ". "
+		                   + (beyond.empty() ? "Nobody would write " : "The result for " + name + " does not contain ") + to_string(wrong, dims)
 		                   + ". Let the mapper return, for any chunk, what exactly that chunk accesses.";
 		throw access_pattern_error(access_pattern_error::kind::incomplete_union, a.index, access_pattern_error::no_argument, std::move(text),
 		    std::vector<box>(wrong.begin(), wrong.end()), dims);
 	}
 
+	/// The mapping of each chunk has to agree with those of its parts. Other ranks rely on that of the whole range to know what they do not hold any more, and
+	/// on that of a rank's chunk to know what the rank lacks and writes. A read may be wider than its parts: the rank receives what none of them reads.
+	void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
+		if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, "the whole range", divided.by_rank);
+		if(divided.parts_of_own.size() > 1) {
+			const bool is_whole = divided.own == node.geometry.global;
+			check_union(node, a, divided.own, is_whole ? "the whole range" : "this rank's chunk " + to_string(divided.own, node.geometry.dims),
+			    divided.parts_of_own);
+		}
+	}
+
 	/// No chunk may write what another chunk of the same task accesses.
-	void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::vector<box>& chunks) {
+	void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::span<const box> chunks) {
+		if(chunks.size() <= 1) return;
 		const auto& buffer = *group.front().buffer;
 		constexpr std::size_t nobody = ~std::size_t{0};
 		struct writer {
@@ -170,13 +186,13 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 	}
 	if(!may_go_wrong) return;
 
-	std::vector<box> chunks; // computed once somebody needs them
-	const auto get_chunks = [&]() -> const std::vector<box>& {
-		if(chunks.empty()) chunks = concurrent_chunks(node, parts);
-		return chunks;
+	std::optional<divided_task> divided; // computed once somebody needs it
+	const auto divide = [&]() -> const divided_task& {
+		if(!divided.has_value()) divided.emplace(node, parts);
+		return *divided;
 	};
 	for(const auto& a : accesses) {
-		if(!a.access->mapper.is_additive()) check_union(node, a, get_chunks());
+		if(!a.access->mapper.is_additive()) check_unions(node, a, divide());
 	}
 	for(std::size_t i = 0; i < accesses.size(); ++i) {
 		const bool is_first = std::none_of(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(i),
@@ -194,7 +210,9 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 			               && (group.size() == 1 || mapper.get_kind() == range_mapper::kind::one_to_one)
 			               && (group.size() == 1 || group.front().access->mapper.get_kind() == range_mapper::kind::one_to_one);
 		}
-		if(writes && !is_harmless && get_chunks().size() > 1) check_overlap(node, group, chunks);
+		if(!writes || is_harmless) continue;
+		check_overlap(node, group, divide().by_rank);
+		check_overlap(node, group, divide().parts_of_own);
 	}
 }
 

@@ -247,7 +247,7 @@ void command_graph_generator::generate_await_pushes(const std::shared_ptr<const 
 			});
 		}
 		if(stale.empty()) continue;
-		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale))};
+		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale)), *local_chunk()};
 		begin_command();
 		depend_for_write(buffer, await.awaited);
 		record_write(buffer, await.awaited, true);
@@ -300,8 +300,9 @@ void command_graph_generator::mark_stale(const task& node) {
 		const auto& access = node.accesses[i];
 		if(!is_producer(access.mode)) continue;
 		auto& buffer = m_buffers.at(access.buffer);
-		if(buffer.pending.has_value()) buffer.pending.reset(); // written elsewhere
 		const region written = map_access(node, access, buffer, node.geometry.global);
+		if(written.empty()) continue; // clamped to nothing
+		buffer.pending.reset();       // written elsewhere
 		mark(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);
 	}
 	if(chunk.has_value()) return;

@@ -32,10 +32,11 @@ struct push_command {
 	transfer_id transfer;
 	std::vector<std::pair<rank_id, region>> targets;
 };
-/// Receives all data of one buffer that this rank's chunk of one task reads and lacks.
+/// Receives all data of one buffer that this rank's chunk of one task reads and lacks: later tasks count on all of it, whether or not a device reads it.
 struct await_push_command {
 	transfer_id transfer;
 	region awaited;
+	box chunk; ///< that reads it
 };
 /// Combines the partial results of several ranks (in rank order) into the buffer.
 struct reduction_command {

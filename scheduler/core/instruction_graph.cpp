@@ -142,7 +142,7 @@ bool instruction_graph_generator::anticipate(const command& cmd) {
 			if(!m_capabilities.is_direct(rank) || push->transfer.reduction != reduction_id{}) anticipate_on_host(push->transfer, where);
 		}
 	} else if(const auto* const await = std::get_if<await_push_command>(&cmd.operation)) {
-		if(!m_capabilities.has_direct_peer()) anticipate_on_host(await->transfer, await->awaited);
+		anticipate_on_host(await->transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, *await) : await->awaited);
 	} else if(const auto* const reduction = std::get_if<reduction_command>(&cmd.operation)) {
 		anticipate_on_host(reduction->transfer, m_buffers.at(reduction->transfer.buffer).domain);
 	} else if(std::holds_alternative<fence_command>(cmd.operation)) {
@@ -196,6 +196,25 @@ void instruction_graph_generator::foresee_growth(buffer_state& buffer, const mem
 	state.anticipated = {foreseen};
 	state.foreseen_bytes += more_bytes;
 	m_foreseen_bytes[memory.value] += more_bytes;
+}
+
+/// What arrives though no device reads it, because a mapper returns more for the rank's chunk than for its parts together.
+region instruction_graph_generator::find_unread(const task& node, const await_push_command& await) {
+	const buffer_id id = await.transfer.buffer;
+	const auto reads = [=](const buffer_access& access) { return access.buffer == id && is_consumer(access.mode); };
+	const bool is_exact = std::none_of(node.accesses.begin(), node.accesses.end(), [&](const auto& access) { return reads(access) && !access.mapper.is_additive(); });
+	if(is_exact || node.kind == task_kind::fence) return {};
+	const auto& buffer = m_buffers.at(id);
+	plan_local_chunks(node, await.chunk);
+	box_vector read;
+	for(const auto& access : node.accesses) {
+		if(!reads(access)) continue;
+		for(const auto& part : m_chunks) {
+			const region where = access.mapper.map(part.chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
+			read.append(where.boxes().data(), where.boxes().data() + where.boxes().size());
+		}
+	}
+	return region_difference(await.awaited, region(std::move(read)));
 }
 
 void instruction_graph_generator::anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new) {

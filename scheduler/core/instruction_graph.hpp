@@ -170,12 +170,14 @@ class instruction_graph_generator {
 	void apply_epoch(instruction_id epoch);
 	void anticipate_box(buffer_state& buffer, memory_id memory, const box& wanted, bool& found_new);
 	void foresee_growth(buffer_state& buffer, memory_id memory);
+	region find_unread(const task& node, const await_push_command& await);
 	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
 	void free_staging();
 
 	// instruction_graph_memory.cpp: allocations and coherence
 	allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
 	void require_contiguous(buffer_state& buffer, const buffer_requirements& requirements);
+	void require_on_host(buffer_state& buffer, const region& where);
 	void allocate_contiguous(buffer_state& buffer, memory_id memory, box_vector&& wanted);
 	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, std::vector<allocation_state>& old_allocations);
 	void free_allocation(const allocation_state& allocation);

@@ -67,6 +67,13 @@ void instruction_graph_generator::require_contiguous(buffer_state& buffer, const
 	}
 }
 
+/// In pieces, each of which hangs together.
+void instruction_graph_generator::require_on_host(buffer_state& buffer, const region& where) {
+	buffer_requirements on_host;
+	for(const box& contiguous : connected_bounding_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
+	require_contiguous(buffer, on_host);
+}
+
 void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
 	auto& state = buffer.memories[memory.value];
 	wanted.append(state.anticipated.begin(), state.anticipated.end());
@@ -140,9 +147,7 @@ void instruction_graph_generator::materialize_initial_contents(buffer_state& buf
 	});
 	if(missing.empty()) return;
 	const region wanted(std::move(missing));
-	buffer_requirements on_host;
-	for(const box& contiguous : connected_bounding_boxes(wanted)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	require_contiguous(buffer, on_host);
+	require_on_host(buffer, wanted);
 	for(auto& allocation : buffer.memories[host_memory.value].allocations) {
 		const region part = region_intersection(wanted, allocation.allocated);
 		if(part.empty()) continue;

@@ -226,9 +226,7 @@ void instruction_graph_generator::compile_reduction(const command& cmd, const re
 	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
 	const std::uint32_t self_rank = m_capabilities.local_rank.value;
 	m_key.phase = phase::receive;
-	buffer_requirements on_host;
-	on_host.contiguous.emplace_back(host_memory, buffer.domain);
-	require_contiguous(buffer, on_host);
+	require_on_host(buffer, buffer.domain);
 
 	instruction_id alloc;
 	const std::size_t gather_size_bytes = reduction.num_contributors * element_size_bytes;
@@ -271,11 +269,7 @@ void instruction_graph_generator::compile_fence(const command& cmd) {
 	m_key.phase = phase::receive;
 	materialize_initial_contents(buffer, where);
 	if(!buffer.receives.empty()) {
-		buffer_requirements on_host;
-		for(const auto& receive : buffer.receives) {
-			for(const box& contiguous : connected_bounding_boxes(receive.awaited)) on_host.contiguous.emplace_back(host_memory, contiguous);
-		}
-		require_contiguous(buffer, on_host);
+		for(const auto& receive : buffer.receives) require_on_host(buffer, receive.awaited); // one, as a fence is one task
 		const read_requirement on_host_read{host_memory, where};
 		commit_receives(buffer, std::span(&on_host_read, 1));
 	}
@@ -286,9 +280,7 @@ void instruction_graph_generator::compile_fence(const command& cmd) {
 	});
 	if(!indirect.empty()) {
 		const read_requirement on_host_read{host_memory, region(std::move(indirect))};
-		buffer_requirements on_host;
-		for(const box& contiguous : connected_bounding_boxes(on_host_read.where)) on_host.contiguous.emplace_back(host_memory, contiguous);
-		require_contiguous(buffer, on_host);
+		require_on_host(buffer, on_host_read.where);
 		m_key.phase = phase::work;
 		make_coherent(buffer, std::span(&on_host_read, 1));
 	}

@@ -11,6 +11,20 @@
 
 namespace celerity {
 
+namespace {
+
+	/// What of `whole` lies in none of `parts`, which are disjoint and lie in it.
+	region find_rest(const region& whole, const std::span<const region> parts) {
+		coordinate area = 0;
+		for(const auto& part : parts) area += part.area();
+		if(area == whole.area()) return {}; // nearly always
+		box_vector boxes;
+		for(const auto& part : parts) boxes.append(part.boxes().data(), part.boxes().data() + part.boxes().size());
+		return region_difference(whole, region(std::move(boxes)));
+	}
+
+} // namespace
+
 void instruction_graph_generator::compile_push(const command& cmd, const push_command& push) {
 	m_key = {cmd.node->id, phase::send};
 	m_priority_boost = priorities::push_boost;
@@ -96,9 +110,7 @@ void instruction_graph_generator::commit_receives(buffer_state& buffer, const st
 
 void instruction_graph_generator::receive_to_host(
     buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
-	buffer_requirements on_host;
-	for(const box& contiguous : connected_bounding_boxes(receive.awaited)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	require_contiguous(buffer, on_host);
+	require_on_host(buffer, receive.awaited);
 	for(auto& destination : buffer.memories[host_memory.value].allocations) {
 		const region arriving = region_intersection(receive.awaited, destination.allocated);
 		if(arriving.empty()) continue;
@@ -112,6 +124,7 @@ void instruction_graph_generator::receive_to_host(
 			emit_receive(buffer, receive.transfer, destination, arriving, host_memory);
 			continue;
 		}
+		if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
 		begin();
 		depend_for_write(destination, arriving);
 		emit(split_receive_instruction{receive.transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated,
@@ -137,6 +150,7 @@ void instruction_graph_generator::receive_to_readers(
 		if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
 	}
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+	const region unread = find_rest(receive.awaited, parts);
 	// The first reader receives; the others of the same set copy from it.
 	std::vector<read_requirement> arrivals;
 	for(auto& part : parts) {
@@ -145,6 +159,10 @@ void instruction_graph_generator::receive_to_readers(
 		arrivals.push_back(read_requirement{reader->memory, std::move(part)});
 	}
 	if(arrivals.size() > 1) join_small_neighbours(arrivals, buffer.info.element_size_bytes);
+	if(!unread.empty()) { // no device reads it, but later tasks count on this rank to have it
+		require_on_host(buffer, unread);
+		arrivals.push_back(read_requirement{host_memory, unread});
+	}
 	for(const auto& [memory, where] : arrivals) {
 		for(auto& destination : buffer.memories[memory.value].allocations) {
 			const region arriving = region_intersection(where, destination.allocated);

@@ -290,3 +290,51 @@ def test_one_runtime_after_another_in_the_same_process() -> None:
             values = celerity.Buffer.from_array(np.full(17, float(round_number)))
             queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
             assert (queue.fence(values).result() == round_number + 1).all()
+
+
+def test_what_no_device_reads_arrives_for_later_kernels(queue: celerity.Queue) -> None:
+    """A chunk reads every other element, backwards, and its mapper returns their bounding box."""
+    items = 4 * celerity.size()
+    u = celerity.Buffer(2 * items, np.float64, name="u")
+    picked = celerity.Buffer(items, np.float64, name="picked")
+    total = celerity.Buffer(items, np.float64, name="total")
+
+    def backwards(chunk: Any) -> Box:
+        (low,), (high,) = chunk.box.min, chunk.box.max
+        return Box((2 * (items - high),), (2 * (items - low) - 1,))
+
+    @celerity.kernel
+    def fill(chunk: Any, u: Any, step: int) -> None:
+        u[chunk.box] = np.arange(chunk.box.min[0], chunk.box.max[0]) + 1000 * step
+
+    @celerity.kernel
+    def pick(chunk: Any, picked: Any, u: Any) -> None:
+        picked[chunk.box] = u[...][::-2]
+
+    @celerity.kernel
+    def add(chunk: Any, total: Any, u: Any) -> None:
+        total[chunk.box] = u[...].sum()
+
+    for step in range(3):
+        queue.parallel_for(2 * items, fill, u.write(access.one_to_one()), step)
+        queue.parallel_for(items, pick, picked.write(access.one_to_one()), u.read(backwards))
+        queue.parallel_for(items, add, total.write(access.one_to_one()), u.read(access.all()))
+    everything = np.arange(2 * items) + 2000.0
+    np.testing.assert_array_equal(queue.fence(u).result(), everything)
+    np.testing.assert_array_equal(queue.fence(picked).result(), everything[-2::-2])
+    np.testing.assert_array_equal(queue.fence(total).result(), np.full(items, everything.sum()))
+
+
+@pytest.mark.parametrize("mode", ["write", "read_write"])
+def test_a_write_outside_of_the_buffer_leaves_a_reduction_alone(queue: celerity.Queue, mode: str) -> None:
+    total = celerity.Buffer.from_array(np.array([1000.0]), name="total")
+
+    @celerity.kernel
+    def add(chunk: Any, out: Any) -> None:
+        out.combine(float(chunk.box.size))
+
+    queue.parallel_for(12, add, celerity.reduction(total, "sum", include_current=True))
+    queue.parallel_for(
+        Box((5,), (9,)), lambda chunk, outside: None, getattr(total, mode)(access.one_to_one()), name="outside"
+    )
+    assert queue.fence(total).result() == 1012

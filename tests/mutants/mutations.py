@@ -151,6 +151,24 @@ MUTATIONS = (
         "if(m_capabilities.can_copy(host_memory, destination)) return host_memory;",
     ),
     Mutation(
+        "what no part of a chunk reads is not received from direct peers",
+        TRANSFERS,
+        "if(!unread.empty()) { // no device",
+        "if(false) { // no device",
+    ),
+    Mutation(
+        "what no part of a chunk reads is never awaited of a split receive",
+        TRANSFERS,
+        "!unread.empty()) parts.push_back(std::move(unread));",
+        "false) parts.push_back(std::move(unread));",
+    ),
+    Mutation(
+        "a write that is clamped to nothing drops the shares of a reduction",
+        COMMANDS,
+        "if(written.empty()) continue; // clamped to nothing",
+        "",
+    ),
+    Mutation(
         "a fence does not wait for one of its copies",
         TASKS,
         "for(const instruction_id copy : copies) m_window.depend(copy);",

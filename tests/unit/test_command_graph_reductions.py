@@ -6,7 +6,10 @@ from __future__ import annotations
 import pytest
 
 from tests.contexts import Cluster
-from tests.mappers import all_, one_to_one
+from tests.mappers import all_, custom, one_to_one
+from tests.property.programs import Mode
+from tests.property.simulator import World
+from tests.verifier import verify
 
 RANKS = (1, 2, 3, 4)
 
@@ -135,5 +138,36 @@ def test_a_reduced_buffer_may_be_overwritten_without_being_read() -> None:
     cluster.kernel(1).write(scalar, one_to_one()).submit()
     cluster.kernel(16).read(scalar, all_()).submit()
     for rank in range(2):
+        assert cluster.commands(rank).all("reduction").is_empty()
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("mode", ["write", "read_write", "read"])
+@pytest.mark.parametrize("num_ranks", RANKS)
+def test_an_access_that_clamps_to_nothing_leaves_a_pending_reduction_alone(num_ranks: int, mode: Mode) -> None:
+    cluster = Cluster(num_ranks=num_ranks, num_devices=2)
+    scalar = cluster.buffer(1, "array")
+    nothing = custom("nothing()", lambda chunk, whole, shape: [])
+    cluster.kernel(16).reduce(scalar, include_current=True).submit()
+    getattr(cluster.kernel(((5, 9),)), mode)(scalar, one_to_one()).submit()
+    getattr(cluster.kernel(8), mode)(scalar, nothing).submit()
+    getattr(cluster.host_task(), mode)(scalar, nothing).submit()
+    cluster.fence(scalar, ((0, 0),))
+    cluster.kernel(16).read(scalar, all_()).submit()
+    cluster.fence(scalar)
+    cluster.finish().verify()
+    world = World(cluster.program)
+    world.run()
+    verify(cluster.program, world.traces, world.meaning)
+
+
+@pytest.mark.parametrize("num_ranks", RANKS)
+def test_a_write_that_only_one_rank_makes_replaces_a_pending_reduction_on_all(num_ranks: int) -> None:
+    cluster = Cluster(num_ranks=num_ranks)
+    scalar = cluster.buffer(1)
+    cluster.kernel(16).reduce(scalar).submit()
+    cluster.kernel(((-7, 1),)).write(scalar, one_to_one()).submit()
+    cluster.fence(scalar)
+    for rank in range(num_ranks):
         assert cluster.commands(rank).all("reduction").is_empty()
     cluster.finish().verify()
