@@ -173,8 +173,12 @@ class Queue:
         on: str | Range = "once",
         name: str | None = None,
         constrain: SupportsIndex | Sequence[int] | None = None,
+        unordered: bool = False,
     ) -> None:
         """Submit a function that runs on the host, as `fn(part, *views)`.
+
+        Host tasks on "once" and "master" run one after the other, in the order of their submission, so that they may
+        use the same files. The parts of a host task over an index space run as soon as their data is there.
 
         Args:
             fn: Called with a part, a view in the place of each access, and the plain values.
@@ -182,6 +186,7 @@ class Queue:
             on: "once" (on one rank), "master" (on rank 0), or an index space that is split among the ranks.
             name: For messages, traces and graphs; the function's name if left out.
             constrain: Not supported yet for host tasks.
+            unordered: The task neither waits for earlier host tasks nor makes later ones wait: only data orders it.
 
         Raises:
             UsageError: As for `parallel_for`.
@@ -223,7 +228,8 @@ class Queue:
         if blocked:
             runtime.note_blocked(blocked, "host_task()")
         try:
-            runtime.enqueue(submission, lambda: runtime.scheduler.submit_host_task(label, box, natives, distribution))
+            submit = runtime.scheduler.submit_host_task
+            runtime.enqueue(submission, lambda: submit(label, box, natives, distribution, unordered))
         except _native.AccessPatternError as error:
             raise translate(error, submission, args) from None
         runtime.submit_ns += perf_counter_ns() - started

@@ -179,7 +179,8 @@ class RankContext:
 
     def _submit_host_task(self, task: HostTask, name: str) -> int:
         box = native_box(task.box) if task.on == "split" else None
-        return int(self.native.submit_host_task(name, box, self._accesses(task, self._chunks(task)), task.on))
+        accesses = self._accesses(task, self._chunks(task))
+        return int(self.native.submit_host_task(name, box, accesses, task.on, task.unordered))
 
     def _submit_fence(self, task: Fence) -> int:
         allocation = 0
@@ -239,6 +240,10 @@ class TaskBuilder:
         self._options["oversubscribe"] = factor
         return self
 
+    def unordered(self) -> TaskBuilder:
+        self._options["unordered"] = True
+        return self
+
     def border_first(self, width: int = 1) -> TaskBuilder:
         self._options["border"] = width
         return self
@@ -248,7 +253,8 @@ class TaskBuilder:
             return self._cluster.submit(
                 Kernel(self._box, tuple(self._accesses), tuple(self._reductions), **self._options), self._name
             )
-        return self._cluster.submit(HostTask(self._on, self._box, tuple(self._accesses)), self._name)
+        task = HostTask(self._on, self._box, tuple(self._accesses), **self._options)
+        return self._cluster.submit(task, self._name)
 
 
 def as_user_box(where: int | Sequence[int] | UserBox) -> UserBox:

@@ -145,6 +145,7 @@ def verify_tasks(oracle: Oracle, traces: Sequence[Trace]) -> None:
         raise VerificationError("the ranks' task graphs differ")
     closure = Closure()
     accesses: dict[int, list[tuple[int, int, int]]] = {}
+    side_effects = SideEffects(closure)
     for task in traces[0].tasks:
         what = f"T{task['id']} {task['kind']}"
         place = closure.add(task, [dependency for dependency, _ in task["dependencies"]])
@@ -152,6 +153,7 @@ def verify_tasks(oracle: Oracle, traces: Sequence[Trace]) -> None:
             raise VerificationError(f"{what} is not behind all earlier tasks")
         if task["kind"] == "horizon":
             continue
+        side_effects.add(oracle.tasks.get(task["submission"]), place, what)
         for buffer, (reads, writes) in task_masks(oracle, task["submission"]).items():
             for earlier, earlier_reads, earlier_writes in accesses.get(buffer, []):
                 conflict = (earlier_writes & (reads | writes)) | (earlier_reads & writes)
@@ -160,6 +162,22 @@ def verify_tasks(oracle: Oracle, traces: Sequence[Trace]) -> None:
                         f"{what} conflicts with the {earlier}th task in b{buffer}, and no path orders them"
                     )
             accesses.setdefault(buffer, []).append((place, reads, writes))
+
+
+class SideEffects:
+    """Host tasks in program order: in every graph a path leads from each to the next."""
+
+    def __init__(self, closure: Closure) -> None:
+        self._closure = closure
+        self._last: int | None = None
+
+    def add(self, task: object, place: int, what: str) -> None:
+        """The node at `place` stands for `task`."""
+        if not isinstance(task, HostTask) or not task.is_ordered:
+            return
+        if self._last is not None and not self._closure.is_before(self._last, place):
+            raise VerificationError(f"{what} has side effects, and no path leads there from the host task before it")
+        self._last = place
 
 
 def task_masks(oracle: Oracle, submission: int) -> dict[int, tuple[int, int]]:

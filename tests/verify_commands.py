@@ -11,7 +11,7 @@ from tests.elements import FlatBox, bits, describe_elements, element_mask, from_
 from tests.property.interpreter import INITIAL, UNINITIALISED, Versions
 from tests.property.programs import Fence, HostTask, Kernel
 from tests.trace import Record, Trace
-from tests.verifier import Closure, Oracle, VerificationError, describe, describe_trace, flat_tuple
+from tests.verifier import Closure, Oracle, SideEffects, VerificationError, describe, describe_trace, flat_tuple
 
 Transfer = tuple[int, int, int]
 PARTIAL = -1000
@@ -27,6 +27,7 @@ class RankCommands:
         self.chunk_counts = chunk_counts
         self.submissions = trace.submission_of_task()
         self.closure = Closure()
+        self.side_effects = SideEffects(self.closure)
         self.versions: dict[int, Versions] = {}
         self.accesses: dict[int, list[tuple[int, int, int, Record]]] = {}
         self.pushed: dict[tuple[Transfer, int], int] = {}
@@ -41,6 +42,9 @@ class RankCommands:
         for record in self.trace.commands:
             self.record = record
             place = self.closure.add(record, [dependency for dependency, _ in record["dependencies"]])
+            if record["kind"] == "execution":
+                task = self.oracle.tasks[self.submissions[record["task"]]]
+                self.side_effects.add(task, place, f"rank {self.trace.rank}, {describe(record)}")
             for buffer, reads, writes in self._replay(record):
                 self._order(place, buffer, reads, writes)
             if record["kind"] in ("horizon", "epoch") and self.closure.masks[place] != (1 << place) - 1:

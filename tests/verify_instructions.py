@@ -24,7 +24,7 @@ from tests.elements import FlatBox, Indices, bits, flat_covers, flat_size, to_fl
 from tests.property.interpreter import INITIAL, Versions
 from tests.property.programs import Fence, HostTask, Kernel
 from tests.trace import Record, Trace
-from tests.verifier import Closure, Oracle, VerificationError, describe, describe_trace, flat_tuple
+from tests.verifier import Closure, Oracle, SideEffects, VerificationError, describe, describe_trace, flat_tuple
 from tests.verify_arrivals import AwaitedData
 from tests.verify_commands import verify_tiling
 from tests.verify_reductions import FIRST_SHARE, ReductionShares
@@ -43,6 +43,7 @@ class RankInstructions:
         self.shares = shares
         self.submissions = trace.submission_of_task()
         self.closure = Closure()
+        self.side_effects = SideEffects(self.closure)
         self.records: list[Record] = []
         self.keys: list[tuple[int, int]] = []
         self.allocations: dict[AllocationId, Allocation] = {}
@@ -298,6 +299,7 @@ class RankInstructions:
             raise self.error("is no host task of the program")
         if task.on == "master" and self.trace.rank != 0:
             raise self.error("runs on another rank than 0")
+        self.side_effects.add(task, place, self._what())
         self._run_task(record, place, task, 1)
 
     def _run_task(self, record: Record, place: int, task: Kernel | HostTask, memory: int) -> None:

@@ -137,10 +137,11 @@ void bind_graphs(nb::module_& m) {
 	        "oversubscribe"_a = 1, "border"_a = 0)
 	    .def(
 	        "submit_host_task",
-	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {
-		        return self.submit_task(make_host_task(std::move(name), space, accesses, on));
+	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on,
+	            const bool unordered) {
+		        return self.submit_task(make_host_task(std::move(name), space, accesses, on, unordered));
 	        },
-	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a)
+	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "unordered"_a = false)
 	    .def(
 	        "submit_fence",
 	        [](graph_context& self, const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {

@@ -153,10 +153,12 @@ void bind_scheduler(nb::module_& m) {
 	        "Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.")
 	    .def(
 	        "submit_host_task",
-	        [](scheduler& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {
-		        return self.submit(make_host_task(std::move(name), space, accesses, on)).value;
+	        [](scheduler& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on,
+	            const bool unordered) {
+		        return self.submit(make_host_task(std::move(name), space, accesses, on, unordered)).value;
 	        },
-	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "Submit a host task; returns its submission id. Raises AccessPatternError with nothing enqueued.")
+	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "unordered"_a = false,
+	        "Submit a host task; returns its submission id. Raises AccessPatternError with nothing enqueued.")
 	    .def(
 	        "submit_fence",
 	        [](scheduler& self, const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {

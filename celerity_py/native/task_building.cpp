@@ -82,7 +82,7 @@ task make_kernel(std::string name, const user_box& space, const nb::handle acces
 	return result;
 }
 
-task make_host_task(std::string name, const nb::handle space, const nb::handle accesses, const std::string& on) {
+task make_host_task(std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
 	static constexpr std::array<std::pair<const char*, host_distribution>, 3> names{
 	    {{"once", host_distribution::once}, {"master", host_distribution::master}, {"split", host_distribution::split}}};
 	task result;
@@ -92,6 +92,7 @@ task make_host_task(std::string name, const nb::handle space, const nb::handle a
 		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1, 0);
 	} else {
 		result.geometry.can_split = false;
+		result.is_ordered = !unordered;
 	}
 	result.name = std::move(name);
 	read_accesses(accesses, result.accesses);

@@ -16,8 +16,8 @@ namespace celerity::native {
 /// `accesses`: a sequence of (buffer, mode, RangeMapper); `reductions`: of (buffer, op, dtype name, include_current).
 task make_kernel(std::string name, const user_box& space, nanobind::handle accesses, nanobind::handle reductions, nanobind::handle granularity, bool split_2d,
     std::uint32_t oversubscription, std::uint32_t border);
-/// `on`: "once", "master" or "split"; `space` may be None unless it is "split".
-task make_host_task(std::string name, nanobind::handle space, nanobind::handle accesses, const std::string& on);
+/// `on`: "once", "master" or "split"; `space` may be None unless it is "split". Those that are not split run in program order, unless `unordered`.
+task make_host_task(std::string name, nanobind::handle space, nanobind::handle accesses, const std::string& on, bool unordered);
 task make_fence(std::uint64_t buffer, const user_box& where, std::uint64_t user_allocation, bool on_all);
 task make_epoch(const std::string& action);
 /// A task with a geometry only, of kind "kernel", "host" or "single".

@@ -116,7 +116,7 @@ class Ours:
         )
         for index in range(count):
             word = access.fixed(celerity.Box((index * STRIDE,), (index * STRIDE + 1,)))
-            self.queue.host_task(_look, self.words.read(word))
+            self.queue.host_task(_look, self.words.read(word), unordered=True)
         return count + 1
 
     def dependencies(self, count: int) -> int:
@@ -152,7 +152,7 @@ class Ours:
         def gate(part: celerity.Part, view: celerity.View) -> None:
             opened.wait()
 
-        queue.host_task(gate, self.gate.write(self.everything))
+        queue.host_task(gate, self.gate.write(self.everything), unordered=True)
         queue.parallel_for(
             1, latch, self.gate.read(self.everything), self.held.write(self.own), self.flag_address, number
         )

@@ -259,6 +259,7 @@ void command_graph_generator::generate_execution(const std::shared_ptr<const tas
 	const auto chunk = local_chunk();
 	if(!chunk.has_value()) return;
 	begin_command();
+	if(node->is_ordered) m_side_effects.append_to(m_window);
 	for(const auto& access : m_local_accesses) {
 		if(is_consumer(access.mode)) depend_for_read(*access.buffer, access.where);
 		if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);

@@ -111,6 +111,7 @@ class command_graph_generator {
 	record_callback m_record;
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	dependency_window<command_id> m_window;
+	ordered_chain<command_id> m_side_effects; ///< of host tasks in program order, all of them on one rank
 	command_id m_pending_horizon;
 
 	// Scratch, kept to avoid allocation per task.

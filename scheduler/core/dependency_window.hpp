@@ -111,6 +111,20 @@ class dependency_window {
 	}
 };
 
+/// A chain of nodes: each waits for the one before it. Stands for side effects outside of all buffers.
+template <typename Id>
+class ordered_chain {
+  public:
+	/// Puts the node under construction at the end.
+	void append_to(dependency_window<Id>& window) {
+		window.depend(m_last);
+		m_last = window.current();
+	}
+
+  private:
+	Id m_last{}; ///< the window knows what stands for it once it is older than the epoch
+};
+
 /// Who last wrote a piece of data, and who has read it since. Writers wait for the readers, or, if there are none, for the writer.
 template <typename Id>
 struct access_front {

@@ -137,6 +137,7 @@ class instruction_graph_generator {
 	std::deque<arena_bucket> m_arenas;
 	task_id m_last_reached;
 	dependency_window<instruction_id> m_window;
+	ordered_chain<instruction_id> m_side_effects; ///< of host tasks in program order
 	instruction_id m_pending_horizon;
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;

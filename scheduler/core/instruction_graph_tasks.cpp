@@ -93,6 +93,7 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 	small_vector<allocation_state*, 8> allocations;
 	small_vector<buffer_state*, 8> buffers;
 	begin();
+	if(node.is_ordered) m_side_effects.append_to(m_window);
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		const auto& access = node.accesses[a];
 		const region& where = m_regions[a * m_chunks.size() + chunk_index];

@@ -69,6 +69,7 @@ struct task {
 	std::vector<task_reduction> reductions;
 	epoch_action action = epoch_action::none;
 	host_distribution distribution = host_distribution::split;
+	bool is_ordered = false; ///< host task on one rank: runs after all ordered ones before it, as if they shared a buffer
 	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only
 	box fence_box;                  ///< fence: what is copied out, from accesses[0].buffer
 	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out

@@ -49,6 +49,7 @@ void task_graph::add_node(task& node) {
 	++m_num_tasks;
 	for(auto& reduction : node.reductions) reduction.id = reduction_id(++m_last_reduction);
 	if(node.kind == task_kind::epoch || node.kind == task_kind::horizon) m_window.depend_on_front();
+	if(node.is_ordered) m_side_effects.append_to(m_window);
 }
 
 void task_graph::add_access_dependencies(const task& node, task_record* const record) {

@@ -63,6 +63,7 @@ class task_graph {
 	warning_callback m_warn;
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	dependency_window<task_id> m_window;
+	ordered_chain<task_id> m_side_effects; ///< of host tasks in program order
 	std::vector<std::size_t> m_path_lengths; ///< by task id, from m_path_base on
 	std::uint64_t m_path_base = 1;
 	std::size_t m_longest_path = 0;

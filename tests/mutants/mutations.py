@@ -31,6 +31,18 @@ ARBITER = "executor/core/receive_arbiter.cpp"
 
 MUTATIONS = (
     Mutation(
+        "host tasks are not ordered in the instruction graph",
+        TASKS,
+        "if(node.is_ordered) m_side_effects.append_to(m_window);",
+        "",
+    ),
+    Mutation(
+        "host tasks are ordered behind the first one only",
+        WINDOW,
+        "m_last = window.current();",
+        "if(m_last == Id{}) m_last = window.current();",
+    ),
+    Mutation(
         "write after read is not ordered in the command graph",
         COMMANDS,
         "if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);",

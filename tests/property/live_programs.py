@@ -242,7 +242,11 @@ class ProgramRun:
         elif isinstance(step, HostTask):
             where: Any = native_box(step.box) if step.on == "split" else step.on
             self.queue.host_task(
-                _with_name(OracleTask(self, number, step)), *self._accesses(step), on=where, name=f"S{number}"
+                _with_name(OracleTask(self, number, step)),
+                *self._accesses(step),
+                on=where,
+                name=f"S{number}",
+                unordered=step.unordered,
             )
         elif isinstance(step, Fence):
             result = self.meaning.tasks[number].before[step.buffer]

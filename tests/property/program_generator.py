@@ -205,9 +205,10 @@ class ProgramGenerator:
             self._write_or_update(accesses, target.decl.number, mapper, whole)
         self._add_reads(accesses, whole)
         if accesses and not (on == "split" and whole == ()):
-            self._submit(
-                HostTask("split" if on == "split" else "once" if on == "once" else "master", whole, tuple(accesses))
+            where: Literal["split", "once", "master"] = (
+                "split" if on == "split" else "once" if on == "once" else "master"
             )
+            self._submit(HostTask(where, whole, tuple(accesses), unordered=chance(self.draws, 30)))
 
     def add_fence(self) -> None:
         buffer = self._random_live()

@@ -81,10 +81,17 @@ class HostTask:
     on: Literal["once", "master", "split"]
     box: UserBox
     accesses: tuple[Access, ...] = ()
+    unordered: bool = False
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it runs behind all earlier host tasks of which this is true."""
+        return self.on != "split" and not self.unordered
 
     def __str__(self) -> str:
         where = show_box(self.box) if self.on == "split" else f'"{self.on}"'
-        return f"host_task({', '.join([f'on={where}', *map(str, self.accesses)])})"
+        unordered = ["unordered"] if self.unordered else []
+        return f"host_task({', '.join([f'on={where}', *map(str, self.accesses), *unordered])})"
 
 
 @dataclass(frozen=True)
