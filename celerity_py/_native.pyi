@@ -328,7 +328,7 @@ class GraphContext:
 
     def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object = (), granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, border: int = 0) -> int: ...
 
-    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str) -> int: ...
+    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str, unordered: bool = False) -> int: ...
 
     def submit_fence(self, buffer: int, box: Box, user_allocation: int, on_all: bool = True) -> int: ...
 
@@ -782,7 +782,7 @@ class Scheduler:
         Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.
         """
 
-    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str) -> int:
+    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str, unordered: bool = False) -> int:
         """
         Submit a host task; returns its submission id. Raises AccessPatternError with nothing enqueued.
         """
