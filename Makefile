@@ -64,7 +64,7 @@ PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
 
-test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, and both transports
+test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
 
 test-python: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/failures tests/apps) \
@@ -76,13 +76,16 @@ test-native: $(VENV)/.installed
 	cmake --build $$build -j $(JOBS) --target native_tests > $$build/native_tests.log || { cat $$build/native_tests.log; exit 1; }; \
 	for test in $$build/native_tests/test_*; do echo "---- $$(basename $$test)"; timeout 300 $$test; done
 
-# Every rank must run the tests in the same order: one seed for all.
+# Every rank must run the tests in the same order: one seed for all. With NOLOCAL, MPICH takes the ranks for ranks of different hosts:
+# with its default network, and with the other one of its wheel.
 test-mpi: $(VENV)/.installed
-	for run in '1 auto host' '2 direct host' '4 direct device' '2 host host' '4 host host'; do \
+	for run in '1 auto host' '2 direct host' '4 direct device' '2 host host' '4 host host' \
+		'4 auto host MPIR_CVAR_NOLOCAL=1' '2 auto host MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi'; do \
 		[ -d tests/mpi ] || break; \
-		read -r ranks transport waits <<< "$$run"; \
-		echo "---- $$ranks rank(s), transport $$transport"; \
-		CELERITY_TRANSPORT=$$transport CELERITY_OVERWRITE_WAITS=$$waits timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
+		read -r ranks transport waits network <<< "$$run"; \
+		echo "---- $$ranks rank(s), transport $$transport $$network"; \
+		env $$network CELERITY_TRANSPORT=$$transport CELERITY_OVERWRITE_WAITS=$$waits \
+			timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
 

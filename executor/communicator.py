@@ -3,15 +3,17 @@
 
 Pilots (short announcements, ahead of their data) and payloads (boxes, sent and received in place) are separate
 channels, as in Celerity. Every call returns at once; `poll` reports what has happened since. Notices are control
-messages that travel like pilots but are about the run itself: failures, goodbyes, signs of life.
+messages about the run itself: failures, goodbyes, signs of life. Pilots may wait until the receiver has room for them;
+notices never do.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, NoReturn, Protocol
 
-#: Largest pilot or notice, in bytes: MPI implementations send messages of this size without a handshake.
-PILOT_LIMIT_BYTES: Final = 4095
+#: Largest pilot and largest notice, in bytes: MPI implementations send messages of these sizes without a handshake.
+PILOT_LIMIT_BYTES: Final = 316
+NOTICE_LIMIT_BYTES: Final = 4092
 
 NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
 NOTICE_GOODBYE: Final = 2  # the sender submits nothing more; the payload is its last submission
@@ -77,7 +79,7 @@ class Communicator(Protocol):
 
     @property
     def outstanding(self) -> int:
-        """Operations that have not completed, even pilots: they progress only while `poll` is called."""
+        """Operations that have not completed, and pilots that wait: they progress only while `poll` is called."""
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Give `data` to everyone and return what each rank gave, by rank. Collective, blocks."""
@@ -86,7 +88,7 @@ class Communicator(Protocol):
         """Send up to `PILOT_LIMIT_BYTES`. Pilots between two ranks arrive in order; completion is not reported."""
 
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
-        """Send a control message, in order with the pilots and under the same limit."""
+        """Send up to `NOTICE_LIMIT_BYTES`. Notices between two ranks arrive in order, but overtake pilots."""
 
     def send(self, payload: Payload) -> None:
         """Start to send a box in place. It must not be written until its request completes."""

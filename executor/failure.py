@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from celerity_py.executor.communicator import PILOT_LIMIT_BYTES
+from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
-_LONGEST_TEXT: Final = PILOT_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
+_LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
 _LONGEST_SITE: Final = 160
 _LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)

@@ -2,9 +2,13 @@
 """The communicator over MPI. The only module that imports `mpi4py.MPI`, which initialises MPI.
 
 After Celerity's: pilots on tag 0 into receives posted ahead, payloads in place with strided datatypes. Different here:
-a ring of persistent receives instead of one that is re-armed, so that a burst of pilots does not wait for this side;
-and datatypes are nested strides from the first byte of the box, which makes them independent of its position and of
-the 32-bit limits of subarrays.
+
+* Every receive names its source. MPICH 5.0.2 never completes a receive from MPI_ANY_SOURCE whose message came through
+  the network before the receive was posted.
+* Each other rank has its own ring of persistent receives for pilots, and as many credits. A sender holds pilots back
+  while it has no credit, so a pilot always meets a posted receive. Credits return with whatever goes the other way.
+* Datatypes are nested strides from the first byte of the box. They depend neither on its position nor on the 32-bit
+  limits of subarrays.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from mpi4py import MPI
 
-from celerity_py.executor.communicator import PILOT_LIMIT_BYTES, Arrivals, Notice
+from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES, PILOT_LIMIT_BYTES, Arrivals, Notice
 from celerity_py.executor.strided_layout import StridedLayout, strided_layout
 from celerity_py.scheduler.errors import LaunchError
 
@@ -26,8 +31,15 @@ if TYPE_CHECKING:
     from celerity_py.executor.communicator import Payload
 
 _PILOT_TAG: Final = 0
-_PILOT_RING: Final = 8  # receives posted ahead; later pilots wait in MPI's own queue
-_FRAME_PILOT: Final = 0  # first byte on the wire; notices put their kind there
+_NOTICE_TAG: Final = 1
+_FIRST_PAYLOAD_TAG: Final = 2
+_WINDOW: Final = 64  # pilots under way from one rank to another, and receives posted for them
+_OWED_AT_MOST: Final = _WINDOW * 3 // 4  # credits that wait for something to travel with
+_NOTICE_SLOTS: Final = 2  # notices need no credit: further ones wait in MPI's own queue
+# A frame on the wire: length of the content, credits given back, kind, content.
+_HEADER_BYTES: Final = 4
+_FRAME_PILOT: Final = 0
+_FRAME_CREDITS: Final = 255  # on the tag of notices, without content; all other kinds there are those of notices
 _LARGEST_COUNT: Final = 2**30  # larger counts go through a nested type: MPI 3 counts with 32 bits
 # What elements are made of, so that MPI packs words instead of bytes. It follows from the size of an element, which is
 # the same on both sides, and not from the runs, which are not.
@@ -75,6 +87,37 @@ def abort(status: int) -> NoReturn:
         os._exit(status)  # an MPI_Abort that returns has lost its launcher
 
 
+class _Inbox:
+    """Receives posted ahead for the frames that come from one rank with one tag. They complete in order."""
+
+    def __init__(self, comm: MPI.Intracomm, source_rank: int, tag: int, num_slots: int, limit_bytes: int) -> None:
+        self.source_rank: Final = source_rank
+        self._memory = [bytearray(_HEADER_BYTES + limit_bytes) for _ in range(num_slots)]
+        self._receives = [comm.Recv_init([memory, MPI.BYTE], source_rank, tag) for memory in self._memory]
+        self._next = 0
+        MPI.Prequest.Startall(self._receives)
+
+    @property
+    def next_receive(self) -> MPI.Prequest:
+        """The receive that completes before all others."""
+        return self._receives[self._next]
+
+    def take(self) -> tuple[int, int, bytes]:
+        """Return (credits, kind, content) of the frame in the completed next receive, which is posted again."""
+        memory = self._memory[self._next]
+        size_bytes = memory[0] + (memory[1] << 8)
+        frame = memory[2], memory[3], bytes(memory[_HEADER_BYTES : _HEADER_BYTES + size_bytes])
+        self._receives[self._next].Start()
+        self._next = (self._next + 1) % len(self._receives)
+        return frame
+
+    def close(self) -> None:
+        for receive in self._receives:
+            receive.Cancel()
+            receive.Wait()
+            receive.Free()
+
+
 class MpiCommunicator:
     """A `Communicator` on a duplicate of an MPI communicator, so that its messages never meet the application's own.
 
@@ -103,35 +146,45 @@ class MpiCommunicator:
 
         if largest_tag is None:
             largest_tag = cast("int", self._comm.Get_attr(MPI.TAG_UB))
-        self._num_payload_tags = largest_tag - 1
+        self._num_payload_tags = largest_tag + 1 - _FIRST_PAYLOAD_TAG
 
-        self._status = MPI.Status()
-        self._ring_memory = [bytearray(PILOT_LIMIT_BYTES + 1) for _ in range(_PILOT_RING)]
-        self._ring = [
-            self._comm.Recv_init([memory, MPI.BYTE], MPI.ANY_SOURCE, _PILOT_TAG) for memory in self._ring_memory
-        ]
-        self._ring_head = 0
-        MPI.Prequest.Startall(self._ring)
+        # By rank.
+        self._credits = [_WINDOW] * self.size
+        self._owed = [0] * self.size
+        self._held: list[deque[bytes]] = [deque() for _ in range(self.size)]  # pilots that wait for a credit
+        self._num_held = 0
 
-        # Parallel lists, because Testsome wants the bare operations.
-        self._operations: list[MPI.Request] = []
-        self._requests: list[int] = []
-        self._memory: list[object] = []  # keeps alive what MPI still reads
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        self._inboxes = [_Inbox(self._comm, rank, _PILOT_TAG, _WINDOW, PILOT_LIMIT_BYTES) for rank in others]
+        self._inboxes += [_Inbox(self._comm, rank, _NOTICE_TAG, _NOTICE_SLOTS, NOTICE_LIMIT_BYTES) for rank in others]
+        # Parallel lists, because Testsome wants the bare operations. The inboxes come first and stay.
+        self._operations: list[MPI.Request] = [inbox.next_receive for inbox in self._inboxes]
+        self._requests: list[int] = [_NO_REQUEST] * len(self._inboxes)
+        self._memory: list[object] = [None] * len(self._inboxes)  # keeps alive what MPI still reads
         self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
         self._is_closed = False
 
     @property
     def outstanding(self) -> int:
-        return len(self._operations)
+        return len(self._operations) - len(self._inboxes) + self._num_held
 
     def exchange(self, data: bytes) -> list[bytes]:
         return self._comm.allgather(data)
 
     def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
-        self._send_frame(destination_rank, _FRAME_PILOT, pilot)
+        if len(pilot) > PILOT_LIMIT_BYTES:
+            raise ValueError(f"a pilot may have {PILOT_LIMIT_BYTES} bytes, this one has {len(pilot)}")
+        if self._credits[destination_rank] == 0:
+            self._held[destination_rank].append(pilot)
+            self._num_held += 1
+            return
+        self._credits[destination_rank] -= 1
+        self._send_frame(destination_rank, _PILOT_TAG, _FRAME_PILOT, pilot)
 
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
-        self._send_frame(destination_rank, kind, content)
+        if len(content) > NOTICE_LIMIT_BYTES:
+            raise ValueError(f"a notice may have {NOTICE_LIMIT_BYTES} bytes, this one has {len(content)}")
+        self._send_frame(destination_rank, _NOTICE_TAG, kind, content)
 
     def send(self, payload: Payload) -> None:
         operation = self._comm.Isend(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
@@ -146,12 +199,12 @@ class MpiCommunicator:
 
     def poll(self) -> Arrivals:
         arrivals = Arrivals([], [], [])
-        # Receives match in the order in which they were posted: if the head has nothing, neither has the rest.
-        while self._ring[self._ring_head].Test(self._status):
-            self._take_frame(arrivals)
         if self._operations:
             for index in sorted(MPI.Request.Testsome(self._operations) or (), reverse=True):
-                self._retire(index, arrivals)
+                if index < len(self._inboxes):
+                    self._take_frames(index, arrivals)
+                else:
+                    self._retire(index, arrivals)
         return arrivals
 
     def is_alive(self, rank: int) -> bool | None:
@@ -166,34 +219,46 @@ class MpiCommunicator:
             return
         self._is_closed = True
         deadline = time.monotonic() + _CLOSE_PATIENCE_S
-        while self._operations and time.monotonic() < deadline:
+        while self.outstanding and time.monotonic() < deadline:
             self.poll()
-        for receive in self._ring:
-            receive.Cancel()
-            receive.Wait()
-            receive.Free()
+        for inbox in self._inboxes:
+            inbox.close()
         for datatype in self._datatypes.values():
             datatype.Free()
         self._datatypes.clear()
         self._comm.Free()
 
-    def _send_frame(self, destination_rank: int, kind: int, content: bytes) -> None:
-        if len(content) > PILOT_LIMIT_BYTES:
-            raise ValueError(f"a pilot may have {PILOT_LIMIT_BYTES} bytes, this one has {len(content)}")
-        frame = bytes((kind,)) + content
-        operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, _PILOT_TAG)
+    def _send_frame(self, destination_rank: int, tag: int, kind: int, content: bytes) -> None:
+        num_credits, self._owed[destination_rank] = self._owed[destination_rank], 0
+        frame = bytes((len(content) & 255, len(content) >> 8, num_credits, kind)) + content
+        operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, tag)
         self._track(operation, _NO_REQUEST, frame)
 
-    def _take_frame(self, arrivals: Arrivals) -> None:
-        frame = self._ring_memory[self._ring_head]
-        source_rank = self._status.Get_source()
-        kind, content = frame[0], bytes(frame[1 : self._status.Get_count(MPI.BYTE)])
-        self._ring[self._ring_head].Start()
-        self._ring_head = (self._ring_head + 1) % _PILOT_RING
-        if kind == _FRAME_PILOT:
-            arrivals.pilots.append((source_rank, content))
-        else:
-            arrivals.notices.append(Notice(kind, source_rank, content))
+    def _take_frames(self, index: int, arrivals: Arrivals) -> None:
+        inbox = self._inboxes[index]
+        source_rank = inbox.source_rank
+        num_credits = 0
+        while True:
+            given, kind, content = inbox.take()
+            num_credits += given
+            if kind == _FRAME_PILOT:
+                arrivals.pilots.append((source_rank, content))
+                self._owed[source_rank] += 1
+            elif kind != _FRAME_CREDITS:
+                arrivals.notices.append(Notice(kind, source_rank, content))
+            if not inbox.next_receive.Test():
+                break
+        self._operations[index] = inbox.next_receive
+        self._take_credits(source_rank, num_credits)  # pilots that leave now carry what is owed
+        if self._owed[source_rank] > _OWED_AT_MOST:
+            self._send_frame(source_rank, _NOTICE_TAG, _FRAME_CREDITS, b"")
+
+    def _take_credits(self, rank: int, num_credits: int) -> None:
+        self._credits[rank] += num_credits
+        held = self._held[rank]
+        while held and self._credits[rank]:
+            self._num_held -= 1
+            self.send_pilot(rank, held.popleft())
 
     def _track(self, operation: MPI.Request, request: int, memory: object) -> None:
         self._operations.append(operation)
@@ -211,7 +276,7 @@ class MpiCommunicator:
             arrivals.completed.append(request)
 
     def _tag(self, message_id: int) -> int:
-        return 1 + message_id % self._num_payload_tags
+        return _FIRST_PAYLOAD_TAG + message_id % self._num_payload_tags
 
     def _place(self, payload: Payload) -> tuple[MPI.buffer, int, MPI.Datatype]:
         """Return (memory, count, datatype)."""

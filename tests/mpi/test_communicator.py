@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from celerity_py.executor.communicator import NOTICE_FAILURE, PILOT_LIMIT_BYTES, Notice, Payload
+from celerity_py.executor.communicator import (
+    NOTICE_FAILURE,
+    NOTICE_LIMIT_BYTES,
+    NOTICE_PING,
+    PILOT_LIMIT_BYTES,
+    Notice,
+    Payload,
+)
 from tests.sparse_memory import sparse_zeros
 
 if TYPE_CHECKING:
@@ -143,8 +150,68 @@ def test_the_largest_pilot_arrives_and_a_larger_one_is_refused(communicator: Mpi
     communicator.send_pilot(following, b"")
     inbox.poll_until(lambda: len(inbox.pilots) == 2)
     assert inbox.pilots == [(preceding, b"x" * PILOT_LIMIT_BYTES), (preceding, b"")]
-    with pytest.raises(ValueError, match="4096"):
+    with pytest.raises(ValueError, match=str(PILOT_LIMIT_BYTES + 1)):
         communicator.send_pilot(following, b"x" * (PILOT_LIMIT_BYTES + 1))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_the_largest_notice_arrives_and_a_larger_one_is_refused(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    communicator.send_notice(following, NOTICE_FAILURE, b"x" * NOTICE_LIMIT_BYTES)
+    communicator.send_notice(following, NOTICE_PING, b"")
+    inbox.poll_until(lambda: len(inbox.notices) == 2)
+    assert inbox.notices == [
+        Notice(NOTICE_FAILURE, preceding, b"x" * NOTICE_LIMIT_BYTES),
+        Notice(NOTICE_PING, preceding, b""),
+    ]
+    with pytest.raises(ValueError, match=str(NOTICE_LIMIT_BYTES + 1)):
+        communicator.send_notice(following, NOTICE_FAILURE, b"x" * (NOTICE_LIMIT_BYTES + 1))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_more_pilots_than_receives_wait_at_the_sender_and_notices_overtake_them(
+    communicator: MpiCommunicator, inbox: Inbox
+) -> None:
+    following, preceding = neighbours(communicator)
+    for i in range(200):
+        communicator.send_pilot(following, b"%d" % i)
+    communicator.send_notice(following, NOTICE_FAILURE, b"first")
+    assert communicator.outstanding >= 100
+    time.sleep(0.5)  # what can arrive without anybody polling has arrived
+    inbox.poll_until(lambda: bool(inbox.notices))
+    assert len(inbox.pilots) <= 100
+    inbox.poll_until(lambda: len(inbox.pilots) == 200 and communicator.outstanding == 0)
+    assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_pilots_in_one_direction_only_never_run_out_of_credits(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    if communicator.rank == 0:
+        for i in range(3000):
+            communicator.send_pilot(1, b"%d" % i)
+            inbox.poll_until(lambda: True)
+        inbox.poll_until(lambda: communicator.outstanding == 0)
+    elif communicator.rank == 1:
+        for i in range(3000):  # whatever remains in the window may wait for ever, for nothing travels back by itself
+            inbox.poll_until(lambda: bool(inbox.pilots))
+            assert inbox.pilots.pop(0) == (0, b"%d" % i)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_payloads_that_come_long_before_their_receives_arrive(communicator: MpiCommunicator, inbox: Inbox) -> None:
+    following, preceding = neighbours(communicator)
+    sources = np.arange(100) + 1000 * communicator.rank
+    destinations = np.full(100, -1)
+    payloads = [box_of(sources, following, i, (i,), (1,)) for i in range(100)]
+    for i, payload in enumerate(payloads):
+        communicator.send_pilot(following, b"%d" % i)
+        communicator.send(payload)
+    inbox.poll_until(lambda: len(inbox.pilots) == 100)
+    receipts = [box_of(destinations, preceding, i, (i,), (1,)) for i in range(100)]
+    for receipt in receipts:
+        communicator.receive(receipt)
+    inbox.wait(*(transfer.request for transfer in payloads + receipts))
+    np.testing.assert_array_equal(destinations, np.arange(100) + 1000 * preceding)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.property.live_programs import Options, run_programs
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("transport", ["host", "direct"])
+@pytest.mark.parametrize("transport", ["host", pytest.param("direct", marks=pytest.mark.direct)])
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_random_programs_give_the_results_of_a_sequential_run(devices: int, transport: str) -> None:
     celerity.configure(devices=f"cpu:{devices}", transport=transport)

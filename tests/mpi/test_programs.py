@@ -105,6 +105,7 @@ def test_a_wave_resizes_nothing_after_its_second_step_and_allocates_nothing_afte
     np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
 
 
+@pytest.mark.direct
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_a_wave_with_direct_transfers_sends_nothing_through_the_host(devices: int) -> None:
     celerity.configure(devices=f"cpu:{devices}", transport="direct")

@@ -37,9 +37,6 @@ class Cluster:
             "SLURM_CONF": str(configuration),
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            # MPICH's wheel talks to other nodes by UCX, which loses messages between nodes that are none:
-            # docs/slurm.md, "Nodes that do not hear each other".
-            "MPIR_CVAR_CH4_NETMOD": "ofi",
         }
 
     def run(self, *command: str, **variables: str) -> Outcome:

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Where the ranks of these tests are. The same on all of them, or they would run different tests."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "direct: needs ranks that share a host, as far as MPI knows")
+
+
+@cache
+def _are_apart() -> bool:
+    """Whether no rank has another one on its host, as with MPIR_CVAR_NOLOCAL."""
+    from mpi4py import MPI
+
+    host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    is_alone = host.Get_size() == 1 < MPI.COMM_WORLD.Get_size()
+    host.Free()
+    return is_alone
+
+
+@pytest.fixture(autouse=True)
+def _skip_direct_transfers_between_hosts(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("direct") is not None and _are_apart():
+        pytest.skip("the ranks do not share a host")
