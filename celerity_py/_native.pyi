@@ -589,9 +589,23 @@ class InstructionRecords:
     def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
 
 class SpinFlag:
-    """A flag that one thread sets, and another waits for without sleeping."""
+    """
+    A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.
+    """
 
     def __init__(self) -> None: ...
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it is set."""
+
+    def set_at_once(self) -> None:
+        """Sets it now, on any thread."""
+
+    def sleep(self, limit_s: float) -> bool:
+        """
+        Sleeps, without the GIL, until it is set or the time is up; whether it is set. Handles signals.
+        """
 
     def set(self, source: object = None) -> None:
         """
@@ -819,6 +833,13 @@ class Scheduler:
     def set_paused(self, paused: bool) -> None:
         """Hold all input back, or let it go; for measurements."""
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether there are some that nobody has taken. Any thread."""
+
+    def messages(self) -> list[tuple[str, int, str]]:
+        """What take_messages() would return; they stay. Any thread."""
+
     def take_messages(self) -> list[tuple[str, int, str]]:
         """
         Triples (level, submission, text) since the last call; level is 'warning' or 'error', submission 0 if it is about none. Any thread.
@@ -826,6 +847,58 @@ class Scheduler:
 
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""
+
+def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
+    """
+    function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.
+    """
+
+class SubmissionTable:
+    """
+    Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
+
+    submit_...: submission is the record to be entered, begun the scheduler's next submission at the beginning of the call, started_ns its perf_counter_ns().
+    They return the number of the submission, or 0, with nothing done, if several ranks need the same order, but another thread has submitted meanwhile.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: Executor | None, entries: dict, submission_class: object, is_shared: bool) -> None:
+        """
+        entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.
+        """
+
+    def submit_kernel(self, submission: object, begun: int, started_ns: int, name: str, box: Box, accesses: object, reductions: object, granularity: object | None, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None = None, scalars: bytes | None = None) -> int:
+        """
+        Raises AccessPatternError with nothing done. function: a CudaFunction that the executor launches with the bytes `scalars`.
+        """
+
+    def submit_host_task(self, submission: object, begun: int, started_ns: int, name: str, box: object | None, accesses: object, on: str) -> int:
+        """Raises AccessPatternError with nothing done."""
+
+    def submit_fence(self, submission: object, begun: int, started_ns: int, buffer: int, box: Box, address: int, size_bytes: int, on_all: bool) -> int:
+        """
+        The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.
+        """
+
+    def submit_epoch(self, submission: object, begun: int, started_ns: int, action: str) -> int:
+        """action: 'none', 'barrier' or 'shutdown'."""
+
+    def futures_until(self, last: int) -> list:
+        """Futures of the submissions up to `last` that have not been forgotten."""
+
+    def forget_until(self, last: int) -> None:
+        """Drop the records of all submissions up to `last`."""
+
+    def set_observer(self, observer: object) -> None:
+        """
+        Call observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
+        """
+
+    @property
+    def num_submitted(self) -> int: ...
+
+    @property
+    def num_thread_changes(self) -> int:
+        """How often another thread than the one before has submitted."""
 
 def access_maker(access_class: type[Any]) -> Any:
     """
@@ -845,9 +918,9 @@ class KernelSubmitter:
     Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that submits.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor | None, runtime: object, submissions: dict, inside: object, boxes: dict, classes: dict, is_cuda: bool) -> None:
+    def __init__(self, table: SubmissionTable, runtime: object, inside: object, boxes: dict, classes: dict, is_cuda: bool) -> None:
         """
-        submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Hint, Kernel, Port and Submission, by name.
+        inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Hint, Kernel, Port and Submission, by name.
         """
 
     def repeat(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, frame: object) -> int:
@@ -864,11 +937,6 @@ class KernelSubmitter:
 
     def refuse(self) -> None:
         """Repeat nothing any more."""
-
-    def set_observer(self, observer: object) -> None:
-        """
-        Call observer(id, submission, perf_counter_ns() at the beginning) behind each submit.
-        """
 
     @property
     def num_submitted(self) -> int: ...

@@ -107,12 +107,6 @@ def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> 
     return plan, plan.pack(submission)
 
 
-def take_back_launch(runtime: Any, launch: tuple[LaunchPlan, bytes] | None, submission_id: int) -> None:
-    """Forget a launch whose submission was refused, so that the next submission of this id does not find it."""
-    if launch is not None:
-        runtime.executor.take_back_launch(submission_id)
-
-
 def _make_plan(runtime: Any, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
     who = f"{submission.describe()}, {kernel!r}"
     signature = parse_signature(kernel.source, kernel.name, who)

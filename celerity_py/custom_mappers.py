@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import Box, RangeMapper, Region, call_inside
 from celerity_py.access import PureMapper, is_int
 from celerity_py.hints import Division
 from celerity_py.mapper_identity import code_of
@@ -66,12 +65,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         if chunks is None:
             chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
         who = _Subject(submission, given)
-        inside = runtime.inside
-        inside.add(threading.get_ident())
-        try:
-            results = evaluate(mapper, chunks, whole, record.shape, who)
-        finally:
-            inside.discard(threading.get_ident())
+        results = call_inside(runtime.inside, evaluate, mapper, chunks, whole, record.shape, who)
         _warn_if_outside(runtime, submission, given, results)
         table = RangeMapper.table(results)
         submission.natives[position] = (record.id, given.port.mode, table)

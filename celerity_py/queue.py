@@ -21,7 +21,7 @@ from celerity_py.arguments import (
     collect,
 )
 from celerity_py.buffer import Buffer, check_alive
-from celerity_py.cuda_launches import prepare_launch, take_back_launch
+from celerity_py.cuda_launches import prepare_launch
 from celerity_py.custom_mappers import box_from_slices, resolve_custom
 from celerity_py.futures import RuntimeFuture
 from celerity_py.hints import Division, Hint
@@ -118,6 +118,7 @@ class Queue:
         """A submit with all checks: the first one of a kernel with such arguments, and those that are refused."""
         started = perf_counter_ns()
         runtime = self._runtime
+        begun = runtime.next_id
         if runtime.refuses or get_ident() in runtime.inside:
             runtime.check_usable("parallel_for()")
         if kernel.__class__ is Kernel:
@@ -143,25 +144,17 @@ class Queue:
         if is_custom:
             resolve_custom(runtime, submission, args, granularity, division, "kernel")
         launch = prepare_launch(runtime, function, submission) if is_native else None
-        scheduler = runtime.scheduler
-        blocked = scheduler.throttle()
+        blocked = runtime.scheduler.throttle()
         if blocked:
             runtime.note_blocked(blocked, "parallel_for()")
-        expected = runtime.next_id
-        submissions = runtime.submissions
-        submissions[expected] = submission
+        function, scalars = (None, None) if launch is None else (launch[0].function, launch[1])
         try:
-            if launch is not None:
-                plan, scalars = launch
-                runtime.executor.register_launch(expected, plan.function, scalars, box.flat())
-            got = scheduler.submit_kernel(label, box, natives, reductions, granularity, *division)
-        except BaseException as error:  # noqa: BLE001 - after a signal, too, the table must not keep what was not submitted
-            del submissions[expected]
-            take_back_launch(runtime, launch, expected)
+            if not runtime.table.submit_kernel(
+                submission, begun, started, label, box, natives, reductions, granularity, *division, function, scalars
+            ):
+                runtime.refuse_overtaken(submission)
+        except _native.AccessPatternError as error:
             raise translate(error, submission, args) from None
-        runtime.note_submitted(expected, got)
-        if runtime.tracer is not None:
-            runtime.tracer.note_submission(got, submission, started)
         if not (reductions or is_custom or constrain is not None):
             remember(runtime, kernel, args, hints, submission, division, launch)
         runtime.submit_ns += perf_counter_ns() - started
@@ -195,6 +188,7 @@ class Queue:
         """
         started = perf_counter_ns()
         runtime = self._runtime
+        begun = runtime.next_id
         runtime.check_usable("host_task()")
         label = name or name_of(fn)
         who = f'host task "{label}"'
@@ -228,8 +222,10 @@ class Queue:
         if blocked:
             runtime.note_blocked(blocked, "host_task()")
         try:
-            submit = runtime.scheduler.submit_host_task
-            runtime.enqueue(submission, lambda: submit(label, box, natives, distribution, unordered))
+            if not runtime.table.submit_host_task(
+                submission, begun, started, label, box, natives, distribution, unordered
+            ):
+                runtime.refuse_overtaken(submission)
         except _native.AccessPatternError as error:
             raise translate(error, submission, args) from None
         runtime.submit_ns += perf_counter_ns() - started
@@ -375,6 +371,7 @@ class _Closed:
     """Stands in for the runtime of a closed queue."""
 
     refuses = True
+    next_id = 0
     inside: frozenset[int] = frozenset()
 
     def repeat(self, *_: Any) -> int:

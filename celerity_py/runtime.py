@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.pacing import num_cores
-from celerity_py.futures import RuntimeFuture
+from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.mapping import Port
 from celerity_py.notation import show
 from celerity_py.scheduler.errors import (
@@ -31,14 +31,15 @@ from celerity_py.scheduler.errors import (
     OutOfBoundsAccess,
     TaskFailed,
     UninitializedRead,
+    UsageError,
 )
 from celerity_py.small_copies import small_copy_functions
 from celerity_py.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
 from celerity_py.submissions import Submission
-from celerity_py.submit_memos import make_submitter
+from celerity_py.submit_memos import make_submitter, make_table
 from celerity_py.tracing import start_trace
-from celerity_py.user_memory import UserMemory
+from celerity_py.user_memory import UserMemory, address_of
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
@@ -61,7 +62,9 @@ _UNWRITTEN = "nothing has written it"
 class Runtime:
     """Everything of one run: scheduler, executor, and the table of submissions. Implements the executor's delegate.
 
-    Submissions come from one thread at a time; the executor's threads call the methods of the delegate.
+    Submissions come from any thread, with several ranks from one at a time; the executor's threads call the methods of
+    the delegate. A thread of the program may be interrupted anywhere: what must not be half done is one call of native
+    code, and no lock is held here that a thread of the executor waits for.
     """
 
     def __init__(self, settings: Configuration, communicator: Communicator, forget: Callable[[], None]) -> None:
@@ -102,7 +105,6 @@ class Runtime:
         #: (code of a mapper, line that submits) of which there was a warning.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
-        self._num_submitted = 0  # not by `repeat`
         #: In submits, but for those by `repeat`.
         self.submit_ns = 0
         self.blocked_s = 0.0
@@ -111,9 +113,9 @@ class Runtime:
         self._labels: dict[int, str] = {}  # of buffers whose handles live
         self._forget_me = forget
         self._last_submission = 0
-        self._message_lock = threading.Lock()
-        self._is_failing = False  # somebody has taken a message that ends the run
-        self._has_failed = threading.Event()
+        self._has_failed = _native.SpinFlag()
+        #: Call the callbacks of futures.
+        self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -164,13 +166,13 @@ class Runtime:
             gathered_bytes=_GATHERED_BYTES,
             idle_spin_s=self._spin.idle_s,
         )
+        self.table = self.completion.table = make_table(self)
         self.submitter = make_submitter(self)
         #: Submits a kernel that was submitted before.
         self.repeat = self.submitter.repeat
         if self.live is not None:
             self.live.start()
         self.scheduler.start()
-        self.completion.start()
 
     def _make_executor(self) -> Any:
         settings = self.configuration
@@ -278,6 +280,7 @@ class Runtime:
         self.scheduler.stop()
         if self.live is not None:
             self.live.stop()
+        self.notifiers.stop()
 
     def _refuse(self) -> None:
         self.refuses = True
@@ -331,7 +334,12 @@ class Runtime:
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
-            self._check_waiter, self.report_messages, self._note_seen, self.completion.watch, self._spin.wait_s
+            self._check_waiter,
+            self.report_messages,
+            self._note_seen,
+            self.completion.watch,
+            self._spin.wait_s,
+            self.notifiers,
         )
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
@@ -345,65 +353,39 @@ class Runtime:
         if self.refuses:
             self.check_usable(call)
 
-    def enqueue(self, submission: Submission, submit: Callable[[], int]) -> int:
-        """Register a submission, and hand it to the scheduler; not for the hot path, which does the same by hand.
-
-        Returns:
-            Its id.
-        """
-        started = perf_counter_ns()
-        expected = self.next_id
-        self.submissions[expected] = submission
-        try:
-            got = submit()
-        except BaseException:
-            del self.submissions[expected]
-            raise
-        self.note_submitted(expected, got)
-        if self.tracer is not None:
-            self.tracer.note_submission(got, submission, started)
-        if submission.future is not None:
-            submission.future.number = got
-            if self.failure is not None:
-                submission.future.poison(self.failure_error())
-        return got
-
     @property
     def next_id(self) -> int:
         """The id that the next submission is going to have."""
         return self.scheduler.next_submission()  # type: ignore[no-any-return]
 
-    def note_submitted(self, expected: int, got: int) -> None:
-        """Count one submission.
+    def refuse_overtaken(self, submission: Submission) -> NoReturn:
+        """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
 
         Raises:
-            InternalError: If another thread submitted at the same time.
+            UsageError: Always.
         """
-        self._num_submitted += 1
-        if got != expected:
-            raise InternalError(
-                f"The submission {got} was expected to be {expected}: two threads submitted at the same time. "
-                f"All ranks must submit in the same order, so submit from one thread, or under a lock of your own."
-            )
+        raise UsageError(
+            f"{submission.describe()} was about to be submitted by the thread {threading.current_thread().name!r}, but "
+            f"another thread submitted at the same time. All {self.size} ranks must submit in the same order, which "
+            f"threads that race do not have. Submit from one thread, or one after the other. Nothing was submitted."
+        )
 
     def report_messages(self) -> None:
         """Log what the scheduler has to say, or fail because of it; any thread."""
-        live = self.live
-        with self._message_lock:  # what `submissions_retired` drops has been looked up by then
-            messages = [
-                (level, about, self._with_site(text, about)) for level, about, text in self.scheduler.take_messages()
-            ]
-            if live is not None and any(self._is_fatal(level, text) for level, _, text in messages):
-                self._is_failing = True
-        for level, about, text in messages:
+        scheduler, live = self.scheduler, self.live
+        if not scheduler.has_messages:
+            return
+        if live is not None:
+            # They stay until the run has failed: this thread may be interrupted here, and another one comes then.
+            for level, about, text in scheduler.messages():
+                if self._is_fatal(level, text):
+                    told = self._with_site(text, about)
+                    live.fail(InternalError(told) if level == "error" else UninitializedRead(told), about)
+                    while not self._has_failed.sleep(1):
+                        pass
+        for level, about, text in scheduler.take_messages():
             if live is None or not self._is_fatal(level, text):
-                _log.warning("%s", text)
-            elif level == "error":
-                live.fail(InternalError(text))
-            else:
-                live.fail(UninitializedRead(text), about)
-        if self._is_failing:
-            self._has_failed.wait()  # whichever thread has taken that message
+                _log.warning("%s", self._with_site(text, about))
 
     def _is_fatal(self, level: str, text: str) -> bool:
         return level == "error" or (self.configuration.check and _UNWRITTEN in text)
@@ -415,11 +397,17 @@ class Runtime:
     def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
         future = self.new_future()
         submission = Submission("epoch", name, None, [], [], None, frame, future)
-        self.enqueue(submission, lambda: int(self.scheduler.submit_epoch(action)))
+        if not self.table.submit_epoch(submission, self.next_id, perf_counter_ns(), action):
+            self.refuse_overtaken(submission)
+        self._poison_late(future)
         if self.is_dry:
             self._finish_dry_run()
             future.fulfil(None)
         return future
+
+    def _poison_late(self, future: RuntimeFuture[Any]) -> None:
+        if self.failure is not None:  # whoever has poisoned all futures may not have seen this one
+            future.poison(self.failure_error())
 
     def wait(self, action: str, frame: FrameType) -> None:
         """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
@@ -479,11 +467,13 @@ class Runtime:
         future = self.new_future()
         takes_part = on_all or self.rank == 0
         array = np.empty(box.shape, record.dtype)
-        raw = self.user_memory.offer(array) if takes_part else 0
+        address = address_of(array) if takes_part else 0
         future.array = array if takes_part else None
-        future.raw = raw
         submission = Submission("fence", record.label, None, [], [], box, frame, future)
-        self.enqueue(submission, lambda: int(self.scheduler.submit_fence(record.id, box, raw, on_all)))
+        begun, started = self.next_id, perf_counter_ns()
+        if not self.table.submit_fence(submission, begun, started, record.id, box, address, array.nbytes, on_all):
+            self.refuse_overtaken(submission)
+        self._poison_late(future)
         if self.is_dry and takes_part:
             import warnings
 
@@ -535,7 +525,7 @@ class Runtime:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
         self.failure = failure
         self._refuse()
-        self._has_failed.set()
+        self._has_failed.set_at_once()
         self.scheduler.release()
         self.report_messages()  # they may tell why
         self.completion.poison(self.failure_error())
@@ -581,7 +571,7 @@ class Runtime:
             size=self.size,
             backend=self.devices.backend,
             num_devices=self.num_devices,
-            num_submissions=self._num_submitted + self.submitter.num_submitted,
+            num_submissions=self.table.num_submitted,
             submit_seconds=(self.submit_ns + self.submitter.busy_ns) * 1e-9 - self.blocked_s,
             blocked_seconds=self.blocked_s,
             scheduler=dict(self.scheduler.statistics()),

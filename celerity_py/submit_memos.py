@@ -17,21 +17,19 @@ from celerity_py.submissions import Submission
 _CLASSES = {cls.__name__: cls for cls in (Access, CudaKernel, Hint, Kernel, Port, Submission)}
 
 
-def make_submitter(runtime: Any) -> _native.KernelSubmitter:
-    """What repeats submits to this runtime."""
-    submitter = _native.KernelSubmitter(
-        runtime.scheduler,
-        runtime.executor,
-        runtime,
-        runtime.submissions,
-        runtime.inside,
-        boxes,
-        _CLASSES,
-        runtime.is_cuda,
+def make_table(runtime: Any) -> _native.SubmissionTable:
+    """What makes submissions of this runtime part of the program."""
+    table = _native.SubmissionTable(
+        runtime.scheduler, runtime.executor, runtime.submissions, Submission, is_shared=runtime.size > 1
     )
     if runtime.tracer is not None:
-        submitter.set_observer(runtime.tracer.note_submission)
-    return submitter
+        table.set_observer(runtime.tracer.note_submission)
+    return table
+
+
+def make_submitter(runtime: Any) -> _native.KernelSubmitter:
+    """What repeats submits to this runtime."""
+    return _native.KernelSubmitter(runtime.table, runtime, runtime.inside, boxes, _CLASSES, runtime.is_cuda)
 
 
 def remember(  # noqa: PLR0917 - what a submit knows

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 class _Loan:
     array: NDArray[Any]
     borrowed: bool  # it belongs to the user, and may change after the next wait
+    copy: NDArray[Any] | None = None  # which takes its place
 
 
 class UserMemory:
@@ -48,15 +49,17 @@ class UserMemory:
         """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
         for raw, loan in list(self._lent.items()):
             if loan.borrowed:
-                copy = loan.array.copy()
-                self._executor.replace_user_memory(raw, _address_of(copy))
+                # An interrupted call is made again: it goes on with the copy that the executor may read already.
+                copy = loan.array.copy() if loan.copy is None else loan.copy
+                self._lent[raw] = _Loan(loan.array, borrowed=True, copy=copy)
+                self._executor.replace_user_memory(raw, address_of(copy))
                 self._lent[raw] = _Loan(copy, borrowed=False)
 
     def offer(self, array: NDArray[Any]) -> int:
         """Let the executor write to an array until `withdraw`, while the caller keeps it alive; its raw id, or 0."""
         if self._executor is None:
             return 0
-        return int(self._executor.register_user_memory(_address_of(array), array.nbytes))
+        return int(self._executor.register_user_memory(address_of(array), array.nbytes))
 
     def withdraw(self, raw: int) -> None:
         """End what `offer` began."""
@@ -68,5 +71,6 @@ class UserMemory:
         self._lent.clear()
 
 
-def _address_of(array: NDArray[Any]) -> int:
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array's first element lies."""
     return int(array.__array_interface__["data"][0])

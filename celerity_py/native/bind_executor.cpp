@@ -91,6 +91,22 @@ void set_flag(const nb::handle self, const nb::handle /* source */) {
 	}
 }
 
+bool sleep_until_set(spin_flag& self, const double limit_s) {
+	using clock = std::chrono::steady_clock;
+	constexpr std::chrono::nanoseconds signal_interval = std::chrono::milliseconds(100); // for signals that another thread of the process got
+	const auto deadline = clock::now() + to_nanoseconds(limit_s);
+	while(!self.is_set()) {
+		const auto left = deadline - clock::now();
+		if(left <= clock::duration::zero()) return false;
+		{
+			const nb::gil_scoped_release released;
+			self.sleep(std::min<std::chrono::nanoseconds>(left, signal_interval));
+		}
+		if(PyErr_CheckSignals() != 0) throw nb::python_error();
+	}
+	return true;
+}
+
 nb::list run(executor_loop& self, const double timeout_s) {
 	held_flags.is_executor = true;
 	std::vector<executor_event> events;
@@ -324,8 +340,11 @@ void bind_executor(nb::module_& m) {
 	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
 	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
 
-	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and another waits for without sleeping.")
+	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
 	    .def(nb::init<>())
+	    .def_prop_ro("is_set", &spin_flag::is_set, "Whether it is set.")
+	    .def("set_at_once", &spin_flag::set, "Sets it now, on any thread.")
+	    .def("sleep", &sleep_until_set, "limit_s"_a, "Sleeps, without the GIL, until it is set or the time is up; whether it is set. Handles signals.")
 	    .def("set", &set_flag, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
 	        "Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.")
 	    .def("wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),

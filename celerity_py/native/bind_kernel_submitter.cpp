@@ -45,10 +45,10 @@ void bind_kernel_submitter(nb::module_& m) {
 	nb::class_<kernel_submitter>(m, "KernelSubmitter",
 	    "Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that "
 	    "submits.")
-	    .def(nb::init<scheduler&, executor_loop*, nb::handle, nb::dict, nb::object, nb::dict, const nb::dict&, bool>(), "scheduler"_a, "executor"_a.none(),
-	        "runtime"_a, "submissions"_a, "inside"_a, "boxes"_a, "classes"_a, "is_cuda"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-	        "submissions: id -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: "
-	        "Access, CudaKernel, Hint, Kernel, Port and Submission, by name.")
+	    .def(nb::init<submission_table&, nb::handle, nb::object, nb::dict, const nb::dict&, bool>(), "table"_a, "runtime"_a, "inside"_a, "boxes"_a, "classes"_a,
+	        "is_cuda"_a, nb::keep_alive<1, 2>(),
+	        "inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Hint, Kernel, Port and "
+	        "Submission, by name.")
 	    .def(
 	        "repeat",
 	        [](kernel_submitter& self, const nb::handle kernel, const nb::handle shape, const nb::tuple& args, const nb::handle name, const nb::handle hints,
@@ -60,7 +60,6 @@ void bind_kernel_submitter(nb::module_& m) {
 
 function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which are at the positions `scalars` of `args`.)")
 	    .def("refuse", &kernel_submitter::refuse, "Repeat nothing any more.")
-	    .def("set_observer", &kernel_submitter::set_observer, "observer"_a, "Call observer(id, submission, perf_counter_ns() at the beginning) behind each submit.")
 	    .def_prop_ro("num_submitted", &kernel_submitter::num_submitted)
 	    .def_prop_ro("busy_ns", &kernel_submitter::busy_ns, "Time in submits.");
 }

@@ -53,9 +53,9 @@ slot::slot(const nb::handle type, const char* const name) {
 	m_offset = reinterpret_cast<PyMemberDescrObject*>(descriptor.ptr())->d_member->offset;
 }
 
-kernel_submitter::kernel_submitter(scheduler& target, executor_loop* const executor, const nb::handle runtime, nb::dict table, nb::object inside, nb::dict boxes,
-    const nb::dict& classes, const bool is_cuda)
-    : m_scheduler(target), m_executor(executor), m_runtime(runtime.ptr()), m_table(std::move(table)), m_inside(std::move(inside)), m_boxes(std::move(boxes)),
+kernel_submitter::kernel_submitter(submission_table& table, const nb::handle runtime, nb::object inside, nb::dict boxes, const nb::dict& classes,
+    const bool is_cuda)
+    : m_table(table), m_scheduler(table.target()), m_runtime(runtime.ptr()), m_inside(std::move(inside)), m_boxes(std::move(boxes)),
       m_kernel_class(classes["Kernel"]), m_cuda_kernel_class(classes["CudaKernel"]), m_access_class(classes["Access"]),
       m_submission_class(classes["Submission"]), m_hint_class(nb::handle(classes["Hint"]).ptr()), m_box_class(nb::type<user_box>().ptr()),
       m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_memo(m_kernel_class, "memo"), m_kernel_name(m_kernel_class, "name"),
@@ -231,24 +231,15 @@ std::uint64_t kernel_submitter::repeat(
 	if(is_native && !make_launch(*known, args, space.b, launch)) return 0;
 	const nb::object submission = make_submission(function.ptr(), label.ptr(), args, box_object.ptr(), frame);
 	if(m_refuses) return 0; // a destructor has ended the runtime
-	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
-	const submission_id id = m_scheduler.next_submission();
-	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
-	if(!number || PyDict_SetItem(m_table.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
+	std::optional<native_launch> to_launch;
+	if(is_native) to_launch = std::move(launch);
+	std::uint64_t id = 0;
 	try {
-		if(is_native) m_executor->register_launch(id, std::move(launch));
-		m_scheduler.submit(std::move(node));
-	} catch(...) {
-		if(is_native) m_executor->take_back_launch(id);
-		if(PyDict_DelItem(m_table.ptr(), number.ptr()) != 0) PyErr_Clear();
-		try {
-			throw;
-		} catch(const access_pattern_error&) { return 0; } // Python says it with the names of what is involved
-	}
+		id = m_table.enter(submission, std::move(node), std::move(to_launch), static_cast<std::int64_t>(started));
+	} catch(const access_pattern_error&) { return 0; } // Python says it with the names of what is involved
 	++m_num_submitted;
-	if(m_observer) m_observer(number, submission, started);
 	m_busy_ns += now_ns() - started;
-	return id.value;
+	return id;
 }
 
 void kernel_submitter::remember(PyObject* const kernel, PyObject* const args, PyObject* const hints, submit_memo::entry&& found) {

@@ -10,28 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/executor_loop.hpp"
 #include "executor/core/native_launch.hpp"
-#include "scheduler/core/scheduler.hpp"
 #include "scheduler/core/task.hpp"
+#include "submission_table.hpp"
 
 namespace celerity::native {
-
-/// An attribute of a Python class with `__slots__`, read and written where it lies.
-class slot {
-  public:
-	slot() = default;
-	slot(nanobind::handle type, const char* name);
-
-	/// Borrowed; null if it has not been set.
-	PyObject* get(PyObject* const object) const { return *at(object); }
-	/// Of a new object.
-	void init(PyObject* const object, PyObject* const owned) const { *at(object) = owned; }
-
-  private:
-	PyObject** at(PyObject* const object) const { return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + m_offset); }
-	Py_ssize_t m_offset = 0;
-};
 
 /// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
 nanobind::object make_access_maker(nanobind::handle access_class);
@@ -59,9 +42,9 @@ class submit_memo {
 /// then. With the GIL.
 class kernel_submitter {
   public:
-	/// `executor` may be null. `runtime` is only compared. `classes`: those of which `__slots__` are read, by name.
-	kernel_submitter(scheduler& target, executor_loop* executor, nanobind::handle runtime, nanobind::dict table, nanobind::object inside, nanobind::dict boxes,
-	    const nanobind::dict& classes, bool is_cuda);
+	/// `runtime` is only compared. `classes`: those of which `__slots__` are read, by name.
+	kernel_submitter(
+	    submission_table& table, nanobind::handle runtime, nanobind::object inside, nanobind::dict boxes, const nanobind::dict& classes, bool is_cuda);
 
 	/// The id of the submission; 0 if it is left to Python.
 	std::uint64_t repeat(PyObject* kernel, PyObject* shape, PyObject* args, PyObject* name, PyObject* hints, PyObject* frame);
@@ -70,8 +53,6 @@ class kernel_submitter {
 
 	/// From now on all is left to Python, which says why it refuses it.
 	void refuse() { m_refuses = true; }
-	/// Called as observer(id, submission, perf_counter_ns() at the beginning) behind each submit.
-	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
 	std::uint64_t num_submitted() const { return m_num_submitted; }
 	std::uint64_t busy_ns() const { return m_busy_ns; }
 
@@ -80,10 +61,9 @@ class kernel_submitter {
 	static constexpr std::size_t max_entries = 8; ///< they are compared one by one
 	static constexpr std::size_t max_scalars = 32;
 
+	submission_table& m_table;
 	scheduler& m_scheduler;
-	executor_loop* m_executor;
 	const PyObject* m_runtime;
-	nanobind::dict m_table;   ///< of submissions
 	nanobind::object m_inside; ///< threads that must not submit
 	nanobind::dict m_boxes;   ///< index spaces by shape
 	nanobind::object m_kernel_class, m_cuda_kernel_class, m_access_class, m_submission_class;
@@ -92,7 +72,6 @@ class kernel_submitter {
 	slot m_access_mapper, m_access_port, m_port_buffer, m_port_kind, m_port_mode, m_port_runtime;
 	slot m_kind, m_name, m_function, m_args, m_natives, m_box, m_code, m_lasti, m_future;
 	nanobind::object m_kernel_kind;   ///< "kernel"
-	nanobind::object m_observer;
 	nanobind::object m_thread; ///< the id of the thread that called last
 	unsigned long m_thread_id = 0;
 	std::uint64_t m_id;

@@ -138,16 +138,16 @@ bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint6
 	return m_num_pushed.load(std::memory_order_relaxed) > planned + allowed_events;
 }
 
-bool scheduler::may_submit() const { return !m_is_throttled && !is_behind(m_settings.run_ahead, max_waiting_events); }
+bool scheduler::may_submit() const { return !m_is_throttled.load(std::memory_order_relaxed) && !is_behind(m_settings.run_ahead, max_waiting_events); }
 
 bool scheduler::throttle(const std::chrono::milliseconds limit) {
 	if(may_submit()) return true;
 	m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
 	const auto may_go_on = [this] { return !is_behind(m_settings.run_ahead / 2, max_waiting_events / 2); };
 	std::unique_lock lock(m_progress_mutex);
-	m_has_waiter.store(true);
+	m_num_waiters.fetch_add(1);
 	const bool done = m_progress.wait_for(lock, limit, may_go_on);
-	m_has_waiter.store(false);
+	m_num_waiters.fetch_sub(1);
 	if(done) m_is_throttled = false;
 	return done;
 }
@@ -155,14 +155,14 @@ bool scheduler::throttle(const std::chrono::milliseconds limit) {
 bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
 	const std::uint64_t target = m_num_pushed.load();
 	std::unique_lock lock(m_progress_mutex);
-	m_has_waiter.store(true);
+	m_num_waiters.fetch_add(1);
 	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; });
-	m_has_waiter.store(false);
+	m_num_waiters.fetch_sub(1);
 	return done;
 }
 
 void scheduler::notify_progress() {
-	if(!m_has_waiter.load()) return;
+	if(m_num_waiters.load() == 0) return;
 	{ const std::lock_guard lock(m_progress_mutex); } // the waiter is either before its test or asleep
 	m_progress.notify_all();
 }
@@ -171,6 +171,11 @@ std::vector<scheduler::message> scheduler::take_messages() {
 	const std::lock_guard lock(m_messages_mutex);
 	m_has_messages.store(false, std::memory_order_relaxed);
 	return std::exchange(m_messages, {});
+}
+
+std::vector<scheduler::message> scheduler::messages() const {
+	const std::lock_guard lock(m_messages_mutex);
+	return m_messages;
 }
 
 void scheduler::report(const bool is_error, const submission_id submission, std::string&& text) {

@@ -41,7 +41,7 @@ struct scheduler_statistics {
 	std::uint64_t executed_horizons = 0;
 };
 
-/// Owns the pipeline and its thread. `submit`, `create_buffer` and `throttle` belong to one application thread; the notify functions and
+/// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `throttle`, the notify functions and
 /// `destroy_buffer` may be called from any thread. Nothing here ever takes the GIL.
 class scheduler {
   public:
@@ -92,6 +92,8 @@ class scheduler {
 	};
 	/// Warnings and errors since the last call.
 	std::vector<message> take_messages();
+	/// Those that the next call of `take_messages` returns.
+	std::vector<message> messages() const;
 	bool has_messages() const { return m_has_messages.load(std::memory_order_relaxed); }
 	scheduler_statistics statistics() const;
 	const buffer_info& find_buffer(buffer_id id) const;
@@ -153,9 +155,9 @@ class scheduler {
 	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
 	std::atomic<std::uint64_t> m_released_horizons{0};
 	std::atomic<std::uint64_t> m_executed_horizons{0};
-	std::atomic<bool> m_has_waiter{false};
+	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
-	bool m_is_throttled = false; ///< application thread only
+	std::atomic<bool> m_is_throttled{false};
 
 	mutable std::mutex m_messages_mutex;
 	std::vector<message> m_messages;

@@ -385,9 +385,8 @@ class Launches:
         self.kernel = CudaKernel("", "launch")
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
         classes = {cls.__name__: cls for cls in (Access, CudaKernel, hints.Hint, Kernel, Port, Submission)}
-        self.submitter = _native.KernelSubmitter(
-            self.scheduler, self.executor, self, self.table, set(), {(4, 6): whole}, classes, is_cuda=True
-        )
+        entries = _native.SubmissionTable(self.scheduler, self.executor, self.table, Submission, is_shared=False)
+        self.submitter = _native.KernelSubmitter(entries, self, set(), {(4, 6): whole}, classes, is_cuda=True)
         function = _native.CudaFunction(
             functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2), ("scalar", 1, 1)]
         )

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "submission_table.hpp"
+
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+	/// What was done to prepare a submit is undone unless the submit comes about.
+	class rollback {
+	  public:
+		rollback(PyObject* const entries, PyObject* const number, executor_loop* const executor, const submission_id id)
+		    : m_entries(entries), m_number(number), m_executor(executor), m_id(id) {}
+		rollback(const rollback&) = delete;
+		rollback& operator=(const rollback&) = delete;
+		~rollback() {
+			if(m_is_done) return;
+			if(m_executor != nullptr) m_executor->take_back_launch(m_id);
+			if(PyDict_DelItem(m_entries, m_number) != 0) PyErr_Clear();
+		}
+		void dismiss() { m_is_done = true; }
+
+	  private:
+		PyObject *m_entries, *m_number;
+		executor_loop* m_executor; ///< null: no launch
+		submission_id m_id;
+		bool m_is_done = false;
+	};
+
+} // namespace
+
+void submission_table::note_thread() {
+	const unsigned long thread = PyThread_get_thread_ident();
+	if(thread == m_thread) return;
+	if(m_thread != 0) ++m_num_thread_changes;
+	m_thread = thread;
+}
+
+bool submission_table::is_overtaken(const std::uint64_t begun) const {
+	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
+}
+
+nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch) {
+	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
+	const submission_id id = m_scheduler.next_submission();
+	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
+	if(!number) throw nb::python_error();
+	PyObject* const future = m_future.get(submission.ptr());
+	const bool has_future = future != nullptr && future != Py_None;
+	if(has_future) nb::setattr(future, "number", number); // replaces a value
+	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
+	rollback undo(m_entries.ptr(), number.ptr(), launch.has_value() ? m_executor : nullptr, id);
+	if(has_future) m_with_future.push_back(id.value); // without an entry it counts for nothing
+	if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
+	m_scheduler.submit(std::move(node));
+	undo.dismiss();
+	++m_num_submitted;
+	note_thread();
+	return number;
+}
+
+std::uint64_t submission_table::observe(const nb::handle submission, const nb::object& number, const std::int64_t started_ns) const {
+	if(m_observer) m_observer(number, submission, started_ns);
+	return nb::cast<std::uint64_t>(number);
+}
+
+std::uint64_t submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
+	return observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
+}
+
+std::uint64_t submission_table::enter_fence(
+    const nb::handle submission, task&& node, void* const destination, const std::size_t size_bytes, const std::int64_t started_ns) {
+	std::uint64_t raw = 0;
+	nb::object number;
+	try {
+		if(destination != nullptr && m_executor != nullptr) {
+			raw = m_executor->register_user_memory(destination, size_bytes);
+			nb::setattr(m_future.get(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
+			node.fence_destination = allocation_id{user_memory, raw};
+		}
+		number = enter_unobserved(submission, std::move(node), std::nullopt);
+	} catch(...) {
+		if(raw != 0) m_executor->unregister_user_memory(raw);
+		throw;
+	}
+	return observe(submission, number, started_ns);
+}
+
+nb::list submission_table::futures_until(const std::uint64_t last) const {
+	nb::list result;
+	for(const std::uint64_t id : std::vector(m_with_future.begin(), m_with_future.end())) { // a copy: lists call the garbage collector
+		if(id > last) break;
+		const nb::int_ number(id);
+		PyObject* const submission = PyDict_GetItemWithError(m_entries.ptr(), number.ptr());
+		if(submission == nullptr) continue;
+		PyObject* const future = m_future.get(submission);
+		if(future != nullptr && future != Py_None) result.append(nb::borrow(future));
+	}
+	return result;
+}
+
+void submission_table::forget_until(const std::uint64_t last) {
+	std::vector<nb::object> forgotten; // their destructors may do anything, so they come last
+	while(!m_with_future.empty() && m_with_future.front() <= last) m_with_future.pop_front();
+	for(; m_oldest <= last; ++m_oldest) {
+		const nb::int_ number(m_oldest);
+		PyObject* const submission = PyDict_GetItemWithError(m_entries.ptr(), number.ptr());
+		if(submission == nullptr) continue;
+		forgotten.push_back(nb::borrow(submission));
+		if(PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
+	}
+}
+
+} // namespace celerity::native

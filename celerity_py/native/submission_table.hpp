@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// The one step in which a submission becomes part of the program.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "executor/core/executor_loop.hpp"
+#include "executor/core/native_launch.hpp"
+#include "scheduler/core/scheduler.hpp"
+#include "scheduler/core/task.hpp"
+#include "slot.hpp"
+
+namespace celerity::native {
+
+/// Python's records of submissions, by number. A submission is recorded and handed to the scheduler in one call that neither a signal handler nor another
+/// thread can split: an exception leaves either both or nothing. All members with the GIL.
+class submission_table {
+  public:
+	/// `executor` may be null. `entries`: number -> Submission. `is_shared`: several ranks have to submit in the same order.
+	submission_table(scheduler& target, executor_loop* executor, nanobind::dict entries, const nanobind::handle submission_class, const bool is_shared)
+	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_future(submission_class, "future"), m_is_shared(is_shared),
+	      m_oldest(target.next_submission().value) {}
+
+	/// Its number. The future of the submission, if it has one, knows the number before the scheduler hears of the task.
+	std::uint64_t enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
+	/// A fence that writes to this memory, unless that is null.
+	std::uint64_t enter_fence(nanobind::handle submission, task&& node, void* destination, std::size_t size_bytes, std::int64_t started_ns);
+	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
+	bool is_overtaken(std::uint64_t begun) const;
+
+	/// Futures of the submissions up to `last` that have not been forgotten.
+	nanobind::list futures_until(std::uint64_t last) const;
+	/// Drops the records up to `last`.
+	void forget_until(std::uint64_t last);
+
+	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
+	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
+	std::uint64_t num_submitted() const { return m_num_submitted; }
+	/// How often another thread than the one before has submitted.
+	std::uint64_t num_thread_changes() const { return m_num_thread_changes; }
+	scheduler& target() const { return m_scheduler; }
+
+  private:
+	scheduler& m_scheduler;
+	executor_loop* m_executor;
+	nanobind::dict m_entries;
+	slot m_future;
+	bool m_is_shared;
+	nanobind::object m_observer;
+	std::uint64_t m_oldest; ///< that has not been forgotten
+	std::deque<std::uint64_t> m_with_future;
+	std::uint64_t m_num_submitted = 0;
+	std::uint64_t m_num_thread_changes = 0;
+	unsigned long m_thread = 0; ///< that submitted last
+
+	void note_thread();
+	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch);
+	/// The observer runs Python code, which may raise: the task is submitted all the same.
+	std::uint64_t observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
+};
+
+} // namespace celerity::native
