@@ -871,7 +871,7 @@ class SubmissionTable:
         Raises AccessPatternError with nothing done. function: a CudaFunction that the executor launches with the bytes `scalars`.
         """
 
-    def submit_host_task(self, submission: object, begun: int, started_ns: int, name: str, box: object | None, accesses: object, on: str) -> int:
+    def submit_host_task(self, submission: object, begun: int, started_ns: int, name: str, box: object | None, accesses: object, on: str, unordered: bool = False) -> int:
         """Raises AccessPatternError with nothing done."""
 
     def submit_fence(self, submission: object, begun: int, started_ns: int, buffer: int, box: Box, address: int, size_bytes: int, on_all: bool) -> int:
