@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from celerity_py._native import box_from_flat
+from celerity_py.call_checks import CallChecks
 from celerity_py.execution import Binder
 from celerity_py.parts import Chunk
 from celerity_py.reducers import Reducer, ReductionPort
@@ -97,6 +98,20 @@ class CudaBinder(Binder):
 
         return cupy.empty(shape, dtype)
 
+    def from_host(self, array: Any) -> Any:
+        """An array of NumPy as one of CuPy, on the current stream."""
+        import cupy
+
+        return cupy.asarray(array)
+
+    def to_host(self, array: Any) -> Any:
+        """An array of CuPy as one of NumPy; waits for the current stream."""
+        return array.get()
+
+    def address_of(self, array: Any) -> int:
+        """Where the memory of an array begins."""
+        return int(array.data.ptr)
+
     def read_only(self, array: Any) -> Any:
         """The array itself: CuPy has no read-only arrays."""
         return array
@@ -114,7 +129,13 @@ def release_cached_memory(ordinal: int) -> None:
 _binders: dict[int, CudaBinder] = {}
 
 
-def run_kernel(submissions: Mapping[int, Submission], ordinal: int, device: int, call: tuple[Any, ...]) -> None:
+def run_kernel(
+    submissions: Mapping[int, Submission],
+    ordinal: int,
+    device: int,
+    call: tuple[Any, ...],
+    checks: CallChecks | None = None,
+) -> None:
     """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
 
     What it puts on the stream may still run when this returns.
@@ -124,6 +145,7 @@ def run_kernel(submissions: Mapping[int, Submission], ordinal: int, device: int,
         ordinal: Of the GPU, as CUDA counts them.
         device: The same one, as this rank counts its own.
         call: What the native executor hands over.
+        checks: Look at what the kernel has done, if everything is checked. That waits for the stream.
 
     Raises:
         BaseException: Whatever the kernel raises.
@@ -137,4 +159,8 @@ def run_kernel(submissions: Mapping[int, Submission], ordinal: int, device: int,
     stream = stream_of(ordinal, handle)
     with cupy.cuda.Device(ordinal), stream:
         chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
-        submission.function(chunk, *binder.arguments(submission, iter(bindings), iter(reductions)))
+        if checks is None:
+            submission.function(chunk, *binder.arguments(submission, iter(bindings), iter(reductions)))
+            return
+        with checks.around(submission, bindings, binder) as filled:
+            submission.function(chunk, *binder.arguments(submission, iter(filled), iter(reductions)))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from celerity_py._native import Box, Region, box_from_flat
+from celerity_py.call_checks import CallChecks
 from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
 from celerity_py.parts import Chunk, Part
@@ -34,7 +35,9 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.n
     return np.ndarray(shape, dtype, memory)
 
 
-def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...]) -> None:
+def run_kernel(
+    submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...], checks: CallChecks | None = None
+) -> None:
     """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
 
     Raises:
@@ -44,11 +47,19 @@ def run_kernel(submissions: Mapping[int, Submission], device: int, call: tuple[A
     submission = submissions[submission_id]
     whole: Any = submission.box
     chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
-    _call(submission, chunk, _HOST.arguments(submission, iter(bindings), iter(reductions)))
+    if checks is None:
+        _call(submission, chunk, _HOST.arguments(submission, iter(bindings), iter(reductions)))
+        return
+    with checks.around(submission, bindings, _HOST) as filled:
+        _call(submission, chunk, _HOST.arguments(submission, iter(filled), iter(reductions)))
 
 
 def run_host_task(
-    submissions: Mapping[int, Submission], submission_id: int, flat: Flat, bindings: Sequence[Binding]
+    submissions: Mapping[int, Submission],
+    submission_id: int,
+    flat: Flat,
+    bindings: Sequence[Binding],
+    checks: CallChecks | None = None,
 ) -> None:
     """Run one part of a host task.
 
@@ -58,7 +69,11 @@ def run_host_task(
     submission = submissions[submission_id]
     whole: Any = submission.box
     part = Part(box_from_flat(flat, len(whole.min)), whole)
-    _call(submission, part, _HOST.arguments(submission, iter(bindings), iter(())))
+    if checks is None:
+        _call(submission, part, _HOST.arguments(submission, iter(bindings), iter(())))
+        return
+    with checks.around(submission, bindings, _HOST) as filled:
+        _call(submission, part, _HOST.arguments(submission, iter(filled), iter(())))
 
 
 def _call(submission: Submission, part: Part, arguments: list[Any]) -> None:
@@ -99,6 +114,18 @@ class Binder:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array without elements."""
         return np.empty(shape, dtype)
+
+    def from_host(self, array: Any) -> Any:
+        """An array of NumPy as one of this kind."""
+        return array
+
+    def to_host(self, array: Any) -> Any:
+        """An array of this kind as one of NumPy."""
+        return np.asarray(array)
+
+    def address_of(self, array: Any) -> int:
+        """Where the memory of an array begins."""
+        return int(array.__array_interface__["data"][0])
 
     def read_only(self, array: Any) -> Any:
         """The same array for read accesses."""

@@ -88,9 +88,17 @@ class Division(NamedTuple):
         """One chunk per device."""
         return Division(self.split_2d)
 
+    def in_parts(self, count: int) -> Division:
+        """At least so many chunks for a device that has the whole index space, and so no borders."""
+        return self if count <= 1 else Division(self.split_2d, max(self.oversubscribe, count))
 
-def resolve(hints: Sequence[Any] | Hint) -> Division:
+
+def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1) -> Division:
     """Put hints together.
+
+    Args:
+        hints: As given to `parallel_for`.
+        least_parts: Chunks per device without any hint.
 
     Raises:
         ArgumentTypeError: If something is no hint.
@@ -109,4 +117,4 @@ def resolve(hints: Sequence[Any] | Hint) -> Division:
         raise UsageError("The hints oversubscribe() and border_first() contradict each other; give one of them.")
     oversubscription = given["oversubscribe"].value if "oversubscribe" in given else 1
     border = given["border_first"].value if "border_first" in given else 0
-    return Division("split_2d" in given, oversubscription, border)
+    return Division("split_2d" in given, oversubscription, border).in_parts(least_parts)

@@ -43,8 +43,6 @@ from celerity_py.submissions import Submission
 from celerity_py.submit_memos import remember
 from celerity_py.violations import translate
 
-_UNDIVIDED = Division()
-
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 
 get_ident = threading.get_ident
@@ -134,7 +132,8 @@ class Queue:
             box = None
         if box is None:  # not inside of the block above, whose exceptions would become the context of errors
             box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
-        division = hint_resolution.resolve(hints) if hints else _UNDIVIDED
+        undivided = runtime.undivided
+        division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         natives, reductions, kept, is_custom = collect(args, runtime, label)

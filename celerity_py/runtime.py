@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from celerity_py import _native, execution
+from celerity_py.call_checks import CallChecks
 from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.pacing import num_cores
 from celerity_py.futures import Notifiers, RuntimeFuture
+from celerity_py.hints import Division
 from celerity_py.mapping import Port
 from celerity_py.notation import show
 from celerity_py.scheduler.errors import (
@@ -116,6 +118,9 @@ class Runtime:
         self._has_failed = _native.SpinFlag()
         #: Call the callbacks of futures.
         self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
+        #: A program on one device is checked as if there were two: kernels run in two chunks at least.
+        self.undivided = Division().in_parts(2 if settings.check and self.size * self.num_devices == 1 else 1)
+        self._call_checks = CallChecks() if settings.check else None
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -493,9 +498,9 @@ class Runtime:
         if self.devices.is_cuda:
             from celerity_py import cuda_execution
 
-            cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call)
+            cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call, self._call_checks)
         else:
-            execution.run_kernel(self.submissions, device, call)
+            execution.run_kernel(self.submissions, device, call, self._call_checks)
 
     def run_host_task(self, call: tuple[Any, ...]) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""
@@ -505,7 +510,7 @@ class Runtime:
             execution.initialize(self.completion.initialised[buffer], address, allocated, boxes)
         else:
             _, _, submission, chunk, bindings = call
-            execution.run_host_task(self.submissions, submission, chunk, bindings)
+            execution.run_host_task(self.submissions, submission, chunk, bindings, self._call_checks)
 
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""

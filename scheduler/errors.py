@@ -41,6 +41,10 @@ class UninitializedRead(UsageError):  # noqa: N818
     """A task reads elements of a buffer that nobody wrote."""
 
 
+class IncompleteWrite(UsageError):  # noqa: N818
+    """A kernel or host task leaves elements unwritten that its `write` access promises to overwrite."""
+
+
 class OutOfBoundsAccess(UsageError, IndexError):  # noqa: N818
     """A kernel or host task indexes a view outside of the region that it declared."""
 
