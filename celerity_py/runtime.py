@@ -19,6 +19,7 @@ from celerity_py.call_checks import CallChecks
 from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
+from celerity_py.executor.failure import attempt
 from celerity_py.executor.pacing import num_cores
 from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
@@ -124,7 +125,11 @@ class Runtime:
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self._stop_threads()
+            raise
 
     # ---- start and end
 
@@ -177,7 +182,12 @@ class Runtime:
         self.repeat = self.submitter.repeat
         if self.live is not None:
             self.live.start()
-        self.scheduler.start()
+        try:
+            self.scheduler.start()
+        except RuntimeError as error:
+            from celerity_py.executor.live_executor import no_thread
+
+            raise no_thread(error) from error
 
     def _make_executor(self) -> Any:
         settings = self.configuration
@@ -282,7 +292,8 @@ class Runtime:
         write_trace(path, tracer, self.executor.lanes() if self.executor is not None else ())
 
     def _stop_threads(self) -> None:
-        self.scheduler.stop()
+        if self.scheduler is not None:
+            self.scheduler.stop()
         if self.live is not None:
             self.live.stop()
         self.notifiers.stop()
@@ -326,7 +337,10 @@ class Runtime:
         kind: type[CelerityError] = TaskFailed
         if isinstance(original, CelerityError) and not failure.is_remote:
             kind = type(original)
-        error = kind(failure.message())
+        try:
+            error = kind(failure.message())
+        except Exception:  # noqa: BLE001 - a class of the user with other arguments
+            error = TaskFailed(failure.message())
         error.__cause__ = original
         return error
 
@@ -531,9 +545,9 @@ class Runtime:
         self.failure = failure
         self._refuse()
         self._has_failed.set_at_once()
-        self.scheduler.release()
-        self.report_messages()  # they may tell why
-        self.completion.poison(self.failure_error())
+        attempt(self.scheduler.release)
+        attempt(self.completion.poison, self.failure_error())
+        attempt(self.report_messages)  # they may tell why
 
     def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
         """Name and "file:line" of a submission, if it is still known."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -10,10 +11,13 @@ import sysconfig
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
 _LONGEST_SITE: Final = 160
@@ -86,16 +90,50 @@ def decode_failure(content: bytes) -> Failure:
     return Failure(rank, text, task, site, exit_status=exit_status)
 
 
+def attempt(step: Callable[..., object], *arguments: object) -> None:
+    """Take one step of dealing with a failure. Whatever it raises is printed, and the other steps follow."""
+    try:
+        step(*arguments)
+    except BaseException:  # noqa: BLE001 - the code of users runs here, such as __str__ of exceptions
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+
+
 def describe_error(error: BaseException) -> str:
-    """Type and message of an exception; our own say by themselves what they are."""
-    text = str(error)
+    """Type and message of an exception; our own say by themselves what they are. Does not raise."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as second:  # noqa: BLE001 - a class of the user
+        return f"{kind}, whose message cannot be told: its __str__ raised {type(second).__name__}"
     if not text:
-        return type(error).__name__
-    return text if type(error) is CelerityError else f"{type(error).__name__}: {text}"
+        return kind
+    return text if type(error) is CelerityError else f"{kind}: {text}"
+
+
+def make_failure(rank: int, error: BaseException, **details: Any) -> Failure:
+    """The failure that an exception of this rank is, without what cannot be told. Does not raise.
+
+    Args:
+        rank: This rank.
+        error: The exception.
+        details: Other fields of `Failure`.
+    """
+    try:
+        return Failure(rank, describe_error(error), error=error, **details)
+    except BaseException:  # noqa: BLE001 - such as MemoryError
+        return Failure(rank, "an exception of which nothing can be told", error=error)
 
 
 def find_user_line(error: BaseException) -> str:
     """Return "file:line" of the innermost frame of the program, not of a library, or an empty string."""
+    try:
+        return _find_user_line(error)
+    except Exception:  # noqa: BLE001 - files may have any name, and be gone
+        return ""
+
+
+def _find_user_line(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(x) for x in _LIBRARY_FOLDERS)]
     return "".join(f"{frame.filename}:{frame.lineno}" for frame in (own or frames)[-1:])
@@ -126,7 +164,8 @@ def print_whole(text: str) -> None:
             content = content[os.write(file, content) :]
     except (AttributeError, OSError, ValueError):  # no file, such as that of a notebook, or closed
         if sys.stderr is not None:
-            sys.stderr.write(text)
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(text)
 
 
 def _is_ours(filename: str) -> bool:

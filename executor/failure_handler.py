@@ -13,21 +13,26 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from celerity_py.executor.failure import (
     Failure,
-    describe_error,
+    attempt,
     find_user_line,
     format_user_frames,
     is_caused_by,
+    make_failure,
     print_whole,
 )
+from celerity_py.executor.flag import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from celerity_py.executor.communicator import Communicator
+
+_LOOK_EVERY_S: Final = 1.0  # whether the thread that deals with failures still is there
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,17 @@ class FailureTimes:
     silent_s: float = 25.0  # no progress for so long, and a peer did not answer: that is a failure
 
 
+class _Report(NamedTuple):
+    failure: Failure
+    story: str
+    is_taken: Flag
+
+
 class FailureHandler:
     """Keeps the first failure of a run and sees to its end. Any thread.
+
+    A thread of its own deals with failures. It is there before anything can fail, so that no thread has to be started
+    then, and the thread that reports may be interrupted.
 
     Args:
         communicator: Of the run.
@@ -57,14 +71,33 @@ class FailureHandler:
         self._communicator = communicator
         self._times = times
         self._on_failure = on_failure
-        self._lock = threading.Lock()
         self._failure: Failure | None = None
-        self._abort_timer: threading.Thread | None = None
+        self._reports: SimpleQueue[_Report | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_ending = Flag()  # the job is going to be aborted
 
     @property
     def failure(self) -> Failure | None:
         """The first failure, or None as long as all is well."""
         return self._failure
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            RuntimeError: If the system has none left.
+        """
+        thread = threading.Thread(target=self._serve, name="celerity-failure", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Let the thread end, unless the run has failed and the job is about to be aborted."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._reports.put(None)
+            if self._failure is None:
+                thread.join()
 
     def report(self, failure: Failure, story: str = "") -> bool:
         """Enter the failed state. Return False if the run had failed before; then nothing happens.
@@ -73,17 +106,36 @@ class FailureHandler:
             failure: What happened.
             story: Printed before it.
         """
-        with self._lock:
+        if self._failure is not None:
+            return False
+        report = _Report(failure, story, Flag())
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            self._take(report)
+        else:
+            self._reports.put(report)
+            while not report.is_taken.wait(_LOOK_EVERY_S) and thread.is_alive():
+                pass
+        return self._failure is failure
+
+    def _serve(self) -> None:
+        while (report := self._reports.get()) is not None:
+            attempt(self._take, report)
+            if self._is_ending.is_set():
+                time.sleep(self._times.abort_s)
+                self._abort()
+
+    def _take(self, report: _Report) -> None:
+        try:
             if self._failure is not None:
-                return False
-            if self._communicator.size > 1:  # before anybody can see the failure: whoever does waits for this thread
-                self._abort_timer = threading.Thread(target=self._abort_later, name="celerity-abort", daemon=True)
-                self._abort_timer.start()
-            self._failure = failure
-        if self._communicator.size > 1:
-            self._print(failure, story)
-        self._on_failure(failure)
-        return True
+                return
+            self._failure = report.failure
+            if self._communicator.size > 1:
+                self._is_ending.set()
+                attempt(self._print, report.failure, report.story)
+            attempt(self._on_failure, report.failure)
+        finally:
+            report.is_taken.set()
 
     def report_program_error(self, error: BaseException, story: str = "") -> None:
         """Enter the failed state because of an exception that nobody in the program caught.
@@ -101,17 +153,16 @@ class FailureHandler:
         if self.is_known(error):
             return
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        failure = Failure(
-            self._communicator.rank, describe_error(error), site=find_user_line(error), error=error, exit_status=status
-        )
+        failure = make_failure(self._communicator.rank, error, site=find_user_line(error), exit_status=status)
         story = self._prefixed(story)
         if not self.report(failure, story) and story:
             print_whole(story)
 
     def wait_for_abort(self) -> NoReturn:
         """Keep this process from exiting until the job is aborted: an exit would hang in MPI_Finalize."""
-        if self._abort_timer is not None:
-            self._abort_timer.join()
+        thread = self._thread
+        if thread is not None and self._is_ending.is_set():
+            thread.join()
         self._abort()
 
     def is_known(self, error: BaseException) -> bool:
@@ -125,13 +176,9 @@ class FailureHandler:
     def _print(self, failure: Failure, story: str) -> None:
         lines = [story, f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
         if failure.error is not None and failure.task:
-            lines += format_user_frames(failure.error)
+            attempt(lambda error: lines.extend(format_user_frames(error)), failure.error)
         lines.append(f"celerity_py, rank {self._communicator.rank}: the job ends in {self._times.abort_s:g} s\n")
         print_whole("".join(lines))
-
-    def _abort_later(self) -> None:
-        threading.Event().wait(self._times.abort_s)
-        self._abort()
 
     def _abort(self) -> NoReturn:
         self._communicator.abort(self._failure.exit_status if self._failure is not None else 1)

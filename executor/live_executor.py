@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import threading
 import time
 import traceback
@@ -26,8 +25,16 @@ from celerity_py.executor.communicator import (
     Notice,
     Payload,
 )
-from celerity_py.executor.failure import Failure, decode_failure, describe_error
+from celerity_py.executor.failure import (
+    Failure,
+    attempt,
+    decode_failure,
+    describe_error,
+    make_failure,
+    print_whole,
+)
 from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
+from celerity_py.executor.flag import Flag
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.pacing import Pacing, num_cores
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
@@ -96,8 +103,8 @@ class LiveExecutor:
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
         self._departed: dict[int, int] = {}  # the same of other ranks
-        self._stop_requested = threading.Event()
-        self._has_shut_down = threading.Event()
+        self._stop_requested = Flag()
+        self._has_shut_down = Flag()
         self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
         for device in range(num_devices):
             name = f"celerity-device-{device}"
@@ -124,13 +131,21 @@ class LiveExecutor:
         return self._failures.failure
 
     def start(self) -> None:
-        """Start the threads. Application thread."""
+        """Start the threads. Application thread.
+
+        Raises:
+            ResourceError: If the system has not enough threads.
+        """
         shorten_switch_interval()
-        if self._communicator.size > 1:
-            uncaught_exceptions.attach(self._failures)
-        for thread in self._threads:
-            thread.start()
-        self._add_host_thread()
+        try:
+            self._failures.start()
+            if self._communicator.size > 1:
+                uncaught_exceptions.attach(self._failures)
+            for thread in self._threads:
+                thread.start()
+            self._add_host_thread()
+        except (RuntimeError, MemoryError) as error:
+            raise no_thread(error) from error
 
     def announce_shutdown(self) -> None:
         """Tell the other ranks that this one submits nothing more; call it before submitting the shutdown epoch.
@@ -146,10 +161,11 @@ class LiveExecutor:
 
     def fail(self, error: BaseException, submission: int | None = None) -> None:
         """Enter the failed state; does nothing if the run has failed already. Any thread."""
-        name, site = (self._delegate.describe_submission(submission) if submission else None) or ("", "")
-        self._failures.report(
-            Failure(self._communicator.rank, describe_error(error), name, site, submission=submission, error=error)
-        )
+        name = site = ""
+        with contextlib.suppress(Exception):
+            name, site = (self._delegate.describe_submission(submission) if submission else None) or ("", "")
+        rank = self._communicator.rank
+        self._failures.report(make_failure(rank, error, task=name, site=site, submission=submission))
 
     def _fail_natively(self, kind: str, text: str, submission: int, details: Any) -> None:
         if kind == "bounds":
@@ -193,6 +209,7 @@ class LiveExecutor:
                 thread.join(0.1)
         if self.failure is None:
             uncaught_exceptions.detach(self._failures)
+        self._failures.stop()
         restore_switch_interval()
 
     def leave_failed(self, *, unseen: bool = False) -> None:
@@ -207,9 +224,9 @@ class LiveExecutor:
             self._failures.wait_for_abort()
         self.stop()
         if unseen:
-            sys.stderr.write(f"celerity_py: {failure.message()}\n")
+            print_whole(f"celerity_py: {failure.message()}\n")
             if failure.error is not None:
-                traceback.print_exception(failure.error)
+                attempt(traceback.print_exception, failure.error)
             self._communicator.abort(failure.exit_status)
 
     # ---- executor thread
@@ -304,14 +321,12 @@ class LiveExecutor:
             self._communicator.send_notice(notice.source_rank, notice.kind, notice.content)
 
     def _enter_failed_state(self, failure: Failure) -> None:
-        self._native.fail()
+        attempt(self._native.fail)
         if not failure.is_remote:
-            self._tell_everyone(NOTICE_FAILURE, failure.encode())
-        try:
-            self._delegate.failed(failure)
-        except Exception:  # noqa: BLE001 - a delegate that breaks its contract must not keep the others waiting
-            traceback.print_exc()
+            attempt(lambda: self._tell_everyone(NOTICE_FAILURE, failure.encode()))
+        attempt(self._delegate.failed, failure)
         self._has_shut_down.set()
+        attempt(self._native.wake)
 
     # ---- threads for user code
 
@@ -322,10 +337,16 @@ class LiveExecutor:
                 self._native.kernel_done(call[0])
                 self._native.kernel_issued(call[0])  # what it put on its stream, where there is one, may still run
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                if type(error).__name__ in _DEVICE_ERRORS and any(text in str(error) for text in _LOST_DEVICE):
-                    self._fail_natively("device", str(error), 0, self._kernels_in_flight(call[1]))
-                else:
-                    self.fail(error, call[1])
+                self._fail_kernel(error, call[1])
+
+    def _fail_kernel(self, error: BaseException, submission: int) -> None:
+        if type(error).__name__ in _DEVICE_ERRORS:
+            with contextlib.suppress(Exception):
+                text = str(error)
+                if any(known in text for known in _LOST_DEVICE):
+                    self._fail_natively("device", text, 0, self._kernels_in_flight(submission))
+                    return
+        self.fail(error, submission)
 
     def _kernels_in_flight(self, newest: int) -> list[int]:
         """Submissions of the kernels that a device has not finished, in their order."""
@@ -345,7 +366,8 @@ class LiveExecutor:
                 self._num_idle_host_threads -= 1
                 is_last = self._num_idle_host_threads == 0 and self._num_host_threads < _MOST_HOST_TASK_THREADS
             if is_last and not self._stop_requested.is_set():
-                self._add_host_thread()
+                with contextlib.suppress(RuntimeError, MemoryError):  # those that there are come back to it
+                    self._add_host_thread()
             try:
                 self._delegate.run_host_task(call)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
@@ -358,8 +380,16 @@ class LiveExecutor:
     def _add_host_thread(self) -> None:
         with self._pool_lock:
             name = f"celerity-host-{self._num_host_threads}"
+            thread = threading.Thread(target=self._run_host_tasks, name=name, daemon=True)
+            thread.start()  # may fail, and changes nothing then
             self._num_host_threads += 1
             self._num_idle_host_threads += 1
-            thread = threading.Thread(target=self._run_host_tasks, name=name, daemon=True)
             self._threads.append(thread)
-        thread.start()
+
+
+def no_thread(error: BaseException) -> ResourceError:
+    """The error of a runtime that cannot have the threads that it needs."""
+    return ResourceError(
+        f"The runtime cannot start its threads ({describe_error(error)}). Raise the limits of processes (ulimit -u), "
+        f"of memory (ulimit -v), and of the container (pids.max), or use fewer devices (CELERITY_DEVICES)."
+    )

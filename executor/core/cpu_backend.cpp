@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "start_thread.hpp"
+
 namespace celerity {
 
 namespace {
@@ -176,7 +178,7 @@ void cpu_backend::adopt_flags(void* const address, const std::size_t size_bytes)
 	m_flags.add(address, size_bytes);
 	if(m_arena != nullptr) return;
 	m_arena = std::make_unique<slab_arena>([this](const std::size_t bytes) { return make_slab(bytes); }, page_bytes, slab_bytes);
-	m_listener = std::thread([this, address] { listen(address); });
+	m_listener = start_thread("for acknowledgements of other ranks", [this, address] { listen(address); });
 }
 
 void cpu_backend::listen(void* const own_segment) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "start_thread.hpp"
+
 namespace celerity {
 
 cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
@@ -15,7 +17,7 @@ void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const 
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
 		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps)});
-		if(!m_thread.joinable()) m_thread = std::thread([this] { run(); });
+		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
 	}
 	m_wake.notify_one();
 }

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "start_thread.hpp"
+
 namespace celerity {
 
 namespace {
@@ -41,7 +43,7 @@ bool cuda_pinned_pool::is_ready(const std::size_t size_bytes) {
 	if(m_is_requested) return false;
 	m_is_requested = true;
 	m_wanted_bytes = std::max(m_arena.round_up(size_bytes), slab_bytes);
-	if(!m_thread.joinable()) m_thread = std::thread([this] { run(); });
+	if(!m_thread.joinable()) m_thread = start_thread("to pin host memory", [this] { run(); });
 	m_wake.notify_one();
 	return false;
 }
