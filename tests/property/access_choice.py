@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests import mappers
-from tests.elements import FlatBox, UserBox, element_mask, flat_boxes, full_box, is_empty, to_flat
+from tests import mappers, uneven_mappers
+from tests.elements import FlatBox, UserBox, element_mask, flat_boxes, full_box, to_flat
 from tests.mappers import Mapper
 from tests.property.draws import Draws, chance, choice
 from tests.property.programs import Access, BufferDecl
@@ -91,6 +92,32 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
     return WriterChoice(mappers.one_to_one(), full_box(shape))
 
 
+def uneven_writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice | None:
+    """Writers that leave gaps, make many boxes, or lie in part or wholly outside of the buffer; None for a scalar."""
+    shape = decl.shape
+    dims = len(shape)
+    if dims == 0:
+        return None
+    rows = shape[0]
+    kinds = ["outside", "overhang_below", "backwards_pick", "scattered", "checkerboard", "sparse"]
+    kind = choice(draws, [*kinds, "triangle"] if dims == 2 else kinds)
+    if kind == "outside":  # whatever is asked for clamps to nothing
+        return WriterChoice(mappers.shifted(*shape), full_box(shape))
+    if kind == "overhang_below":
+        box = tuple((-draws.integer(0, 4), extent + draws.integer(0, 4)) for extent in shape)
+        return WriterChoice(mappers.shifted(*(draws.integer(-2, 2) for _ in shape)), box)
+    if kind == "backwards_pick":
+        step = draws.integer(1, 3)
+        return WriterChoice(uneven_mappers.backwards_pick(step, draws.integer(0, 3)), ((0, rows // step + 2),))
+    if kind == "scattered":
+        return WriterChoice(uneven_mappers.scattered(draws.integer(0, 20)), ((0, draws.integer(1, rows)),))
+    if kind == "triangle":
+        return WriterChoice(uneven_mappers.triangle(), ((0, rows),))
+    if kind == "checkerboard":
+        return WriterChoice(uneven_mappers.checkerboard(draws.integer(0, 1)), full_box(shape))
+    return WriterChoice(uneven_mappers.sparse(draws.integer(0, 50), draws.integer(20, 80)), full_box(shape))
+
+
 def _slice(draws: Draws, dim: int, shape: tuple[int, ...]) -> Mapper:
     """All of a dimension, or one index."""
     return mappers.slice_(dim, draws.integer(0, shape[dim] - 1) if chance(draws, 35) else None)
@@ -136,7 +163,49 @@ def readers_of(draws: Draws, decl: BufferDecl, whole: UserBox) -> Mapper:
             kinds += ["even_split"]
     if kernel_dims == 1 and dims == 2:
         kinds += ["history"]
+    if chance(draws, 35) and (uneven := _uneven_kinds(shape, kernel_dims)):
+        return _uneven_reader(draws, choice(draws, uneven), shape)
     return _reader(draws, choice(draws, kinds), shape)
+
+
+def _uneven_kinds(shape: tuple[int, ...], kernel_dims: int) -> list[str]:
+    dims = len(shape)
+    if dims == 0 or kernel_dims == 0:
+        return []
+    kinds = []
+    if kernel_dims in (1, dims):
+        kinds += ["strided_hull", "backwards_hull", "backwards_pick", "scattered_hull", "scattered"]
+    if dims == kernel_dims:
+        kinds += ["periodic", "periodic", "aligned", "swollen", "all_if_longer", "checkerboard", "sparse", "far_away"]
+        kinds += ["mirror_hull"] if dims > 1 else []
+    if kernel_dims == 1 and dims == 2:
+        kinds += ["triangle"]
+    return kinds
+
+
+def _uneven_reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
+    step, phase, seed = draws.integer(2, 4), draws.integer(0, 3), draws.integer(0, 20)
+    reaches = [draws.integer(0, 2) for _ in shape]
+    candidates: dict[str, Callable[[], Mapper]] = {
+        "strided_hull": lambda: uneven_mappers.strided_hull(step, phase),
+        "backwards_hull": lambda: uneven_mappers.backwards_hull(step, phase),
+        "backwards_pick": lambda: uneven_mappers.backwards_pick(step, phase),
+        "scattered_hull": lambda: uneven_mappers.scattered_hull(seed),
+        "scattered": lambda: uneven_mappers.scattered(seed),
+        "periodic": lambda: uneven_mappers.periodic(*reaches),
+        "aligned": lambda: uneven_mappers.aligned(step),
+        "swollen": uneven_mappers.swollen,
+        "all_if_longer": lambda: uneven_mappers.all_if_longer(seed // 2 + 1),
+        "checkerboard": lambda: uneven_mappers.checkerboard(phase % 2),
+        "sparse": lambda: uneven_mappers.sparse(seed, 20 * step),
+        # some chunks read something, most nothing
+        "far_away": lambda: mappers.shifted(
+            *(max(0, extent - reach) for extent, reach in zip(shape, reaches, strict=True))
+        ),
+        "mirror_hull": uneven_mappers.mirror_hull,
+        "triangle": uneven_mappers.triangle,
+    }
+    return candidates[kind]()
 
 
 def _reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
@@ -188,8 +257,6 @@ def is_legal(access: Access, whole: UserBox, live: dict[int, LiveBuffer], others
     region = access.mapper.region(whole, whole, buffer.decl.shape)
     mask = buffer.mask(region)
     if access.mode != "write" and mask & ~buffer.initialised:
-        return False
-    if access.mode != "read" and all(is_empty(box) for box in region):
         return False
     for other in others:
         if other.buffer != access.buffer or (other.mode == "read" and access.mode == "read"):

@@ -6,9 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from tests import mappers
+from tests import mappers, uneven_mappers
 from tests.elements import UserBox, full_box
-from tests.property.access_choice import LiveBuffer, further_writers, is_legal, random_box, readers_of, writers_of
+from tests.property.access_choice import (
+    LiveBuffer,
+    WriterChoice,
+    further_writers,
+    is_legal,
+    random_box,
+    readers_of,
+    uneven_writers_of,
+    writers_of,
+)
 from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
 from tests.property.programs import (
     Access,
@@ -20,6 +29,7 @@ from tests.property.programs import (
     HostTask,
     Initial,
     Kernel,
+    Mode,
     Operator,
     Program,
     Reduction,
@@ -29,11 +39,13 @@ from tests.property.programs import (
 
 INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function")]
 OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
+MODES: tuple[Mode, ...] = ("read_write", "write", "read")
+SCALAR_EVENTS = ("reduce", "reduce", "nothing", "some read", "all read", "fence", "wait", "host")
 LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none"), (4, "auto"), (2, "infinite")]
 
 
 def random_settings(draws: Draws) -> Settings:
-    num_ranks = weighted(draws, [(18, 1), (40, 2), (23, 3), (19, 4)])
+    num_ranks = weighted(draws, [(16, 1), (38, 2), (22, 3), (15, 4), (9, 5)])
     num_devices = weighted(draws, [(28, 1), (32, 2), (40, 3)])
     pairs = [(a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)]
     transport = weighted(draws, [(2, 0), (3, 1), (2, 2)])  # host everywhere, direct everywhere, mixed
@@ -81,13 +93,15 @@ class ProgramGenerator:
             (9, self.add_fence),
             (8, self.add_stencil_loop),
             (5, self.add_growing_rows),
-            (10, self.add_reduction),
+            (8, self.add_reduction),
+            (4, self.add_life_of_a_scalar),
+            (1, self.add_many_boxes),
             (5, self.add_buffer),
             (5, self.destroy_buffer),
             (4, self.add_epoch),
             (3, lambda: self.program.steps.append(Flush())),
         ]
-        for _ in range(self.draws.integer(9, 18)):
+        for _ in range(weighted(self.draws, [(40, self.draws.integer(9, 18)), (1, 60)])):
             action = weighted(self.draws, actions)
             action()
         for number in sorted(self.live):  # what the program leaves behind is part of its result
@@ -166,15 +180,19 @@ class ProgramGenerator:
     def _split_options(self, dims: int, may_split_2d: bool) -> _SplitOptions:
         granularity = tuple(self.draws.integer(1, 3) for _ in range(dims)) if dims and chance(self.draws, 15) else None
         split_2d = dims >= 2 and may_split_2d and chance(self.draws, 40)
-        oversubscribe = weighted(self.draws, [(8, 1), (2, 2), (1, 3)])
+        oversubscribe = weighted(self.draws, [(32, 1), (8, 2), (4, 3), (1, 7)])
         border = 0
         if dims and oversubscribe == 1:
             border = weighted(self.draws, [(7, 0), (2, 1), (1, 2)])
         return granularity, split_2d, oversubscribe, border
 
+    def _writer_of(self, target: LiveBuffer) -> WriterChoice:
+        uneven = uneven_writers_of(self.draws, target.decl) if chance(self.draws, 25) else None
+        return uneven or writers_of(self.draws, target.decl)
+
     def add_kernel(self) -> None:
         target = self._random_live()
-        writer = writers_of(self.draws, target.decl)
+        writer = self._writer_of(target)
         whole = writer.box
         accesses: list[Access] = []
         self._write_or_update(accesses, target.decl.number, writer.mapper, whole)
@@ -192,7 +210,7 @@ class ProgramGenerator:
         accesses: list[Access] = []
         target = self._random_live()
         if on == "split":
-            writer = writers_of(self.draws, target.decl)
+            writer = self._writer_of(target)
             whole, mapper = writer.box, writer.mapper
         else:
             whole = ()
@@ -256,11 +274,71 @@ class ProgramGenerator:
                 accesses.append(Access(buffer.decl.number, "read", past))
             self._submit(Kernel(whole, tuple(accesses)))
 
+    def add_many_boxes(self) -> None:
+        """What a task writes in tens to hundreds of boxes, others read in other boxes, or in one."""
+        extent = self.draws.integer(120, 400) if chance(self.draws, 15) else self.draws.integer(40, 120)
+        buffer = self.add_buffer((extent,), "array")
+        number, whole = buffer.decl.number, full_box(buffer.decl.shape)
+        makers: list[Callable[[], mappers.Mapper]] = [
+            mappers.one_to_one,
+            mappers.all_,
+            lambda: uneven_mappers.scattered(self.draws.integer(0, 20)),
+        ]
+        makers += [lambda: uneven_mappers.sparse(self.draws.integer(0, 50), 50), lambda: uneven_mappers.periodic(1)]
+        makers += [lambda: uneven_mappers.backwards_hull(2, 0), lambda: uneven_mappers.checkerboard(1)]
+        target = self.add_buffer(buffer.decl.shape, "none").decl.number
+        for _ in range(self.draws.integer(1, 4)):
+            writer = choice(self.draws, makers[2:4])()
+            self._submit(Kernel(whole, (Access(number, "read_write", writer),), (), *self._split_options(1, False)))
+            accesses = (
+                Access(target, "write", mappers.one_to_one()),
+                Access(number, "read", choice(self.draws, makers)()),
+            )
+            self._submit(Kernel(whole, accesses, (), *self._split_options(1, False)))
+
+    def _scalars(self) -> list[int]:
+        return [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
+
+    def add_life_of_a_scalar(self) -> None:
+        """Reductions that include what was there, and between them whatever could disturb a result that is pending."""
+        shape = choice(self.draws, [(1,), (1, 1), ()])
+        number = self.add_buffer(shape, choice(self.draws, ["array", "none"])).decl.number
+        nothing = mappers.shifted(*(1 for _ in shape))
+        for _ in range(self.draws.integer(2, 7)):
+            has_value = bool(self.live[number].initialised)
+            event = choice(self.draws, SCALAR_EVENTS)
+            if event == "reduce" or not has_value:
+                reduction = Reduction(number, choice(self.draws, OPERATORS), has_value and chance(self.draws, 70))
+                whole = full_box(self.base_shape)
+                self._submit(Kernel(whole, (), (reduction,), *self._split_options(len(whole), True)))
+            elif event == "nothing" and shape:
+                access = Access(number, choice(self.draws, MODES), nothing)
+                self._submit(Kernel(full_box(shape), (access,)))
+            elif event == "some read" and shape:
+                self._read_scalar(number, mappers.nothing_in_first_half())
+            elif event == "all read":
+                self._read_scalar(number, mappers.all_())
+            elif event == "fence":
+                self._submit(Fence(number, full_box(shape), on_all=chance(self.draws, 50)))
+            elif event == "wait":
+                self.add_epoch()
+            elif event == "host":
+                access = Access(number, choice(self.draws, MODES[::2]), mappers.all_())
+                self._submit(HostTask("master" if chance(self.draws, 50) else "once", (), (access,)))
+        if chance(self.draws, 20):
+            del self.live[number]
+            self.program.steps.append(Destroy(number))
+
+    def _read_scalar(self, number: int, mapper: mappers.Mapper) -> None:
+        target = self.add_buffer((self.draws.integer(1, 12),), "none").decl
+        accesses = (Access(target.number, "write", mappers.one_to_one()), Access(number, "read", mapper))
+        self._submit(Kernel(full_box(target.shape), accesses))
+
     def add_reduction(self) -> None:
-        scalars = [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
+        scalars = self._scalars()
         if not scalars or chance(self.draws, 40):
             self.add_buffer(choice(self.draws, [(1,), (), (1, 1), (1, 1, 1)]))
-            scalars = [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
+            scalars = self._scalars()
         shape = self.base_shape if chance(self.draws, 60) else self._random_shape()
         whole = full_box(shape)
         accesses: list[Access] = []

@@ -10,11 +10,14 @@ of lanes that write and wait for flags, and the sender's host hears later that i
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from random import Random
+from typing import TypeVar
 
 from celerity_py import _native
 from tests.allocations import CELL_BYTES, cells_of
@@ -25,6 +28,7 @@ from tests.property.machine import Machine, SimulationError
 from tests.property.programs import Program, Settings
 from tests.trace import Record, Trace
 
+T = TypeVar("T")
 Action = Callable[[], None]
 RECEIVES = ("receive", "split_receive", "await_receive", "gather_receive")
 
@@ -161,7 +165,7 @@ class RankSimulation:
             if self.is_send_direct(pilot["send"]):
                 self.unannounced.append(pilot)
             else:
-                self.world.pilots.append((self.rank, pilot))
+                self.world.send_pilot(self.rank, pilot)
         if instructions:
             self._announce()
             self._completed(self.engine.take_completed())
@@ -218,7 +222,7 @@ class RankSimulation:
             source = self.records[pilot["send"]]["source"]
             if (source[0], source[1]) in self.machine.allocations:
                 self.unannounced.remove(pilot)
-                self.world.pilots.append((self.rank, pilot))
+                self.world.send_pilot(self.rank, pilot)
                 self.engine.release(pilot["send"])
 
     # engine
@@ -280,10 +284,10 @@ class RankSimulation:
             for id_, (lane, sequence) in self.early_flags.items()
             if self.lanes[lane].reached >= sequence
         ]
-        result += [partial(self._run_host, id_) for id_ in self.host_ops]
+        result += [partial(self._run_host, id_) for id_ in self.world.some_of(self.host_ops)]
         result += self._launches(slow=False)
-        result += [partial(self._fetch, post) for post in self.posts if self.world.may_fetch(self.rank, post)]
-        return result
+        posts = [post for post in self.world.some_of(self.posts) if self.world.may_fetch(self.rank, post)]
+        return result + [partial(self._fetch, post) for post in posts]
 
     def slow_actions(self) -> list[Action]:
         """Receives on lanes, which owners of data may wait for to overwrite it, and whatever else takes long."""
@@ -469,12 +473,16 @@ class World:
         self.program = program
         self.meaning: Meaning = interpret(program)
         self.random = Random(program.settings.seed if seed is None else seed)
-        self.pilots: list[tuple[int, Record]] = []
+        num_ranks = program.settings.num_ranks
+        self.pilots: list[list[tuple[int, Record]]] = [[] for _ in range(num_ranks)]
+        """By the rank that they are for."""
         self.messages: dict[tuple[int, int, int], Message] = {}
         self.direct_messages: set[tuple[int, int, int]] = set()
         """Those that were announced as such."""
-        self.sent: list[tuple[int, int]] = []
-        """Sends whose data has left, (rank, instruction): they may complete."""
+        self.sent: list[list[int]] = [[] for _ in range(num_ranks)]
+        """Sends of each rank whose data has left: they may complete."""
+        self.most_considered = 6
+        """Of what may happen next on a rank, of one kind."""
         self.barrier: dict[int, int] = {}
         # how eager the application, the messages and the epoch notifications are, per run
         self.application_weight = self.random.choice([0.05, 0.5, 5.0])
@@ -492,7 +500,7 @@ class World:
             error.add_note(f"\n{self.program}")
             raise
         left = [text for rank in self.ranks for text in rank.leftovers()]
-        if not all(rank.has_ended for rank in self.ranks) or left or self.messages or self.pilots:
+        if not all(rank.has_ended for rank in self.ranks) or left or self.messages or any(self.pilots):
             report = "\n".join([*left, self._report(), str(self.program)])
             raise SimulationError(f"deadlock, or something left over:\n{report}")
         paths: Counter[str] = Counter()
@@ -504,8 +512,23 @@ class World:
     def traces(self) -> list[Trace]:
         return [rank.context.trace for rank in self.ranks]
 
+    def some_of(self, candidates: list[T]) -> list[T]:
+        """Neighbours among them: to look at all each time would make the simulation of many messages slow."""
+        if len(candidates) <= self.most_considered:
+            return candidates
+        start = self.random.randrange(len(candidates))
+        return candidates[start : start + self.most_considered]
+
     def _choose(self) -> Action | None:
         """A random possible event, None if there is none."""
+        if action := self._choose_from_some():
+            return action
+        self.most_considered, most = sys.maxsize, self.most_considered
+        action = self._choose_from_some()
+        self.most_considered = most
+        return action
+
+    def _choose_from_some(self) -> Action | None:
         order = list(range(len(self.ranks)))
         self.random.shuffle(order)
         for number in order:
@@ -527,19 +550,22 @@ class World:
         return self.random.choice(slow) if slow else None
 
     def _message_actions(self, rank: int) -> list[Action]:
-        result: list[Action] = [partial(self._deliver, entry) for entry in self.pilots if entry[1]["to"] == rank]
-        return result + [partial(self._finish_send, sender) for sender in self.sent if sender[0] == rank]
+        result: list[Action] = [partial(self._deliver, entry) for entry in self.some_of(self.pilots[rank])]
+        return result + [partial(self._finish_send, rank, id_) for id_ in self.some_of(self.sent[rank])]
+
+    def send_pilot(self, source: int, pilot: Record) -> None:
+        self.pilots[pilot["to"]].append((source, pilot))
 
     def _deliver(self, entry: tuple[int, Record]) -> None:
-        self.pilots.remove(entry)
         source, pilot = entry
+        self.pilots[pilot["to"]].remove(entry)
         if self.ranks[source].is_send_direct(pilot["send"]):
             self.direct_messages.add((source, pilot["to"], pilot["message"]))
         self.ranks[entry[1]["to"]].deliver_pilot(*entry)
 
-    def _finish_send(self, sender: tuple[int, int]) -> None:
-        self.sent.remove(sender)
-        self.ranks[sender[0]].complete(sender[1])
+    def _finish_send(self, rank: int, id_: int) -> None:
+        self.sent[rank].remove(id_)
+        self.ranks[rank].complete(id_)
 
     def start_send(self, rank: int, record: Record) -> None:
         box: FlatBox = tuple(record["sent_box"])
@@ -547,7 +573,7 @@ class World:
         self.messages[(rank, record["destination_rank"], record["message"])] = message
         if record["source"][0] == 1 and self.random.random() < 0.3:  # small messages leave at once
             message.eager = self._read(rank, record, box).copy()
-            self.sent.append((rank, record["id"]))
+            self.sent[rank].append(record["id"])
 
     def _read(self, rank: int, record: Record, box: FlatBox) -> Words:
         place = (tuple(record["source"]), tuple(record["allocated_box"]))
@@ -587,7 +613,7 @@ class World:
         if message.remaining <= 0:
             del self.messages[key]
             if message.eager is None:
-                self.sent.append((post["source"], message.instruction))
+                self.sent[post["source"]].append(message.instruction)
                 self.ranks[post["source"]].answered.add(message.instruction)
         return words
 
@@ -607,7 +633,6 @@ class World:
             lines += [
                 f"  lane {number}: {list(lane.queue)[:3]}" for number, lane in enumerate(rank.lanes) if lane.queue
             ]
-        lines.append(
-            f"pilots under way: {self.pilots[:5]}, messages: {list(self.messages)[:5]}, barrier: {self.barrier}"
-        )
+        pilots = [*chain(*self.pilots)][:5]
+        lines.append(f"pilots under way: {pilots}, messages: {list(self.messages)[:5]}, barrier: {self.barrier}")
         return "\n".join(lines)

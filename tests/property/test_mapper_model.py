@@ -43,3 +43,31 @@ def test_mappers_mean_what_the_runtime_makes_of_them(seed: int) -> None:
                 space = to_flat(full_box(shape))
                 ours = element_mask(space, flat_boxes(access.mapper.region(chunk, task.box, shape)))
                 assert element_mask(space, flat_boxes([user_box(box) for box in result.boxes])) == ours, (access, chunk)
+
+
+@given(st.integers(0, 2**20))
+def test_what_a_part_accesses_its_chunk_accesses_and_nobody_promises_a_write_in_vain(seed: int) -> None:
+    program = seeded_program(seed)
+    random = Random(seed)
+    shapes = {number: decl.shape for number, decl in program.buffers.items()}
+    for _, task in program.tasks():
+        if not isinstance(task, Kernel | HostTask) or not task.box:
+            continue
+        for chunk in random_chunks(random, task.box):
+            dim = random.randrange(len(chunk))
+            low, high = chunk[dim]
+            cut = random.randint(low, high)
+            parts = [(*chunk[:dim], side, *chunk[dim + 1 :]) for side in ((low, cut), (cut, high)) if side[0] < side[1]]
+            for access in task.accesses:
+                shape = shapes[access.buffer]
+                space = to_flat(full_box(shape))
+                of_chunk, *of_parts = (
+                    element_mask(space, flat_boxes(access.mapper.region(box, task.box, shape)))
+                    for box in (chunk, *parts)
+                )
+                together = 0
+                for mask in of_parts:
+                    together |= mask
+                assert not together & ~of_chunk, (access, chunk, parts)
+                if access.mode != "read":
+                    assert together == of_chunk, (access, chunk, parts)
