@@ -718,6 +718,12 @@ class Executor:
         else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).
         """
 
+    def has_kernel(self, device: int) -> bool:
+        """Whether next_kernel() returns at once."""
+
+    def has_host_task(self) -> bool:
+        """Whether next_host_task() returns at once."""
+
     def kernel_issued(self, ticket: int) -> None:
         """The kernel is on its lane, though it may still run."""
 
@@ -758,6 +764,49 @@ class Executor:
 
     def unregister_user_memory(self, raw: int) -> None:
         """No instruction may refer to it any more. Any thread."""
+
+class ScriptedDevices:
+    """
+    The devices of an executor that make_scripted_executor() has made. Whatever is on their lanes waits until step().
+
+    Everything, the executor's calls included, happens on one thread.
+    """
+
+    def possible_steps(self) -> list[int]:
+        """
+        What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.
+        """
+
+    def step(self, which: int) -> tuple[str, int, int, tuple[Any, ...] | None]:
+        """
+        Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+
+        A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.
+        """
+
+    @property
+    def begun(self) -> tuple[int, int]:
+        """(lane, sequence) of the call that next_kernel() has given last."""
+
+    def take_reached(self) -> list[int]:
+        """Horizons and epochs that have completed since the last call."""
+
+    @property
+    def num_allocations(self) -> int:
+        """Allocated and not freed."""
+
+    def find_leftovers(self) -> str:
+        """
+        What is left on lanes, or was written after it was freed; empty if all is well.
+        """
+
+def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[Executor, ScriptedDevices]:
+    """A real executor on devices that a test drives."""
+
+def register_scripted_launch(executor: Executor, submission: int) -> None:
+    """
+    The executor itself launches the kernels of this submission: step() returns them. Before the submission.
+    """
 
 class AccessPatternError(ValueError):
     """

@@ -296,6 +296,9 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 
 One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
 else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).)")
+	    .def("has_kernel", [](executor_loop& self, const std::uint32_t device) { return self.has_kernel(device_id(device)); }, "device"_a,
+	        "Whether next_kernel() returns at once.")
+	    .def("has_host_task", &executor_loop::has_host_task, "Whether next_host_task() returns at once.")
 	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
 	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")
 	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> tuple[typing.Any, ...] | None"),
@@ -409,4 +412,5 @@ If nothing is in flight although something should be, what has not been issued.)
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);
+	bind_scripted_executor(m);
 }

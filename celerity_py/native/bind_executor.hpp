@@ -8,5 +8,6 @@ namespace celerity::native {
 void bind_executor_machines(nanobind::module_& m);
 void bind_executor_kernels(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
+void bind_scripted_executor(nanobind::module_& m);
 
 } // namespace celerity::native

@@ -33,6 +33,12 @@ class call_queue {
 		return call;
 	}
 
+	/// Whether pop() returns at once.
+	bool has_call() {
+		const std::lock_guard lock(m_mutex);
+		return m_is_closed || !m_calls.empty();
+	}
+
 	/// Drops what waits and what comes; threads in pop() go on waiting for close().
 	void discard() {
 		const std::lock_guard lock(m_mutex);

@@ -105,6 +105,9 @@ class executor_loop final : public instruction_sink {
 	/// Blocks; nothing after stop(). Any number of threads.
 	std::optional<host_call> next_host_task();
 	void host_task_done(call_ticket ticket);
+	/// Whether next_kernel() and next_host_task() return at once.
+	bool has_kernel(const device_id device) { return m_kernel_queues.at(device.value)->has_call(); }
+	bool has_host_task() { return m_host_queue.has_call(); }
 
 	/// From now on the kernel of this submission is launched by the executor thread itself. Before the submission; one thread.
 	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Whole executors on devices that tests drive step by step.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "bind_executor.hpp"
+#include "executor/core/executor_loop.hpp"
+#include "instruction_conversion.hpp"
+#include "scripted_backend.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+namespace {
+
+constexpr std::array<const char*, 5> step_names{"copy", "signal", "pull", "kernel", "launch"};
+
+std::uintptr_t number_of(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+/// In the form of a call for a launcher thread.
+nb::tuple to_python(const scripted_backend::launched_kernel& kernel) {
+	nb::list accesses;
+	for(std::size_t i = 0; i < kernel.accesses.size(); ++i) {
+		const auto& access = kernel.accesses[i];
+		if(access.allocation.is_null()) {
+			accesses.append(nb::none());
+			continue;
+		}
+		accesses.append(nb::make_tuple(access.buffer.value, nb::cast(flatten(access.allocation)), number_of(kernel.access_addresses[i]),
+		    nb::cast(flatten(access.allocated_box)), nb::cast(flatten(access.bounding_box)), nb::cast(flatten(access.accessed))));
+	}
+	nb::list reductions;
+	for(const auto* const address : kernel.reduction_addresses) reductions.append(nb::make_tuple(number_of(address)));
+	return nb::make_tuple(0, kernel.submission.value, nb::cast(flatten(kernel.chunk)), accesses, reductions);
+}
+
+nb::tuple step(scripted_backend& self, const std::int64_t which) {
+	const auto result = self.step(which);
+	const auto* const name = step_names[static_cast<std::size_t>(result.kind)];
+	const bool is_launch = result.kind == scripted_backend::step_kind::launch;
+	const nb::object launch = is_launch ? nb::object(to_python(*result.launch)) : nb::none();
+	return nb::make_tuple(name, result.position.lane, result.position.sequence, launch);
+}
+
+nb::tuple make(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const std::uint32_t compute_lanes,
+    const std::uint32_t other_lanes, const bool stream_like, const bool single_fifo, const bool host_copies_apart, const bool direct,
+    const bool overwrites_wait, const bool lane_events, const bool sync, const std::uint64_t most_on_a_lane) {
+	executor_options options;
+	options.num_ranks = num_ranks;
+	options.rank = rank_id(rank);
+	options.num_devices = num_devices;
+	options.oversubscribed = true;
+	options.lane_events = lane_events;
+	options.sync = sync;
+	options.direct = direct;
+	options.overwrites_wait = overwrites_wait;
+	options.most_on_a_lane = most_on_a_lane;
+	scripted_backend* devices = nullptr;
+	auto executor = std::make_unique<executor_loop>(options, [&](event_count&) -> std::unique_ptr<backend> {
+		auto made = std::make_unique<scripted_backend>(scripted_options{num_devices, compute_lanes, other_lanes, stream_like, single_fifo, host_copies_apart});
+		devices = made.get();
+		return made;
+	});
+	executor->set_progress_callback([devices](const task_id task, bool) { devices->note_reached(task); });
+	const nb::object owner = nb::cast(executor.release(), nb::rv_policy::take_ownership);
+	const nb::object driver = nb::cast(devices, nb::rv_policy::reference);
+	nb::setattr(driver, "executor", owner); // which owns it
+	return nb::make_tuple(owner, driver);
+}
+
+} // namespace
+
+void bind_scripted_executor(nb::module_& m) {
+	nb::class_<scripted_backend>(m, "ScriptedDevices", nb::dynamic_attr(), R"(The devices of an executor that make_scripted_executor() has made. Whatever is on their lanes waits until step().
+
+Everything, the executor's calls included, happens on one thread.)")
+	    .def("possible_steps", &scripted_backend::possible_steps, "What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
+	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, tuple[typing.Any, ...] | None]"),
+	        R"(Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+
+A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.)")
+	    .def_prop_ro(
+	        "begun", [](const scripted_backend& self) { return nb::make_tuple(self.begun().lane, self.begun().sequence); },
+	        nb::for_getter(nb::sig("def begun(self) -> tuple[int, int]")), "(lane, sequence) of the call that next_kernel() has given last.")
+	    .def(
+	        "take_reached",
+	        [](scripted_backend& self) {
+		        std::vector<std::uint64_t> tasks;
+		        for(const auto task : self.take_reached()) tasks.push_back(task.value);
+		        return tasks;
+	        },
+	        "Horizons and epochs that have completed since the last call.")
+	    .def_prop_ro("num_allocations", &scripted_backend::num_allocations, "Allocated and not freed.")
+	    .def("find_leftovers", &scripted_backend::find_leftovers, "What is left on lanes, or was written after it was freed; empty if all is well.");
+
+	m.def("make_scripted_executor", &make, nb::kw_only(), "num_ranks"_a, "rank"_a, "num_devices"_a, "compute_lanes"_a = 1, "other_lanes"_a = 1,
+	    "stream_like"_a = false, "single_fifo"_a = false, "host_copies_apart"_a = false, "direct"_a = false, "overwrites_wait"_a = false, "lane_events"_a = true,
+	    "sync"_a = false, "most_on_a_lane"_a = 120,
+	    nb::sig("def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, "
+	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, "
+	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[Executor, ScriptedDevices]"),
+	    "A real executor on devices that a test drives.");
+	m.def(
+	    "register_scripted_launch",
+	    [](executor_loop& executor, const std::uint64_t submission) { executor.register_launch(submission_id(submission), {}); }, "executor"_a, "submission"_a,
+	    "The executor itself launches the kernels of this submission: step() returns them. Before the submission.");
+}
+
+} // namespace celerity::native

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: MIT
+"""Runs a program on all ranks in one process, each with its real executor: loop, dispatch, engine, transports and arbiter.
+
+Only what the executor drives is not real: the lanes of the devices (`_native.ScriptedDevices`), the network, and who calls
+user functions. One random number generator decides which rank looks at its inbox, which lane makes a step, when
+messages and pilots arrive and when a function begins. A run in which nothing can go on is a deadlock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from celerity_py import _native
+from tests.allocations import CELL_BYTES, cells_of
+from tests.contexts import RankContext
+from tests.elements import FlatBox, flat_indices, flat_size, to_flat
+from tests.property.interpreter import Meaning, fold, interpret
+from tests.property.machine import SimulationError
+from tests.property.programs import Fence, HostTask, Kernel, Program
+from tests.trace import Record, Trace
+
+T = TypeVar("T")
+Action = Callable[[], None]
+Cells = npt.NDArray[np.uint32]
+Call = tuple[Any, ...]
+
+POISON = 0xFFFF_FFFF
+"""Of fresh memory, and of memory that was freed."""
+_DIRECT_NEEDS_KINDS = ("receive", "send")
+
+
+def memory_at(address: int, count: int) -> Cells:
+    return np.frombuffer((ctypes.c_uint32 * count).from_address(address), dtype=np.uint32)
+
+
+@dataclass
+class Payload:
+    """A box inside of an array in host memory, of a send or of a receive."""
+
+    request: int
+    address: int
+    allocated: tuple[int, int, int]
+    offset: tuple[int, int, int]
+    extent: tuple[int, int, int]
+    element_size: int
+
+    @property
+    def cells(self) -> Cells:
+        """A view, in the shape of the box, with the cells of an element behind each other."""
+        per_element = self.element_size // CELL_BYTES
+        shape = (*self.allocated[:2], self.allocated[2] * per_element)
+        whole = memory_at(self.address, int(np.prod(shape))).reshape(shape)
+        lows = (*self.offset[:2], self.offset[2] * per_element)
+        extents = (*self.extent[:2], self.extent[2] * per_element)
+        return whole[tuple(slice(low, low + extent) for low, extent in zip(lows, extents, strict=True))]
+
+
+class Functions:
+    """Bodies of kernels and host tasks of one rank, which compare what they read, and leave what the program leaves."""
+
+    def __init__(self, trace: Trace, meaning: Meaning, program: Program) -> None:
+        self.trace = trace
+        self.meaning = meaning
+        self.factors = {number: decl.element_size_bytes // CELL_BYTES for number, decl in program.buffers.items()}
+        self.spaces = {n: to_flat(tuple((0, extent) for extent in d.shape)) for n, d in program.buffers.items()}
+
+    def run(self, submission: int, chunk: FlatBox, accesses: list[Any], reductions: list[Any]) -> None:
+        task = self.meaning.tasks[submission].task
+        assert isinstance(task, Kernel | HostTask)
+        meaning = self.meaning.tasks[submission]
+        bound = [(a, binding) for a, binding in zip(task.accesses, accesses, strict=True) if binding is not None]
+        for access, binding in bound:
+            if access.mode != "write":
+                expected = meaning.before[access.buffer].words
+                self._compare(f"S{submission} {access}, chunk {chunk}", access.buffer, binding, expected)
+        for access, binding in bound:
+            if access.mode != "read":
+                memory, cells, elements, factor = self._place(access.buffer, binding)
+                words = meaning.after[access.buffer].words[elements].astype(np.uint32)
+                memory[cells] = np.repeat(words, factor)
+        for position, binding in enumerate(reductions):
+            assert isinstance(task, Kernel)
+            places = tuple(slice(chunk[d] - low, chunk[3 + d] - low) for d, (low, _) in enumerate(task.box))
+            share = fold(task.reductions[position].op, meaning.contributions[position][places].reshape(-1))
+            memory_at(binding[0], 1)[0] = share
+
+    def initialize(self, buffer: int, address: int, allocated: FlatBox, boxes: list[FlatBox]) -> None:
+        number = self.trace.buffer_numbers[buffer]
+        memory, cells, elements, factor = self._place(number, (buffer, None, address, allocated, None, boxes))
+        memory[cells] = np.repeat(self.meaning.initial[number][elements].astype(np.uint32), factor)
+
+    def _place(self, number: int, binding: Any) -> tuple[Cells, Any, Any, int]:
+        _, _, address, allocated, _, boxes = binding
+        factor = self.factors[number]
+        flat = tuple(tuple(box) for box in boxes)
+        cells, _ = cells_of(tuple(allocated), flat, factor)
+        return memory_at(address, flat_size(tuple(allocated)) * factor), cells, flat_indices(self.spaces[number], flat), factor
+
+    def _compare(self, what: str, number: int, binding: Any, expected: Any) -> None:
+        memory, cells, elements, factor = self._place(number, binding)
+        found = memory[cells]
+        wrong = np.flatnonzero(found != np.repeat(expected[elements].astype(np.uint32), factor))
+        if wrong.size:
+            kind = "poison" if found[wrong[0]] == POISON else "a wrong value"
+            element = int(elements[int(wrong[0]) // factor])
+            raise SimulationError(
+                f"rank {self.trace.rank}: {what} finds {kind} in element {element} of b{number}, allocation {binding[1]}"
+            )
+
+
+class ExecutorRank:
+    """One rank: application, scheduler, executor, devices, and the threads that call functions."""
+
+    def __init__(self, world: ExecutorWorld, rank: int) -> None:
+        settings = world.program.settings
+        self.world = world
+        self.rank = rank
+        self.context = RankContext(settings, rank)
+        self.steps = deque(world.program.steps)
+        self.has_ended = False
+        self.is_shut_down = False
+        self.functions = Functions(self.context.trace, world.meaning, world.program)
+        self.executor, self.devices = _native.make_scripted_executor(
+            num_ranks=settings.num_ranks, rank=rank, num_devices=settings.num_devices, **world.executor_options(rank)
+        )
+        self.kernels: dict[tuple[int, int], Call] = {}
+        """Handed out, and waiting on their lanes."""
+        self.host_calls: list[Call] = []
+        self.user_memory: dict[int, Cells] = {}
+        self.freed: set[int] = set()
+        self.fulfilled: set[int] = set()
+        self.reached: deque[int] = deque()
+        self.receives: dict[tuple[int, int], Payload] = {}
+        """Posted, by source and message."""
+        self.num_launched = 0
+
+    # application and scheduler
+
+    def step_application(self) -> None:
+        if self.steps:
+            step = self.steps.popleft()
+            self._register_launch(step)
+            self.context.apply(step)
+        else:
+            self.context.finish()
+            self.has_ended = True
+        self.submit_new()
+
+    def _register_launch(self, step: object) -> None:
+        if isinstance(step, Kernel) and self.world.is_stream_like and self.world.random.random() < self.world.native_share:
+            _native.register_scripted_launch(self.executor, self.context.native.next_submission())
+
+    def notify_scheduler(self) -> None:
+        self.context.native.notify_epoch_reached(self.reached.popleft())
+        self.submit_new()
+
+    def submit_new(self) -> None:
+        instructions, pilots = self.context.take()
+        for raw in range(len(self.user_memory) + 1, len(self.context.trace.user_allocations) + 1):
+            self._add_user_memory(raw)
+        for record in instructions:
+            self._count(record)
+        if instructions or pilots:
+            self.executor.submit(_native.InstructionRecords(instructions, pilots))
+
+    def _count(self, record: Record) -> None:
+        self.world.paths[record["kind"]] += 1
+
+    def _add_user_memory(self, raw: int) -> None:
+        kind, number = self.context.trace.user_allocations[raw]
+        if kind == "buffer":
+            cells = np.repeat(self.world.meaning.initial[number].astype(np.uint32), self.functions.factors[number])
+        else:
+            task = self.world.meaning.tasks[number].task
+            assert isinstance(task, Fence)
+            count = int(np.prod([high - low for low, high in task.box], dtype=np.int64))
+            cells = np.full(count * self.functions.factors[task.buffer], POISON, dtype=np.uint32)
+        self.user_memory[raw] = cells
+        registered = self.executor.register_user_memory(cells.ctypes.data, cells.nbytes)
+        assert registered == raw, (registered, raw)
+
+    # executor
+
+    def run(self) -> None:
+        for event in self.executor.run(0.0):
+            getattr(self, f"_on_{event[0]}")(*event[1:])
+        self.reached.extend(self.devices.take_reached())
+
+    def _on_pilot(self, to: int, pilot: bytes) -> None:
+        self.world.pilots[to].append((self.rank, pilot))
+
+    def _on_send(self, request: int, to: int, message: int, *where: Any) -> None:
+        self.world.start_send(self.rank, to, message, Payload(request, *where))
+
+    def _on_receive(self, request: int, source: int, message: int, *where: Any) -> None:
+        if (source, message) in self.receives:
+            raise SimulationError(f"rank {self.rank} receives message {message} of rank {source} twice")
+        self.receives[(source, message)] = Payload(request, *where)
+
+    def _on_barrier(self, request: int) -> None:
+        self.world.enter_barrier(self.rank, request)
+
+    def _on_completed(self, submission: int) -> None:
+        meaning = self.world.meaning.tasks.get(submission)
+        if meaning is None or not isinstance(meaning.task, Fence):
+            return
+        self.fulfilled.add(submission)
+        factor = self.functions.factors[meaning.task.buffer]
+        assert meaning.fence_result is not None
+        for raw, use in self.context.trace.user_allocations.items():
+            if use == ("fence", submission) and not np.array_equal(
+                self.user_memory[raw], np.repeat(meaning.fence_result.astype(np.uint32), factor)
+            ):
+                raise SimulationError(f"rank {self.rank}: fence S{submission} is fulfilled with other data")
+
+    def _on_retired(self, _last: int) -> None:
+        pass
+
+    def _on_user_free(self, raw: int) -> None:
+        self.freed.add(raw)
+        self.user_memory[raw][:] = POISON
+
+    def _on_shutdown(self) -> None:
+        self.is_shut_down = True
+
+    def _on_failed(self, *what: Any) -> None:
+        raise SimulationError(f"rank {self.rank} fails: {what}")
+
+    # what may happen next
+
+    def actions(self) -> list[Action]:
+        world = self.world
+        result: list[Action] = [partial(self._step, which) for which in world.some_of(self.devices.possible_steps())]
+        settings = world.program.settings
+        result += [partial(self._launch, d) for d in range(settings.num_devices) if self.executor.has_kernel(d)]
+        if self.executor.has_host_task():
+            result.append(self._take_host_call)
+        result += [partial(self._run_host_call, call) for call in world.some_of(self.host_calls)]
+        if self.reached:
+            result.append(self.notify_scheduler)
+        result += [partial(world.deliver, self.rank, entry) for entry in world.some_of(world.pilots[self.rank])]
+        arrived = [key for key in world.some_of([*self.receives]) if (key[0], self.rank, key[1]) in world.sends]
+        result += [partial(world.transfer, self.rank, key) for key in arrived]
+        return result + [partial(self._complete, request) for request in world.some_of(world.sent[self.rank])]
+
+    def _step(self, which: int) -> None:
+        kind, lane, sequence, call = self.devices.step(which)
+        if kind == "kernel":
+            call = self.kernels.pop((lane, sequence))
+            self._run_kernel(call)
+            if not self.world.is_stream_like:
+                self.executor.kernel_done(call[0])
+        elif kind == "launch":
+            self._run_kernel(call)
+        self.world.paths[f"lane {kind}"] += 1
+
+    def _launch(self, device: int) -> None:
+        call = self.executor.next_kernel(device)
+        assert call is not None
+        self.kernels[self.devices.begun] = call
+        if self.world.is_stream_like:
+            self.executor.kernel_issued(call[0])
+            self.executor.kernel_done(call[0])
+
+    def _run_kernel(self, call: Call) -> None:
+        _, submission, chunk, accesses, reductions, *_ = call
+        self.functions.run(submission, chunk, accesses, reductions)
+
+    def _take_host_call(self) -> None:
+        call = self.executor.next_host_task()
+        assert call is not None
+        self.host_calls.append(call)
+
+    def _run_host_call(self, call: Call) -> None:
+        self.host_calls.remove(call)
+        if call[0] == "host_task":
+            self.functions.run(*call[2:], [])
+        else:
+            self.functions.initialize(*call[2:6])
+        self.executor.host_task_done(call[1])
+
+    def _complete(self, request: int) -> None:
+        self.world.sent[self.rank].remove(request)
+        self.executor.notify_complete(request)
+
+    # the end
+
+    def leftovers(self) -> list[str]:
+        left = [f"S{number} is not fulfilled" for number in self._fences() if number not in self.fulfilled]
+        if not self.is_shut_down:
+            left.append(f"{len(self.steps)} statements to go, and not shut down")
+        left += [f"{text}" for _, text, *_ in self.executor.active_instructions()[:12]]
+        if self.executor.outstanding_communication or self.receives:
+            left.append(f"outstanding communication, receives {[*self.receives][:5]}")
+        if self.devices.num_allocations:
+            left.append(f"{self.devices.num_allocations} allocations")
+        if text := self.devices.find_leftovers():
+            left.append(text)
+        return [f"rank {self.rank}: {text}" for text in left]
+
+    def _fences(self) -> list[int]:
+        return [number for kind, number in self.context.trace.user_allocations.values() if kind == "fence"]
+
+
+class ExecutorWorld:
+    """All ranks and what is under way between them."""
+
+    def __init__(self, program: Program, seed: int | None = None) -> None:
+        settings = program.settings
+        self.program = program
+        self.meaning: Meaning = interpret(program)
+        self.random = Random(settings.seed if seed is None else seed)
+        self.paths: Counter[str] = Counter()
+        self.pilots: list[list[tuple[int, bytes]]] = [[] for _ in range(settings.num_ranks)]
+        self.sends: dict[tuple[int, int, int], tuple[Payload, Any]] = {}
+        """(source, destination, message) -> where it is, and its data if it has left already."""
+        self.sent: list[list[int]] = [[] for _ in range(settings.num_ranks)]
+        self.barrier: dict[int, int] = {}
+        self.most_considered = 6
+        self.is_stream_like = settings.single_fifo or self.random.random() < 0.6
+        self.native_share = self.random.choice([0.0, 0.5, 1.0])
+        self.application_weight = self.random.choice([0.05, 0.3, 0.9])
+        self.run_share = self.random.choice([0.1, 0.5, 0.9])
+        self._common = {
+            "compute_lanes": settings.compute_lanes if self.is_stream_like else 1,
+            "other_lanes": 1 if settings.compute_lanes == 1 else 2,
+            "stream_like": self.is_stream_like,
+            "single_fifo": settings.single_fifo,
+            "host_copies_apart": self.random.random() < 0.5,
+            "lane_events": self.random.random() < 0.9,
+            "sync": not settings.direct_pairs and self.random.random() < 0.1,
+            "most_on_a_lane": self.random.choice([120, 120, 3]),
+        }
+        self._overwrites_wait = self.random.random() < 0.7
+        self.ranks = [ExecutorRank(self, rank) for rank in range(settings.num_ranks)]
+        self._connect()
+        for rank in self.ranks:
+            rank.submit_new()
+
+    def executor_options(self, rank: int) -> dict[str, Any]:
+        direct = any(self.program.settings.direct_ranks(rank))
+        return self._common | {"direct": direct, "overwrites_wait": direct and self._overwrites_wait}
+
+    def _connect(self) -> None:
+        settings = self.program.settings
+        if not settings.direct_pairs:
+            return
+        numbers = [*range(settings.num_ranks)]
+        direct = [rank for rank in self.ranks if any(settings.direct_ranks(rank.rank))]
+        offers = {rank.rank: rank.executor.offer_direct(numbers) for rank in direct}
+        for rank in direct:
+            peers = [peer for peer, is_peer in enumerate(settings.direct_ranks(rank.rank)) if is_peer]
+            for peer in peers:
+                rank.executor.open_direct(peer, offers[peer])
+            rank.executor.agree_direct(peers)
+
+    @property
+    def traces(self) -> list[Trace]:
+        return [rank.context.trace for rank in self.ranks]
+
+    def run(self) -> Counter[str]:
+        """Returns how often each kind of instruction and of step on a lane occurred."""
+        try:
+            while self._go_on():
+                pass
+            left = [text for rank in self.ranks for text in rank.leftovers()]
+            if left or self.sends or any(self.pilots):
+                messages = f"messages {[*self.sends][:5]}, pilots for {[len(pilots) for pilots in self.pilots]}"
+                raise SimulationError("deadlock, or something left over:\n" + "\n".join([*left, messages]))
+        except SimulationError as error:
+            error.add_note(f"\n{self.program}")
+            raise
+        finally:
+            for rank in self.ranks:
+                rank.executor.stop()
+        return self.paths
+
+    def some_of(self, candidates: list[T]) -> list[T]:
+        if len(candidates) <= self.most_considered:
+            return candidates
+        start = self.random.randrange(len(candidates))
+        return candidates[start : start + self.most_considered]
+
+    def _go_on(self) -> bool:
+        """Something happens; False if nothing can."""
+        order = self.random.sample(self.ranks, len(self.ranks))
+        for rank in order:
+            if not rank.has_ended and self.random.random() < self.application_weight:
+                rank.step_application()
+                return True
+            if self.random.random() < self.run_share:
+                rank.run()
+            if actions := rank.actions():
+                self.random.choice(actions)()
+                return True
+        for rank in order:
+            if not rank.has_ended:
+                rank.step_application()
+                return True
+        return self._can_go_on_after_all()
+
+    def _can_go_on_after_all(self) -> bool:
+        """What one executor does may be news for another one, in shared memory only."""
+        self.most_considered, most = sys.maxsize, self.most_considered
+        can = False
+        for _ in range(2 + len(self.ranks)):
+            for rank in self.ranks:
+                rank.run()
+            can = any(rank.actions() for rank in self.ranks)
+            if can:
+                break
+        self.most_considered = most
+        return can
+
+    # between ranks
+
+    def deliver(self, to: int, entry: tuple[int, bytes]) -> None:
+        self.pilots[to].remove(entry)
+        self.ranks[to].executor.notify_pilot(*entry)
+
+    def start_send(self, source: int, to: int, message: int, payload: Payload) -> None:
+        is_eager = self.random.random() < 0.3  # small messages leave at once
+        self.sends[(source, to, message)] = (payload, payload.cells.copy() if is_eager else None)
+        if is_eager:
+            self.sent[source].append(payload.request)
+
+    def transfer(self, to: int, key: tuple[int, int]) -> None:
+        payload, data = self.sends.pop((key[0], to, key[1]))
+        receive = self.ranks[to].receives.pop(key)
+        found = payload.cells if data is None else data
+        target = receive.cells
+        if found.size != target.size:
+            raise SimulationError(f"rank {to} expects {target.size} cells in message {key}, and {found.size} come")
+        target[...] = found.reshape(target.shape)
+        if data is None:
+            self.sent[key[0]].append(payload.request)
+        self.ranks[to].executor.notify_complete(receive.request)
+
+    def enter_barrier(self, rank: int, request: int) -> None:
+        self.barrier[rank] = request
+        if len(self.barrier) == len(self.ranks):
+            entered, self.barrier = self.barrier, {}
+            for number, id_ in entered.items():
+                self.ranks[number].executor.notify_complete(id_)
