@@ -502,7 +502,10 @@ int executor_loop::issue_ready() {
 	issue item;
 	int num_issued = 0;
 	while(num_issued < issues_per_round && !must_hold_back()) {
-		if(m_direct != nullptr) release_held();
+		if(m_direct != nullptr) {
+			release_held();
+			m_engine.allow_lanes(!is_lane_full());
+		}
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
 		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
@@ -518,14 +521,18 @@ int executor_loop::issue_ready() {
 	return num_issued;
 }
 
-// What is on a lane can always go on without anything that has not been issued: remote waits respect keys.
-bool executor_loop::must_hold_back() {
-	if(m_full_lane != no_lane) {
-		if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;
-		m_full_lane = no_lane;
-	}
+bool executor_loop::must_hold_back() const {
 	if(!m_options.sync) return false;
 	return m_num_host_calls > 0 || is_lane_in_flight();
+}
+
+// What is on a lane can always go on without anything on a lane that has not been issued: remote waits respect keys. But what the host sends may be issued
+// later than a wait that another rank ends only after it has come.
+bool executor_loop::is_lane_full() {
+	if(m_full_lane == no_lane) return false;
+	if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;
+	m_full_lane = no_lane;
+	return false;
 }
 
 void executor_loop::complete_done() {

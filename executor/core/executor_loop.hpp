@@ -49,7 +49,7 @@ struct executor_options {
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 	bool overwrites_wait = false; ///< on their lanes until other ranks have fetched, and not for the host to see that
 	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
-	/// With direct transfers nothing is issued while some lane has so many instructions in flight: its queue might be full, and block the thread that other
+	/// With direct transfers nothing is put on lanes while some lane has so many instructions in flight: its queue might be full, and block the thread that other
 	/// ranks may wait for. A queue of CUDA holds a thousand operations, and an instruction is up to eight.
 	std::uint64_t most_on_a_lane = 120;
 };
@@ -235,7 +235,9 @@ class executor_loop final : public instruction_sink {
 	void release_held();
 	bool is_communication_outstanding() const;
 	int issue_ready();
-	bool must_hold_back();
+	bool must_hold_back() const;
+	/// Whether nothing may be put on lanes now.
+	bool is_lane_full();
 	void complete_done();
 	void retire();
 	void retire_epoch(const epoch_instruction& epoch);

@@ -91,6 +91,9 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		m_acknowledgements.clear();
 		if(n.target == issue_target::host) {
 			n.state = node_state::issued;
+		} else if(!m_allows_lanes) {
+			m_parked.push_back(slot);
+			continue;
 		} else if(must_stay_gated(n)) {
 			push_gated(slot);
 			continue;
@@ -146,6 +149,11 @@ void out_of_order_engine::release(const instruction_id id) {
 }
 
 void out_of_order_engine::allow_remote_waits(const bool allowed) { m_allows_remote_waits = allowed; }
+
+void out_of_order_engine::allow_lanes(const bool allowed) {
+	if(allowed && !m_allows_lanes) release_parked();
+	m_allows_lanes = allowed;
+}
 
 void out_of_order_engine::notify_remote_ready(const instruction_id id) {
 	const slot_type slot = m_window.find(id);

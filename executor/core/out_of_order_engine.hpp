@@ -97,6 +97,8 @@ class out_of_order_engine {
 	void release(instruction_id id);
 	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
 	void allow_remote_waits(bool allowed);
+	/// While it is not allowed, next() hands out nothing for lanes. What the host does goes on: another rank may need it for what a full lane waits for.
+	void allow_lanes(bool allowed);
 	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
 	void notify_remote_ready(instruction_id id);
 
@@ -181,6 +183,7 @@ class out_of_order_engine {
 	bool m_track_keys;
 	const bool m_lanes_wait;
 	bool m_allows_remote_waits = true;
+	bool m_allows_lanes = true;
 	instruction_window m_window;
 	std::vector<node> m_nodes;
 	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued; zero for lanes opened later
@@ -188,7 +191,7 @@ class out_of_order_engine {
 	std::vector<ready_entry> m_ready;        ///< heap
 	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
 	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
-	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread
+	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread, or none is allowed
 	std::vector<slot_type> m_unblocked_clocks;
 	std::vector<slot_type> m_completed_clocks;
 	std::vector<completion> m_completion_stack;

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
+from tests.trace import Record
 
 INSTRUCTION_KINDS = (
     *("alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize", "fence", "horizon", "epoch"),
@@ -78,6 +79,30 @@ class Distribution:
         assert statistics.median(self.buffer_counts) >= 3
 
 
+def memory_name(memory: int) -> str:
+    return {0: "user", 1: "host"}.get(memory, "device")
+
+
+def paths_of(record: Record) -> list[str]:
+    """The kind of an instruction, and the ways that its data takes."""
+    kind = record["kind"]
+    result = [kind]
+    if kind == "copy":
+        source, destination = record["source"][0], record["destination"][0]
+        first, second = memory_name(source), memory_name(destination)
+        is_peer = first == second == "device" and source != destination
+        result += ["copy peer" if is_peer else f"copy {first}->{second}", f"copy for {record['reason']}"]
+        if record["source_layout"]["is_linear"] or record["destination_layout"]["is_linear"]:
+            result.append("copy linear")
+        if len(record["boxes"]) > 1:
+            result.append("copy of several boxes")
+    elif kind == "send" and record["source"][0] >= 2:
+        result.append("send from device memory")
+    elif kind == "receive" and record["destination"][0] >= 2:
+        result.append("receive into device memory")
+    return result
+
+
 def features(program: Program) -> set[str]:
     """Names of what a program does and of the settings that it runs under."""
     settings = program.settings
@@ -89,8 +114,6 @@ def features(program: Program) -> set[str]:
         result.add("direct transport" if direct == pairs else "mixed transport" if direct else "host transport")
     if settings.single_fifo:
         result.add("single fifo per device")
-    if settings.device_waits:
-        result.add("waits on the device" + (" with a single fifo" if settings.single_fifo else ""))
     for step in program.steps:
         if isinstance(step, BufferDecl):
             result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}

@@ -64,7 +64,6 @@ def random_settings(draws: Draws) -> Settings:
         horizon_max_parallelism=weighted(draws, [(4, 64), (1, 3), (1, 6)]),
         compute_lanes=weighted(draws, [(2, 1), (2, 2), (1, 12)]),
         single_fifo=chance(draws, 30),
-        device_waits=bool(direct) and chance(draws, 80),
         seed=draws.integer(0, 2**16 - 1),
     )
 

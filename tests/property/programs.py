@@ -152,8 +152,6 @@ class Settings:
     compute_lanes: int = 1
     single_fifo: bool = False
     """All lanes of a device share one hardware queue, in order of issue."""
-    device_waits: bool = False
-    """Receives into device memory wait on a lane of the device, not on the host."""
     seed: int = 0
 
     def direct_ranks(self, rank: int) -> list[bool]:

@@ -18,8 +18,7 @@ SIZE = 16
 TRANSPORTS: dict[str, dict[str, Any]] = {
     "host": {},
     "direct": {"direct": True},
-    "lanes": {"direct": True, "device_waits": True},
-    "joined": {"direct": True, "device_waits": True, "joined_bytes": 2**30},
+    "joined": {"direct": True, "joined_bytes": 2**30},
 }
 DIVISIONS = ("devices", "oversubscribe", "border_first", "both")
 

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Runs a program on all ranks in one process, each with its real executor: loop, dispatch, engine, transports and arbiter.
-
-Only what the executor drives is not real: the lanes of the devices (`_native.ScriptedDevices`), the network, and who calls
-user functions. One random number generator decides which rank looks at its inbox, which lane makes a step, when
-messages and pilots arrive and when a function begins. A run in which nothing can go on is a deadlock.
-"""
+"""One rank of a simulation: its real generators and executor, on devices that make a step when they are told to."""
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,23 +17,28 @@ from celerity_py import _native
 from tests.allocations import CELL_BYTES, cells_of
 from tests.contexts import RankContext
 from tests.elements import FlatBox, flat_indices, flat_size, to_flat
-from tests.property.interpreter import Meaning, fold, interpret
-from tests.property.machine import SimulationError
+from tests.property.distribution import paths_of
+from tests.property.interpreter import Meaning, fold
 from tests.property.programs import Fence, HostTask, Kernel, Program
-from tests.trace import Record, Trace
+from tests.trace import Trace
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from tests.property.simulator import World
+
 Action = Callable[[], None]
 Cells = npt.NDArray[np.uint32]
 Call = tuple[Any, ...]
 
 POISON = 0xFFFF_FFFF
 """Of fresh memory, and of memory that was freed."""
-_DIRECT_NEEDS_KINDS = ("receive", "send")
+
+
+class SimulationError(AssertionError):
+    """Something that would be a crash, a hang or a wrong result in a real run."""
 
 
 def memory_at(address: int, count: int) -> Cells:
-    return np.frombuffer((ctypes.c_uint32 * count).from_address(address), dtype=np.uint32)
+    return np.ctypeslib.as_array((ctypes.c_uint32 * count).from_address(address))
 
 
 @dataclass
@@ -104,7 +102,12 @@ class Functions:
         factor = self.factors[number]
         flat = tuple(tuple(box) for box in boxes)
         cells, _ = cells_of(tuple(allocated), flat, factor)
-        return memory_at(address, flat_size(tuple(allocated)) * factor), cells, flat_indices(self.spaces[number], flat), factor
+        return (
+            memory_at(address, flat_size(tuple(allocated)) * factor),
+            cells,
+            flat_indices(self.spaces[number], flat),
+            factor,
+        )
 
     def _compare(self, what: str, number: int, binding: Any, expected: Any) -> None:
         memory, cells, elements, factor = self._place(number, binding)
@@ -114,14 +117,15 @@ class Functions:
             kind = "poison" if found[wrong[0]] == POISON else "a wrong value"
             element = int(elements[int(wrong[0]) // factor])
             raise SimulationError(
-                f"rank {self.trace.rank}: {what} finds {kind} in element {element} of b{number}, allocation {binding[1]}"
+                f"rank {self.trace.rank}: {what} finds {kind} in element {element} of b{number}, "
+                f"accessed in allocation {binding[1]}"
             )
 
 
-class ExecutorRank:
+class SimulatedRank:
     """One rank: application, scheduler, executor, devices, and the threads that call functions."""
 
-    def __init__(self, world: ExecutorWorld, rank: int) -> None:
+    def __init__(self, world: World, rank: int) -> None:
         settings = world.program.settings
         self.world = world
         self.rank = rank
@@ -142,7 +146,7 @@ class ExecutorRank:
         self.reached: deque[int] = deque()
         self.receives: dict[tuple[int, int], Payload] = {}
         """Posted, by source and message."""
-        self.num_launched = 0
+        self.slow_lanes = world.choose_slow_lanes(self.executor.lanes())
 
     # application and scheduler
 
@@ -157,7 +161,11 @@ class ExecutorRank:
         self.submit_new()
 
     def _register_launch(self, step: object) -> None:
-        if isinstance(step, Kernel) and self.world.is_stream_like and self.world.random.random() < self.world.native_share:
+        if (
+            isinstance(step, Kernel)
+            and self.world.is_stream_like
+            and self.world.random.random() < self.world.native_share
+        ):
             _native.register_scripted_launch(self.executor, self.context.native.next_submission())
 
     def notify_scheduler(self) -> None:
@@ -169,12 +177,9 @@ class ExecutorRank:
         for raw in range(len(self.user_memory) + 1, len(self.context.trace.user_allocations) + 1):
             self._add_user_memory(raw)
         for record in instructions:
-            self._count(record)
+            self.world.paths.update(paths_of(record))
         if instructions or pilots:
             self.executor.submit(_native.InstructionRecords(instructions, pilots))
-
-    def _count(self, record: Record) -> None:
-        self.world.paths[record["kind"]] += 1
 
     def _add_user_memory(self, raw: int) -> None:
         kind, number = self.context.trace.user_allocations[raw]
@@ -240,7 +245,10 @@ class ExecutorRank:
 
     def actions(self) -> list[Action]:
         world = self.world
-        result: list[Action] = [partial(self._step, which) for which in world.some_of(self.devices.possible_steps())]
+        steps = self.devices.possible_steps()
+        if self.slow_lanes and not world.is_desperate and world.random.random() >= world.pace_of_slow:
+            steps = [which for which in steps if which not in self.slow_lanes]
+        result: list[Action] = [partial(self._step, which) for which in world.some_of(steps)]
         settings = world.program.settings
         result += [partial(self._launch, d) for d in range(settings.num_devices) if self.executor.has_kernel(d)]
         if self.executor.has_host_task():
@@ -256,13 +264,12 @@ class ExecutorRank:
     def _step(self, which: int) -> None:
         kind, lane, sequence, call = self.devices.step(which)
         if kind == "kernel":
-            call = self.kernels.pop((lane, sequence))
-            self._run_kernel(call)
+            waiting = self.kernels.pop((lane, sequence))
+            self._run_kernel(waiting)
             if not self.world.is_stream_like:
-                self.executor.kernel_done(call[0])
-        elif kind == "launch":
+                self.executor.kernel_done(waiting[0])
+        elif call is not None:
             self._run_kernel(call)
-        self.world.paths[f"lane {kind}"] += 1
 
     def _launch(self, device: int) -> None:
         call = self.executor.next_kernel(device)
@@ -284,7 +291,8 @@ class ExecutorRank:
     def _run_host_call(self, call: Call) -> None:
         self.host_calls.remove(call)
         if call[0] == "host_task":
-            self.functions.run(*call[2:], [])
+            _, _, submission, chunk, accesses = call
+            self.functions.run(submission, chunk, accesses, [])
         else:
             self.functions.initialize(*call[2:6])
         self.executor.host_task_done(call[1])
@@ -310,145 +318,3 @@ class ExecutorRank:
 
     def _fences(self) -> list[int]:
         return [number for kind, number in self.context.trace.user_allocations.values() if kind == "fence"]
-
-
-class ExecutorWorld:
-    """All ranks and what is under way between them."""
-
-    def __init__(self, program: Program, seed: int | None = None) -> None:
-        settings = program.settings
-        self.program = program
-        self.meaning: Meaning = interpret(program)
-        self.random = Random(settings.seed if seed is None else seed)
-        self.paths: Counter[str] = Counter()
-        self.pilots: list[list[tuple[int, bytes]]] = [[] for _ in range(settings.num_ranks)]
-        self.sends: dict[tuple[int, int, int], tuple[Payload, Any]] = {}
-        """(source, destination, message) -> where it is, and its data if it has left already."""
-        self.sent: list[list[int]] = [[] for _ in range(settings.num_ranks)]
-        self.barrier: dict[int, int] = {}
-        self.most_considered = 6
-        self.is_stream_like = settings.single_fifo or self.random.random() < 0.6
-        self.native_share = self.random.choice([0.0, 0.5, 1.0])
-        self.application_weight = self.random.choice([0.05, 0.3, 0.9])
-        self.run_share = self.random.choice([0.1, 0.5, 0.9])
-        self._common = {
-            "compute_lanes": settings.compute_lanes if self.is_stream_like else 1,
-            "other_lanes": 1 if settings.compute_lanes == 1 else 2,
-            "stream_like": self.is_stream_like,
-            "single_fifo": settings.single_fifo,
-            "host_copies_apart": self.random.random() < 0.5,
-            "lane_events": self.random.random() < 0.9,
-            "sync": not settings.direct_pairs and self.random.random() < 0.1,
-            "most_on_a_lane": self.random.choice([120, 120, 3]),
-        }
-        self._overwrites_wait = self.random.random() < 0.7
-        self.ranks = [ExecutorRank(self, rank) for rank in range(settings.num_ranks)]
-        self._connect()
-        for rank in self.ranks:
-            rank.submit_new()
-
-    def executor_options(self, rank: int) -> dict[str, Any]:
-        direct = any(self.program.settings.direct_ranks(rank))
-        return self._common | {"direct": direct, "overwrites_wait": direct and self._overwrites_wait}
-
-    def _connect(self) -> None:
-        settings = self.program.settings
-        if not settings.direct_pairs:
-            return
-        numbers = [*range(settings.num_ranks)]
-        direct = [rank for rank in self.ranks if any(settings.direct_ranks(rank.rank))]
-        offers = {rank.rank: rank.executor.offer_direct(numbers) for rank in direct}
-        for rank in direct:
-            peers = [peer for peer, is_peer in enumerate(settings.direct_ranks(rank.rank)) if is_peer]
-            for peer in peers:
-                rank.executor.open_direct(peer, offers[peer])
-            rank.executor.agree_direct(peers)
-
-    @property
-    def traces(self) -> list[Trace]:
-        return [rank.context.trace for rank in self.ranks]
-
-    def run(self) -> Counter[str]:
-        """Returns how often each kind of instruction and of step on a lane occurred."""
-        try:
-            while self._go_on():
-                pass
-            left = [text for rank in self.ranks for text in rank.leftovers()]
-            if left or self.sends or any(self.pilots):
-                messages = f"messages {[*self.sends][:5]}, pilots for {[len(pilots) for pilots in self.pilots]}"
-                raise SimulationError("deadlock, or something left over:\n" + "\n".join([*left, messages]))
-        except SimulationError as error:
-            error.add_note(f"\n{self.program}")
-            raise
-        finally:
-            for rank in self.ranks:
-                rank.executor.stop()
-        return self.paths
-
-    def some_of(self, candidates: list[T]) -> list[T]:
-        if len(candidates) <= self.most_considered:
-            return candidates
-        start = self.random.randrange(len(candidates))
-        return candidates[start : start + self.most_considered]
-
-    def _go_on(self) -> bool:
-        """Something happens; False if nothing can."""
-        order = self.random.sample(self.ranks, len(self.ranks))
-        for rank in order:
-            if not rank.has_ended and self.random.random() < self.application_weight:
-                rank.step_application()
-                return True
-            if self.random.random() < self.run_share:
-                rank.run()
-            if actions := rank.actions():
-                self.random.choice(actions)()
-                return True
-        for rank in order:
-            if not rank.has_ended:
-                rank.step_application()
-                return True
-        return self._can_go_on_after_all()
-
-    def _can_go_on_after_all(self) -> bool:
-        """What one executor does may be news for another one, in shared memory only."""
-        self.most_considered, most = sys.maxsize, self.most_considered
-        can = False
-        for _ in range(2 + len(self.ranks)):
-            for rank in self.ranks:
-                rank.run()
-            can = any(rank.actions() for rank in self.ranks)
-            if can:
-                break
-        self.most_considered = most
-        return can
-
-    # between ranks
-
-    def deliver(self, to: int, entry: tuple[int, bytes]) -> None:
-        self.pilots[to].remove(entry)
-        self.ranks[to].executor.notify_pilot(*entry)
-
-    def start_send(self, source: int, to: int, message: int, payload: Payload) -> None:
-        is_eager = self.random.random() < 0.3  # small messages leave at once
-        self.sends[(source, to, message)] = (payload, payload.cells.copy() if is_eager else None)
-        if is_eager:
-            self.sent[source].append(payload.request)
-
-    def transfer(self, to: int, key: tuple[int, int]) -> None:
-        payload, data = self.sends.pop((key[0], to, key[1]))
-        receive = self.ranks[to].receives.pop(key)
-        found = payload.cells if data is None else data
-        target = receive.cells
-        if found.size != target.size:
-            raise SimulationError(f"rank {to} expects {target.size} cells in message {key}, and {found.size} come")
-        target[...] = found.reshape(target.shape)
-        if data is None:
-            self.sent[key[0]].append(payload.request)
-        self.ranks[to].executor.notify_complete(receive.request)
-
-    def enter_barrier(self, rank: int, request: int) -> None:
-        self.barrier[rank] = request
-        if len(self.barrier) == len(self.ranks):
-            entered, self.barrier = self.barrier, {}
-            for number, id_ in entered.items():
-                self.ranks[number].executor.notify_complete(id_)
