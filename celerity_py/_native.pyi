@@ -437,6 +437,9 @@ class Engine:
     def allow_remote_waits(self, allowed: bool) -> None:
         """Whether next() may hand out remote waits."""
 
+    def allow_lanes(self, allowed: bool) -> None:
+        """Whether next() may hand out instructions for lanes."""
+
     def complete_lane(self, lane: int, sequence: int) -> list[int]:
         """
         The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.

@@ -145,6 +145,9 @@ Args:
 	    .def(
 	        "allow_remote_waits", [](python_engine& self, const bool allowed) { self.engine().allow_remote_waits(allowed); }, "allowed"_a,
 	        "Whether next() may hand out remote waits.")
+	    .def(
+	        "allow_lanes", [](python_engine& self, const bool allowed) { self.engine().allow_lanes(allowed); }, "allowed"_a,
+	        "Whether next() may hand out instructions for lanes.")
 	    .def("complete_lane", &python_engine::complete_lane, "lane"_a, "sequence"_a,
 	        "The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.")
 	    .def("complete", &python_engine::complete, "id"_a,

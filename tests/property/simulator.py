@@ -23,7 +23,8 @@ T = TypeVar("T")
 class World:
     """All ranks and what is under way between them."""
 
-    def __init__(self, program: Program, seed: int | None = None) -> None:
+    def __init__(self, program: Program, seed: int | None = None, **options: Any) -> None:
+        """`options` are those of `_native.make_scripted_executor`, instead of random ones."""
         settings = program.settings
         self.program = program
         self.meaning: Meaning = interpret(program)
@@ -39,19 +40,20 @@ class World:
         self.is_desperate = False
         """Nothing has been found that could happen: everything is looked at."""
         self.pace_of_slow = self.random.choice([1.0, 0.1, 0.01])
-        self.is_stream_like = settings.single_fifo or self.random.random() < 0.6
+        is_stream_like = settings.single_fifo or self.random.random() < 0.6
+        self.is_stream_like = options.setdefault("stream_like", is_stream_like)
         self.native_share = self.random.choice([0.0, 0.5, 1.0])
         self.application_weight = self.random.choice([0.05, 0.3, 0.9])
         self.run_share = self.random.choice([0.1, 0.5, 0.9])
         self._common = {
             "compute_lanes": settings.compute_lanes if self.is_stream_like else 1,
             "other_lanes": 1 if settings.compute_lanes == 1 else 2,
-            "stream_like": self.is_stream_like,
             "single_fifo": settings.single_fifo,
             "host_copies_apart": self.random.random() < 0.5,
             "lane_events": self.random.random() < 0.9,
             "sync": not settings.direct_pairs and self.random.random() < 0.1,
             "most_on_a_lane": self.random.choice([120, 120, 3]),
+            **options,
         }
         self._overwrites_wait = self.random.random() < 0.7
         self.ranks = [SimulatedRank(self, rank) for rank in range(settings.num_ranks)]
