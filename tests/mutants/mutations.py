@@ -28,6 +28,10 @@ WINDOW = "scheduler/core/dependency_window.hpp"
 SPLIT = "scheduler/core/split.cpp"
 ENGINE = "executor/core/out_of_order_engine.cpp"
 ARBITER = "executor/core/receive_arbiter.cpp"
+DIRECT = "executor/core/direct_transport.cpp"
+DISPATCH = "executor/core/executor_dispatch.cpp"
+LOOP = "executor/core/executor_loop.cpp"
+COMMUNICATION = "executor/core/communication.cpp"
 
 MUTATIONS = (
     Mutation(
@@ -334,5 +338,121 @@ MUTATIONS = (
         ARBITER,
         "if(await.missing > 0) return false;",
         "",
+    ),
+    Mutation(
+        "the first receive of a message says that all of it was fetched",
+        DIRECT,
+        "if(message->unissued == 0) {",
+        "if(message->unissued >= 0) {",
+    ),
+    Mutation(
+        "the last receive of a message does not wait for the others",
+        DIRECT,
+        "pull.done_after = message->fetched_at;",
+        "",
+    ),
+    Mutation(
+        "a receive of several parts of a message waits for itself",
+        DIRECT,
+        "if(!pull.done_after.empty() && pull.done_after.back() == own)",
+        "if(false)",
+        limit=5000,
+    ),
+    Mutation(
+        "messages from one memory share a flag, whatever they depend on",
+        DIRECT,
+        "return recent.source == out.source.memory && std::ranges::equal(recent.dependencies, out.dependencies);",
+        "return recent.source == out.source.memory;",
+    ),
+    Mutation(
+        "a shared flag is given away when the first of its messages was fetched",
+        DIRECT,
+        "if(--m_ready_flags[index].num_messages > 0) return;",
+        "--m_ready_flags[index].num_messages;",
+        limit=2000,
+    ),
+    Mutation(
+        "a flag that is used again has the value of before",
+        DIRECT,
+        "m_ready_flags[index] = {m_ready_flags[index].value + 1, 1, false};",
+        "m_ready_flags[index] = {std::max(m_ready_flags[index].value, 1U), 1, false};",
+    ),
+    Mutation(
+        "a slot that is used again has the value of before",
+        DIRECT,
+        "++peer.done_values[out.slot]};",
+        "peer.done_values[out.slot] = 1};",
+    ),
+    Mutation(
+        "a message counts as ready as soon as it is announced",
+        DIRECT,
+        "message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};",
+        "message.ready = {peer.flags.ready_flag(pilot.ready_index), 0};",
+    ),
+    Mutation(
+        "who overwrites does not wait for the answer of the reader",
+        DISPATCH,
+        "m_answers.push_back(answer);",
+        "static_cast<void>(answer);",
+    ),
+    Mutation(
+        "kernels of launcher threads are issued before readers have answered",
+        DISPATCH,
+        "request.awaits_acknowledgements &= is_native;",
+        "",
+    ),
+    Mutation(
+        "a send is complete when its lane has come past it",
+        DISPATCH,
+        "request.acknowledged = request.held = true;",
+        "request.held = true;",
+    ),
+    Mutation(
+        "a receive is issued before it is known what it consists of",
+        DISPATCH,
+        "request.remote_wait = request.held = true;",
+        "request.remote_wait = true;",
+    ),
+    Mutation(
+        "receives are issued in any order",
+        DISPATCH,
+        "request.remote_wait = request.held = true;",
+        "request.held = true;",
+        limit=2000,
+    ),
+    Mutation(
+        "every receive counts as ready when it is announced",
+        LOOP,
+        "if(released.is_ready) m_engine.notify_remote_ready(released.id);",
+        "m_engine.notify_remote_ready(released.id);",
+        limit=2000,
+    ),
+    Mutation(
+        "a full lane stops the host, too",
+        LOOP,
+        "m_engine.allow_lanes(!is_lane_full());",
+        "if(is_lane_full()) break;",
+        limit=5000,
+    ),
+    Mutation(
+        "a part of a message through the host counts as here",
+        DIRECT,
+        "if(message.is_direct || message.has_arrived) return part_state::here;",
+        "if(message.is_direct || !is_new) return part_state::here;",
+        limit=2000,
+    ),
+    Mutation(
+        "a message through the host is forgotten when its first part was taken",
+        DIRECT,
+        "if(message.unfetched > 0) return;",
+        "",
+        limit=2000,
+    ),
+    Mutation(
+        "flags that were kept back are written after what follows",
+        DISPATCH,
+        "if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();",
+        "",
+        limit=5000,
     ),
 )
