@@ -4,29 +4,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import logging
 import os
 import re
 import socket
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from celerity_py.kernel_folder import open_folder
+
 _log = logging.getLogger(__name__)
 
 HEADER_NAME: Final = "celerity_device.cuh"
-_MAGIC: Final = b"celerity_py kernel 1\n"
 _LOCK_TIMEOUT_S: Final = 120.0  # another rank compiles for so long only if it has died in a strange way
-_LOCK_POLL_S: Final = 0.02
-_MOST_KEPT_BYTES: Final = 256 << 20
-_KEPT_AFTER_PRUNING: Final = 0.75  # of these
-_DAY_S: Final = 86400.0  # use is noted no more often; other files that are older were left by processes that died
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
 
@@ -180,103 +174,34 @@ def compile_cached(
     if not is_cacheable(program):
         return compiler(program, architecture)
     try:
-        folder = folder or cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:  # no home directory, for instance
+        path = folder or cache_folder()
+    except RuntimeError as error:  # no home directory
         _log.info("Compiled kernels cannot be kept: %s", error)
         return compiler(program, architecture)
-    path = folder / f"{key_of(program, architecture, version)}.kernel"
-    known = _read(path)
-    if known is not None:
-        return known
-    with _locked(folder / f"{socket.gethostname()}.lock", lock_timeout_s):
-        known = _read(path)
+    key = key_of(program, architecture, version)
+    with open_folder(path) as kept:
+        if kept is None:
+            return compiler(program, architecture)
+        known = kept.read(key)
         if known is not None:
-            return known
-        compiled = compiler(program, architecture)
-        _write(path, compiled)
-        prune(folder)
-        return compiled
+            return _decode(known)
+        with kept.locked(f"{socket.gethostname()}.lock", lock_timeout_s):
+            known = kept.read(key)
+            if known is not None:
+                return _decode(known)
+            compiled = compiler(program, architecture)
+            kept.write(key, _encode(compiled))
+            kept.prune()
+            return compiled
 
 
-def _read(path: Path) -> Compiled | None:
-    """A result, or None if there is none or if it is damaged."""
-    try:
-        contents = path.read_bytes()
-    except OSError:
-        return None
-    digest, _, rest = contents.removeprefix(_MAGIC).partition(b"\n")
-    if not contents.startswith(_MAGIC) or hashlib.sha256(rest).hexdigest().encode() != digest:
-        _log.info("%s is damaged and will be written anew.", path)
-        return None
-    with contextlib.suppress(OSError):  # it was used: what has not been is removed first
-        if time.time() - path.stat().st_mtime > _DAY_S:
-            os.utime(path)
-    symbol, _, image = rest.partition(b"\n")
+def _encode(compiled: Compiled) -> bytes:
+    return compiled.symbol.encode() + b"\n" + compiled.image
+
+
+def _decode(contents: bytes) -> Compiled:
+    symbol, _, image = contents.partition(b"\n")
     return Compiled(image, symbol.decode())
-
-
-def _write(path: Path, compiled: Compiled) -> None:
-    rest = compiled.symbol.encode() + b"\n" + compiled.image
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16])
-    except OSError as error:
-        _log.info("Compiled kernels cannot be kept: %s", error)
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
-        Path(name).replace(path)  # at once, for whoever is reading
-    except OSError as error:
-        _log.info("Compiled kernels cannot be kept: %s", error)
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-
-
-def prune(folder: Path, most_bytes: int = _MOST_KEPT_BYTES) -> None:
-    """Remove the results that have not been used for longest, if there are more than so many bytes.
-
-    Whoever reads one meanwhile has it open, or compiles again.
-    """
-    found = []
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            with contextlib.suppress(OSError):  # another process has removed it
-                status = path.stat()
-                if path.suffix == ".kernel":
-                    found.append((status.st_mtime, status.st_size, path))
-                elif path.suffix != ".lock" and time.time() - status.st_mtime > _DAY_S:
-                    path.unlink()
-    total = sum(size for _, size, _ in found)
-    if total <= most_bytes:
-        return
-    for _, size, path in sorted(found):
-        if total <= most_bytes * _KEPT_AFTER_PRUNING:
-            break
-        with contextlib.suppress(OSError):
-            path.unlink()
-        total -= size
-
-
-@contextlib.contextmanager
-def _locked(path: Path, timeout_s: float) -> Iterator[None]:
-    """Hold a lock of this host; after the timeout, or where files cannot be locked, go on without."""
-    with contextlib.ExitStack() as stack:
-        deadline_s = time.monotonic() + timeout_s
-        try:
-            file = stack.enter_context(path.open("ab"))
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline_s:
-                        _log.warning("Another process has been holding %s for %g s; going on without.", path, timeout_s)
-                        break
-                    time.sleep(_LOCK_POLL_S)
-        except OSError as error:
-            _log.info("%s cannot be locked: %s", path, error)
-        yield
 
 
 # ---- on devices

@@ -85,6 +85,15 @@ class Folder:
         """Keep the plan."""
         write_json(self.path / "sweep.json", sweep.to_json())
 
+    def forget_sweep(self) -> None:
+        """Be a folder with which nothing was ever submitted."""
+        (self.path / "sweep.json").unlink(missing_ok=True)
+
+    @property
+    def logs(self) -> Path:
+        """Where the jobs leave what they print."""
+        return self.path / "logs"
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other submits out, which would not know of the jobs of this one.

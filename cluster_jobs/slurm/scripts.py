@@ -56,5 +56,8 @@ def _is_replaced(line: str, options: Mapping[str, str]) -> bool:
 
 
 def _quoted(option: str) -> str:
-    """As sbatch reads it: a blank or # would end the option."""
-    return f'"{option}"' if any(character in option for character in " #") else option
+    """As sbatch reads it: a blank or # would end the option, quotes would vanish, and a backslash protects the next."""
+    if not any(character in option for character in " \t#\"'\\"):
+        return option
+    protected = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{protected}"'

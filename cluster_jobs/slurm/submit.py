@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from cluster_jobs.processes import ROOT, python_path
 from cluster_jobs.slurm import states
-from cluster_jobs.slurm.folder import write_json, write_whole
+from cluster_jobs.slurm.folder import read_json, write_json, write_whole
 from cluster_jobs.slurm.scripts import job_script
 from cluster_jobs.slurm.states import SlurmError, slurm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cluster_jobs.slurm.folder import Folder
     from cluster_jobs.slurm.sweep import Point, Shape, Sweep
@@ -134,13 +136,41 @@ def submit(folder: Folder, sweep: Sweep, request: Request) -> Submitted:
         if not to_submit:
             return Submitted(finished, queued, to_submit)
         arrays = _arrays(to_submit, request)  # may fail; nothing is written before
-        folder.save_sweep(everything)
-        submission = folder.new_submission()
-        plan = {"launcher": request.launcher, "check": request.check, "arrays": arrays}
-        write_json(submission / "plan.json", plan)
-        _write_scripts(folder, submission, sweep, arrays, request)
-        notes = () if request.dry_run else _submit_scripts(submission, arrays, request)
+        with _undone_if_refused(folder) as submission:
+            folder.save_sweep(everything)
+            plan = {"launcher": request.launcher, "check": request.check, "arrays": arrays}
+            write_json(submission / "plan.json", plan)
+            _write_scripts(folder, submission, sweep, arrays, request)
+            notes = () if request.dry_run else _submit_scripts(submission, arrays, request)
         return Submitted(finished, queued, to_submit, submission, notes)
+
+
+@contextlib.contextmanager
+def _undone_if_refused(folder: Folder) -> Iterator[Path]:
+    """Make a submission; if it is refused before any point has a job, the folder becomes what it was.
+
+    Otherwise the settings of what was refused would stay, and the folder would refuse those that are corrected.
+    """
+    before = folder.sweep() if folder.has_sweep() else None
+    had_logs = folder.logs.exists()
+    submission = folder.new_submission()
+    try:
+        yield submission
+    except (SlurmError, ValueError):
+        jobs = read_json(submission / "jobs.json") or {}
+        if jobs.get("arrays"):
+            raise
+        if jobs.get("check"):
+            with contextlib.suppress(SlurmError):  # over already, perhaps
+                slurm("scancel", jobs["check"])
+        shutil.rmtree(submission)
+        if not had_logs:
+            shutil.rmtree(folder.logs, ignore_errors=True)
+        if before is None:
+            folder.forget_sweep()
+        else:
+            folder.save_sweep(before)
+        raise
 
 
 def _arrays(points: Sequence[Point], request: Request) -> dict[str, dict[str, Any]]:
@@ -157,7 +187,7 @@ def _write_scripts(
     folder: Folder, submission: Path, sweep: Sweep, arrays: dict[str, dict[str, Any]], request: Request
 ) -> None:
     settings = {"FOLDER": str(folder.path), "SUBMISSION": str(submission)}
-    logs = folder.path / "logs"
+    logs = folder.logs
     logs.mkdir(exist_ok=True)
     app, backend = sweep.settings.app, sweep.settings.backend
     shapes = {point.shape.name: point.shape for point in sweep.points}

@@ -24,8 +24,8 @@ from celerity_py.cuda_compilation import (
     header,
     is_cacheable,
     key_of,
-    prune,
 )
+from celerity_py.kernel_folder import open_folder
 
 PROGRAM = Program("__global__ void f(celerity::chunk<1> c) {}", "f")
 IMAGE = bytes(range(256)) + b"\n\n"
@@ -181,6 +181,12 @@ def test_the_compiler_counts_the_lines_of_the_user_only() -> None:
     assert lines[0] == '#include "celerity_device.cuh"'
     assert lines[lines.index("first") - 1] == '#line 1 "f.cu"'
     assert lines[-1] == "static_assert(true);"
+
+
+def prune(folder: Path, most_bytes: int) -> None:
+    with open_folder(folder) as kept:
+        assert kept is not None
+        kept.prune(most_bytes)
 
 
 def age(path: Path, days: float) -> None:

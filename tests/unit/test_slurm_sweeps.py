@@ -14,7 +14,7 @@ from cluster_jobs.slurm import collect, point, progress, submit
 from cluster_jobs.slurm.folder import Folder, write_json, write_whole
 from cluster_jobs.slurm.point import PointError, read_figures
 from cluster_jobs.slurm.scripts import job_script
-from cluster_jobs.slurm.states import JobState
+from cluster_jobs.slurm.states import JobState, SlurmError
 from cluster_jobs.slurm.submit import Request
 from cluster_jobs.slurm.sweep import Point, Settings, SettingsDifferError, Shape, Sweep, all_points, sweep_from_json
 
@@ -194,6 +194,110 @@ def test_points_whose_jobs_wait_or_run_are_not_submitted_again(tmp_path: Path, m
     outcome = submit.submit(folder, sweep(), request)
     assert [entry.name for entry in outcome.queued] == ["64-1x2-device-run1"]
     assert len(outcome.submitted) == 3
+
+
+class RefusingSlurm:
+    """Takes so many jobs, and refuses the next one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+        self.taken: list[str] = []
+        self.cancelled: list[str] = []
+        self._jobs = jobs
+        monkeypatch.setattr(submit, "slurm", self)
+        monkeypatch.setattr("cluster_jobs.slurm.states.slurm", self)
+
+    def __call__(self, *command: str) -> str:
+        if command[0] == "squeue":
+            return ""
+        if command[0] == "scancel":
+            self.cancelled.append(command[1])
+            return ""
+        if len(self.taken) == self._jobs:
+            raise SlurmError("sbatch: error: invalid account")
+        self.taken.append(command[-1])
+        return f"{100 + len(self.taken)}\n"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_what_slurm_refuses_leaves_a_folder_that_takes_corrected_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    folder, request = Folder(tmp_path), dataclasses.replace(DRY, dry_run=False)
+    refusing = RefusingSlurm(monkeypatch, jobs)
+    with pytest.raises(SlurmError, match="invalid account"):
+        submit.submit(folder, sweep(), request)
+    assert refusing.cancelled == ["101"][:jobs], "the check would run for nothing"
+    assert set(contents(tmp_path)) == {".lock"}
+    corrected = dataclasses.replace(SETTINGS, steps=30)
+    RefusingSlurm(monkeypatch, 100)
+    assert len(submit.submit(folder, sweep(settings=corrected), request).submitted) == 4
+
+
+def test_what_slurm_refuses_leaves_earlier_submissions_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, request = Folder(tmp_path), dataclasses.replace(DRY, dry_run=False)
+    RefusingSlurm(monkeypatch, 100)
+    submit.submit(folder, sweep((1,)), request)
+    before = contents(tmp_path)
+    RefusingSlurm(monkeypatch, 0)
+    with pytest.raises(SlurmError):
+        submit.submit(folder, sweep((1, 2)), request)
+    assert contents(tmp_path) == before
+
+
+def test_jobs_that_slurm_has_taken_are_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, request = Folder(tmp_path), dataclasses.replace(DRY, dry_run=False)
+    refusing = RefusingSlurm(monkeypatch, 2)
+    with pytest.raises(SlurmError):
+        submit.submit(folder, sweep(), request)
+    assert not refusing.cancelled
+    assert folder.has_sweep()
+    assert folder.jobs()["64-1x2-device-run1"] == ["102_1"]
+
+
+def test_an_option_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one line each"):
+        submit.submit(Folder(tmp_path), sweep(), dataclasses.replace(DRY, options=("--comment=a\nb",)))
+    assert set(contents(tmp_path)) == {".lock"}
+
+
+def read_by_sbatch(line: str) -> str:
+    """The one option of a line, by the rules of sbatch: a backslash takes any character, quotes take blanks and #."""
+    option, quote, position = "", "", 0
+    while position < len(line) and (quote or not line[position].isspace()):
+        character = line[position]
+        position += 1
+        if character == "\\":
+            option += line[position]
+            position += 1
+        elif quote:
+            quote, option = ("", option) if character == quote else (quote, option + character)
+        elif character in "\"'":
+            quote = character
+        elif character == "#":
+            break
+        else:
+            option += character
+    assert not quote
+    assert position == len(line)
+    return option
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--comment=a b", '--comment="a b"', '--comment="a"', "--comment=it's", "--comment=#1", "--comment=a\\b"),
+        *("--comment=a\tb", '--comment=a\\"b c\\', "--account=physics", "--comment='x y' #z"),
+    ],
+)
+def test_sbatch_reads_every_option_as_it_was_given(option: str) -> None:
+    (line,) = [
+        line for line in job_script("plot", {}, more_options=[option], settings={}).splitlines() if option[:9] in line
+    ]
+    assert read_by_sbatch(line.removeprefix("#SBATCH ")) == option
 
 
 def test_a_second_submit_at_the_same_time_is_refused(tmp_path: Path) -> None:
