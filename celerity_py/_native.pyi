@@ -679,6 +679,11 @@ class Executor:
         A pilot has arrived. Raises ValueError if it is none, or one of another version.
         """
 
+    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+        """
+        Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.
+        """
+
     def submit(self, records: InstructionRecords) -> None:
         """Submits recorded instructions, as the scheduler submits its own."""
 

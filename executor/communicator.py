@@ -99,6 +99,15 @@ class Communicator(Protocol):
     def barrier(self, request: int) -> None:
         """Enter a barrier, in the same order on all ranks; the request completes once every rank has entered."""
 
+    def settle(self, request: int) -> None:
+        """Enter a barrier that completes only when all pilots and notices sent before, by any rank, have arrived.
+
+        Send no pilots afterwards.
+        """
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        """Return (rank, number of its payloads to here minus receives from it) where they differ; after `settle`."""
+
     def poll(self) -> Arrivals:
         """Let the transport progress; return what has arrived or completed, each pilot and request exactly once."""
 
@@ -109,4 +118,7 @@ class Communicator(Protocol):
         """End every rank now, with `status`. Any thread."""
 
     def close(self) -> None:
-        """Give back what the transport holds. Collective; after a barrier behind the last payload."""
+        """Give back what the transport holds. Collective.
+
+        Unless `settle` was the last call, a message may still be on its way, and no later communicator shall get it.
+        """

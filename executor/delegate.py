@@ -76,6 +76,9 @@ class NativeExecutor(Protocol):
     def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
         """A pilot has arrived."""
 
+    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+        """(source rank, message, transfer, box) of what was announced and nobody has asked for. Executor thread."""
+
     def wake(self) -> None:
         """Let `run` return."""
 

@@ -36,6 +36,7 @@ from celerity_py.executor.failure import (
 from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
 from celerity_py.executor.flag import Flag
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
+from celerity_py.executor.leftovers import find_leftovers
 from celerity_py.executor.pacing import Pacing, num_cores
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
 from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
@@ -66,7 +67,10 @@ _LOST_DEVICE: Final = (
     "ECC",
 )
 _THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
-_SHUTDOWN_BARRIER: Final = -2  # a request number that the native executor does not use
+# Request numbers that the native executor does not use. At the end of a run each rank looks for messages that nobody
+# has asked for, once all have arrived. The second barrier keeps the others here until every rank has looked.
+_ALL_HAS_ARRIVED: Final = -2
+_ALL_HAVE_LOOKED: Final = -3
 
 
 class LiveExecutor:
@@ -103,6 +107,7 @@ class LiveExecutor:
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
         self._departed: dict[int, int] = {}  # the same of other ranks
+        self._is_leaving = False  # the shutdown epoch of this rank is complete
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
         self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
@@ -121,7 +126,7 @@ class LiveExecutor:
             "retired": lambda item: delegate.submissions_retired(item[1]),
             "user_free": lambda item: delegate.user_memory_freed(item[1]),
             "failed": lambda item: self._fail_natively(*item[1:]),
-            "shutdown": lambda _: communicator.barrier(_SHUTDOWN_BARRIER),
+            "shutdown": lambda _: self._settle(_ALL_HAS_ARRIVED),
             "stopped": lambda _: None,
         }
 
@@ -265,6 +270,8 @@ class LiveExecutor:
                 self._take_notice(notice)
             if self._departed:
                 self._compare_with_departed()
+            if self._is_leaving and (leftovers := find_leftovers(native, communicator, self._delegate)) is not None:
+                self.fail(leftovers)
 
             now_s = time.monotonic()
             if arrivals.pilots or arrivals.completed or any(item[0] in _THROUGH_NETWORK for item in items):
@@ -283,10 +290,18 @@ class LiveExecutor:
             )
 
     def _complete(self, request: int) -> None:
-        if request == _SHUTDOWN_BARRIER:
+        if request == _ALL_HAS_ARRIVED:
+            # Pilots of the same poll have been handed over before.
+            if find_leftovers(self._native, self._communicator, self._delegate) is None:
+                self._settle(_ALL_HAVE_LOOKED)
+        elif request == _ALL_HAVE_LOOKED:
             self._has_shut_down.set()
         else:
             self._native.notify_complete(request)
+
+    def _settle(self, request: int) -> None:
+        self._is_leaving = True
+        self._communicator.settle(request)
 
     def _take_notice(self, notice: Notice) -> None:
         if notice.kind == NOTICE_FAILURE:

@@ -47,6 +47,12 @@ class LocalCommunicator:
     def barrier(self, request: int) -> None:
         self._completed.append(request)
 
+    def settle(self, request: int) -> None:
+        self.barrier(request)
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        return []
+
     def poll(self) -> Arrivals:
         completed, self._completed = self._completed, []
         return Arrivals([], completed, [])

@@ -17,9 +17,10 @@ import math
 import os
 import sys
 import time
+from array import array
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 from mpi4py import MPI
 
@@ -118,6 +119,12 @@ class _Inbox:
             receive.Free()
 
 
+class _Settling(NamedTuple):
+    request: int
+    operation: MPI.Request  # null when it is complete
+    heard: array[int]  # frames and payloads that each rank has sent to this one, in turns
+
+
 class MpiCommunicator:
     """A `Communicator` on a duplicate of an MPI communicator, so that its messages never meet the application's own.
 
@@ -153,6 +160,13 @@ class MpiCommunicator:
         self._owed = [0] * self.size
         self._held: list[deque[bytes]] = [deque() for _ in range(self.size)]  # pilots that wait for a credit
         self._num_held = 0
+        self._frames_sent = [0] * self.size
+        self._frames_taken = [0] * self.size
+        self._payloads_sent = [0] * self.size
+        self._payloads_asked = [0] * self.size
+        self._settling: _Settling | None = None
+        self._heard: array[int] | None = None  # when settled: see _Settling
+        self._is_settled = False  # and nothing has been sent since
 
         others = [rank for rank in range(self.size) if rank != self.rank]
         self._inboxes = [_Inbox(self._comm, rank, _PILOT_TAG, _WINDOW, PILOT_LIMIT_BYTES) for rank in others]
@@ -187,15 +201,33 @@ class MpiCommunicator:
         self._send_frame(destination_rank, _NOTICE_TAG, kind, content)
 
     def send(self, payload: Payload) -> None:
+        self._payloads_sent[payload.peer_rank] += 1
+        self._is_settled = False
         operation = self._comm.Isend(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
         self._track(operation, payload.request, None)
 
     def receive(self, payload: Payload) -> None:
+        self._payloads_asked[payload.peer_rank] += 1
         operation = self._comm.Irecv(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
         self._track(operation, payload.request, None)
 
     def barrier(self, request: int) -> None:
         self._track(self._comm.Ibarrier(), request, None)
+
+    def settle(self, request: int) -> None:
+        for rank, held in enumerate(self._held):
+            while held:
+                self._send_frame(rank, _PILOT_TAG, _FRAME_PILOT, held.popleft())
+        self._num_held = 0
+        told = array("q", [n for pair in zip(self._frames_sent, self._payloads_sent, strict=True) for n in pair])
+        heard = array("q", bytes(told.itemsize * len(told)))
+        operation = self._comm.Ialltoall([told, 2, MPI.INT64_T], [heard, 2, MPI.INT64_T])
+        self._settling = _Settling(request, operation, heard)
+        self._track(operation, _NO_REQUEST, (told, heard))
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        sent = enumerate(self._heard[1::2] if self._heard is not None else ())
+        return [(rank, n - self._payloads_asked[rank]) for rank, n in sent if n != self._payloads_asked[rank]]
 
     def poll(self) -> Arrivals:
         arrivals = Arrivals([], [], [])
@@ -205,6 +237,9 @@ class MpiCommunicator:
                     self._take_frames(index, arrivals)
                 else:
                     self._retire(index, arrivals)
+        if self._settling is not None and self._has_all(self._settling):
+            arrivals.completed.append(self._settling.request)
+            self._heard, self._settling, self._is_settled = self._settling.heard, None, True
         return arrivals
 
     def is_alive(self, rank: int) -> bool | None:
@@ -226,10 +261,14 @@ class MpiCommunicator:
         for datatype in self._datatypes.values():
             datatype.Free()
         self._datatypes.clear()
-        self._comm.Free()
+        # MPI gives the context of a freed communicator to a later one, which would receive what is still on its way.
+        if self._is_settled and not self.unasked_payloads():
+            self._comm.Free()
 
     def _send_frame(self, destination_rank: int, tag: int, kind: int, content: bytes) -> None:
         num_credits, self._owed[destination_rank] = self._owed[destination_rank], 0
+        self._frames_sent[destination_rank] += 1
+        self._is_settled = False
         frame = bytes((len(content) & 255, len(content) >> 8, num_credits, kind)) + content
         operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, tag)
         self._track(operation, _NO_REQUEST, frame)
@@ -240,6 +279,7 @@ class MpiCommunicator:
         num_credits = 0
         while True:
             given, kind, content = inbox.take()
+            self._frames_taken[source_rank] += 1
             num_credits += given
             if kind == _FRAME_PILOT:
                 arrivals.pilots.append((source_rank, content))
@@ -250,7 +290,8 @@ class MpiCommunicator:
                 break
         self._operations[index] = inbox.next_receive
         self._take_credits(source_rank, num_credits)  # pilots that leave now carry what is owed
-        if self._owed[source_rank] > _OWED_AT_MOST:
+        is_ending = self._settling is not None or self._heard is not None
+        if self._owed[source_rank] > _OWED_AT_MOST and not is_ending:
             self._send_frame(source_rank, _NOTICE_TAG, _FRAME_CREDITS, b"")
 
     def _take_credits(self, rank: int, num_credits: int) -> None:
@@ -259,6 +300,11 @@ class MpiCommunicator:
         while held and self._credits[rank]:
             self._num_held -= 1
             self.send_pilot(rank, held.popleft())
+
+    def _has_all(self, settling: _Settling) -> bool:
+        if settling.operation != MPI.REQUEST_NULL:
+            return False
+        return all(taken >= sent for taken, sent in zip(self._frames_taken, settling.heard[::2], strict=True))
 
     def _track(self, operation: MPI.Request, request: int, memory: object) -> None:
         self._operations.append(operation)

@@ -101,7 +101,7 @@ class ProgressWatchdog:
         _, text, submission, buffer, box, peer, transfer = entry
         parts = [text]
         if buffer:
-            parts.append(f"{self._delegate.describe_buffer(buffer)} {_show_box(box)}".rstrip())
+            parts.append(f"{self._delegate.describe_buffer(buffer)} {show_box(box)}".rstrip())
         if peer >= 0:
             parts.append(f"peer rank {peer}")
         if transfer is not None:
@@ -121,7 +121,7 @@ class ProgressWatchdog:
         return "\n".join(lines) + "\n"
 
 
-def _show_box(flat: tuple[int, ...] | None) -> str:
+def show_box(flat: tuple[int, ...] | None) -> str:
     """Show a flat box without the unit dimensions that pad it to three."""
     if flat is None:
         return ""

@@ -33,6 +33,7 @@ class ScriptedExecutor:
         self.done_tickets: list[int] = []
         self.issued_tickets: list[int] = []
         self.active: list[tuple[Any, ...]] = []
+        self.unclaimed: list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]] = []
         self.has_failed = False
         self.num_runs = 0
 
@@ -79,6 +80,9 @@ class ScriptedExecutor:
 
     def host_task_done(self, ticket: int) -> None:
         self.done_tickets.append(ticket)
+
+    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+        return self.unclaimed
 
     def active_instructions(self) -> list[tuple[Any, ...]]:
         return self.active
@@ -175,6 +179,7 @@ class MemoryCommunicator:
         self._num_barriers_passed = 0
         self.alive: dict[int, bool | None] = {}
         self.payloads: list[Payload] = []
+        self.unasked: list[tuple[int, int]] = []
 
     @property
     def outstanding(self) -> int:
@@ -202,6 +207,12 @@ class MemoryCommunicator:
                 self._network.barriers.append(set())
             self._network.barriers[len(self._barriers)].add(self.rank)
             self._barriers.append(request)
+
+    def settle(self, request: int) -> None:
+        self.barrier(request)
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        return self.unasked
 
     def poll(self) -> Arrivals:
         arrivals = Arrivals([], self._completed, [])

@@ -164,6 +164,19 @@ nb::object next_host_task(executor_loop& self) {
 	    to_python_list(initialize.boxes), initialize.element_size_bytes);
 }
 
+nb::list unclaimed_pilots(executor_loop& self) {
+	std::vector<receive_arbiter::unclaimed_pilot> unclaimed;
+	{
+		const nb::gil_scoped_release released;
+		unclaimed = self.unclaimed_pilots();
+	}
+	nb::list result;
+	for(const auto& pilot : unclaimed) {
+		result.append(nb::make_tuple(pilot.source.value, pilot.message.value, flatten(pilot.transfer), to_python(pilot.sent_box)));
+	}
+	return result;
+}
+
 nb::list active_instructions(executor_loop& self) {
 	std::vector<active_instruction> active;
 	{
@@ -396,6 +409,9 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 		        self.notify_pilot(rank_id(source), pilot_message::parse(pilot.data(), pilot.size()));
 	        },
 	        "source_rank"_a, "pilot"_a, "A pilot has arrived. Raises ValueError if it is none, or one of another version.")
+	    .def("unclaimed_pilots", &unclaimed_pilots,
+	        nb::sig("def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]"),
+	        "Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.")
 	    .def(
 	        "submit", [](executor_loop& self, const instruction_records& records) { self.submit(records.batch()); }, "records"_a, nb::keep_alive<1, 2>(),
 	        "Submits recorded instructions, as the scheduler submits its own.")

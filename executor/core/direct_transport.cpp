@@ -217,6 +217,7 @@ void direct_transport::plan_receive(const instruction_id id, const receive_instr
 }
 
 void direct_transport::add_pilot(const rank_id source, const pilot_message& pilot) {
+	pilot.check();
 	if(source.value >= m_neighbours.size() || !m_neighbours[source.value].is_peer) {
 		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + ", which is no direct peer");
 	}

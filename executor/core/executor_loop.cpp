@@ -130,6 +130,12 @@ void executor_loop::notify_pilot(const rank_id from, const pilot_message& pilot)
 	m_wake_up.signal();
 }
 
+std::vector<receive_arbiter::unclaimed_pilot> executor_loop::unclaimed_pilots() {
+	const std::lock_guard lock(m_state_mutex);
+	if(!m_is_stopping.load(std::memory_order_relaxed)) work();
+	return m_communication.arbiter().unclaimed_pilots();
+}
+
 std::optional<kernel_call> executor_loop::next_kernel(const device_id device) {
 	if(device.value >= m_kernel_queues.size()) throw std::invalid_argument("no such device");
 	while(auto job = m_kernel_queues[device.value]->pop()) {

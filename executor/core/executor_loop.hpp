@@ -95,6 +95,8 @@ class executor_loop final : public instruction_sink {
 	void wake();
 	void notify_complete(request_id request);
 	void notify_pilot(rank_id from, const pilot_message& pilot);
+	/// Of all that have come, by either way. Between two calls of run(), on the same thread.
+	std::vector<receive_arbiter::unclaimed_pilot> unclaimed_pilots();
 	/// Requests, or awaited data: the network should be polled.
 	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
 

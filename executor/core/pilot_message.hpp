@@ -72,6 +72,7 @@ struct pilot_message {
 
 	/// Throws std::invalid_argument for anything that is not a pilot of this version.
 	static pilot_message parse(const void* bytes, std::size_t size);
+	void check() const;
 };
 static_assert(std::is_trivially_copyable_v<pilot_message>);
 static_assert(sizeof(pilot_message) == 248, "padding would send uninitialised bytes");
@@ -82,11 +83,13 @@ inline pilot_message pilot_message::parse(const void* const bytes, const std::si
 	}
 	pilot_message pilot;
 	std::memcpy(&pilot, bytes, sizeof pilot);
-	const bool is_known = pilot.kind == kind_type::transfer || pilot.kind == kind_type::direct;
-	if(pilot.version != current_version || !is_known) {
-		throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
-	}
+	pilot.check();
 	return pilot;
+}
+
+inline void pilot_message::check() const {
+	const bool is_known = kind == kind_type::transfer || kind == kind_type::direct;
+	if(version != current_version || !is_known) throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
 }
 
 } // namespace celerity

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace celerity {
 
@@ -164,6 +165,17 @@ receive_arbiter::open_transfer receive_arbiter::find_open(const instruction_id i
 		open.peer = fragment.source;
 	}
 	return open;
+}
+
+std::vector<receive_arbiter::unclaimed_pilot> receive_arbiter::unclaimed_pilots() const {
+	std::vector<unclaimed_pilot> unclaimed;
+	for(const auto& [transfer, state] : m_transfers) {
+		for(const auto& pilot : state.pilots) unclaimed.push_back({pilot.source, pilot.message, transfer, pilot.sent_box});
+	}
+	std::sort(unclaimed.begin(), unclaimed.end(), [](const auto& a, const auto& b) {
+		return std::pair(a.source.value, a.message.value) < std::pair(b.source.value, b.message.value);
+	});
+	return unclaimed;
 }
 
 void receive_arbiter::claim(const transfer_id& transfer, request_state& request, pilot_state& pilot) {

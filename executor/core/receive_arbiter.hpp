@@ -61,6 +61,16 @@ class receive_arbiter {
 	std::size_t num_open() const { return m_num_open; }
 	std::size_t num_unclaimed_pilots() const { return m_num_unclaimed_pilots; }
 
+	/// A message that was announced, and that no request has taken wholly.
+	struct unclaimed_pilot {
+		rank_id source;
+		message_id message;
+		transfer_id transfer;
+		box sent_box;
+	};
+	/// At the end of a run each of them is a mistake. In the order in which the messages were made.
+	std::vector<unclaimed_pilot> unclaimed_pilots() const;
+
 	struct open_transfer {
 		instruction_id instruction; ///< of a request that is not complete
 		coordinate missing_elements = 0; ///< or slots, for a gather

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access
+from celerity_py import access, lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,6 +168,22 @@ def rank_is_interrupted() -> None:
         if celerity.rank() == 1:
             signal.raise_signal(signal.SIGINT)
         queue.barrier()
+
+
+def message_is_for_nobody() -> None:
+    def send_twice(destination: int, pilot: bytes) -> None:
+        send_pilot(destination, pilot)
+        for_nobody = bytearray(pilot)
+        struct.pack_into("<Q", for_nobody, 8, 999)  # the consumer task
+        send_pilot(destination, bytes(for_nobody))
+
+    with celerity.Queue() as queue:
+        field = filled(queue)
+        communicator = lifecycle.current().communicator
+        send_pilot = communicator.send_pilot
+        if celerity.rank() == 0:
+            communicator.send_pilot = send_twice  # type: ignore[method-assign, assignment]
+        queue.parallel_for(SHAPE, total, field.read(access.all()))
 
 
 def mapper_overlaps() -> None:

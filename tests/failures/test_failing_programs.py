@@ -162,6 +162,15 @@ def test_a_killed_rank_is_named_by_those_who_wait_for_its_memory() -> None:
     assert "the process of rank 1 is gone" in outcome.errors, outcome.errors
 
 
+def test_a_message_that_nobody_asks_for_ends_all_ranks_instead_of_meeting_the_next_runtime() -> None:
+    outcome = run_program(2, "message_is_for_nobody", CELERITY_TRANSPORT="host")
+    assert outcome.status not in {0, 124}
+    for rank in range(2):
+        assert f"celerity_py, rank {rank}: rank 1 failed: InternalError: The program has ended" in outcome.errors
+    assert re.search(r'rank 0 sent message \d+ with B1 "field" \[0:32, 0:32\] for transfer T999.B1', outcome.errors)
+    assert outcome.duration_s < 10
+
+
 @pytest.mark.parametrize("num_ranks", [None, 2])
 def test_a_mapper_that_lets_chunks_write_the_same_elements_raises_at_submit(num_ranks: int | None) -> None:
     outcome = run_program(num_ranks, "mapper_overlaps")

@@ -65,10 +65,17 @@ def communicator() -> Iterator[MpiCommunicator]:
 
     communicator = MpiCommunicator()
     yield communicator
-    barrier = next(_requests)
-    communicator.barrier(barrier)
-    Inbox(communicator).wait(barrier)
+    end(communicator)
+
+
+def end(communicator: MpiCommunicator) -> Inbox:
+    """Close it; return what has arrived at the end."""
+    inbox = Inbox(communicator)
+    request = next(_requests)
+    communicator.settle(request)
+    inbox.wait(request)
     communicator.close()
+    return inbox
 
 
 @pytest.fixture
@@ -399,6 +406,57 @@ def test_notices_are_told_apart_from_pilots(communicator: MpiCommunicator, inbox
     inbox.poll_until(lambda: bool(inbox.pilots and inbox.notices))
     assert inbox.pilots == [(preceding, b"data")]
     assert inbox.notices == [Notice(NOTICE_FAILURE, preceding, b"sorry")]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -> None:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    communicator = MpiCommunicator()
+    following, preceding = neighbours(communicator)
+    for i in range(200):
+        communicator.send_pilot(following, b"%d" % i)
+    communicator.send_notice(following, NOTICE_PING, b"")
+    inbox = end(communicator)
+    assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
+    assert inbox.notices == [Notice(NOTICE_PING, preceding, b"")]
+    assert communicator.unasked_payloads() == []
+
+
+@pytest.mark.mpi(min_size=2)
+def test_payloads_that_nobody_has_asked_for_are_counted_at_the_end() -> None:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    communicator = MpiCommunicator()
+    following, preceding = neighbours(communicator)
+    communicator.send(box_of(np.zeros(4), following, 1, (0,), (4,)))
+    end(communicator)
+    assert communicator.unasked_payloads() == [(preceding, 1)]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_communicator_gets_no_message_of_an_earlier_one() -> None:
+    from celerity_py.executor.mpi_communicator import MpiCommunicator
+
+    for _ in range(3):
+        stray, destination = np.full(4, -1.0), np.zeros(4)
+        earlier = MpiCommunicator()
+        following, preceding = neighbours(earlier)
+        for _ in range(100):
+            earlier.send_pilot(following, b"stray")
+        earlier.send(box_of(stray, following, 1, (0,), (4,)))
+        earlier.close()
+        later = MpiCommunicator()
+        payload = box_of(np.full(4, 5.0), following, 1, (0,), (4,))
+        receipt = box_of(destination, preceding, 1, (0,), (4,))
+        later.send_pilot(following, b"own")
+        later.send(payload)
+        later.receive(receipt)
+        inbox = Inbox(later)
+        inbox.wait(payload.request, receipt.request)
+        assert (destination == 5.0).all()
+        inbox.pilots += end(later).pilots
+        assert inbox.pilots == [(preceding, b"own")]
 
 
 def test_two_communicators_do_not_see_each_others_messages(communicator: MpiCommunicator, inbox: Inbox) -> None:

@@ -115,9 +115,9 @@ class Pair:
 
     def __init__(self) -> None:
         self.ranks = [_native.Executor(num_ranks=2, rank=rank, num_devices=2, direct=True) for rank in range(2)]
-        offers = [executor.offer_direct([0, 1]) for executor in self.ranks]
+        self.offers = [executor.offer_direct([0, 1]) for executor in self.ranks]
         for rank, executor in enumerate(self.ranks):
-            executor.open_direct(1 - rank, offers[1 - rank])
+            executor.open_direct(1 - rank, self.offers[1 - rank])
             executor.agree_direct([1 - rank])
         self.events: list[list[tuple[Any, ...]]] = [[], []]
         self.arrays: list[npt.NDArray[np.float64]] = []
@@ -198,6 +198,36 @@ def test_data_travels_from_device_to_device_and_the_sender_hears_of_it(pair: Pai
     assert pair.ranks[1].statistics()["received_bytes"] == 80
     kinds = {event[0] for rank in pair.events for event in rank}
     assert kinds == {"completed", "retired"}  # nothing went through the network
+
+
+def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
+    ring = np.memmap(pair.offers[1][16:].split(b"\0")[0].decode(), np.uint32, "r+")
+    before = ring.copy()
+    s = Script()
+    s.alloc(DEVICE0, 1, row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4))
+    pair.submit(0, s)
+    pair.ranks[0].run(0.01)
+    written = np.flatnonzero(ring != before)
+    (version,) = (index for index in written if ring[index] >> 16 == 0xCE1E)
+    ring[version] += 1
+    (event,) = pair.ranks[1].run(0.01)
+    assert event[:2] == ("failed", "other")
+    assert event[2] == "not a pilot of this version of celerity_py; do all ranks run the same one?"
+
+
+def test_a_message_that_nobody_asks_for_is_unclaimed(pair: Pair) -> None:
+    values = np.arange(10.0)
+    pair.submit(0, gated_send(pair, values))
+    pair.settle()
+    assert pair.ranks[1].unclaimed_pilots() == [(0, 7, TRANSFER, row(0, 10))]
+    assert pair.ranks[0].unclaimed_pilots() == []
+    r = Script()
+    r.alloc(DEVICE1, 1, row(0, 10))
+    r.receive((DEVICE1, 1), row(0, 10))
+    pair.submit(1, r)
+    pair.settle()
+    assert pair.ranks[1].unclaimed_pilots() == []
 
 
 def test_a_message_is_announced_when_its_source_exists(pair: Pair) -> None:

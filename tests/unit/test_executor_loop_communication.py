@@ -58,6 +58,7 @@ def test_a_receive_is_posted_when_request_and_pilot_have_met(
     s.epoch(1)
     if pilot_first:
         h.executor.notify_pilot(1, pilot)
+        assert h.executor.unclaimed_pilots() == [(1, 5, TRANSFER, row(2, 5))]
         assert h.executor.run(0.01) == []
         s.submit(h.executor)
     else:

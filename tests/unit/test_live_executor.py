@@ -177,6 +177,36 @@ def test_ranks_shut_down_together(pair: Pair) -> None:
     assert first.executor.failure is None
 
 
+@pytest.mark.parametrize("comes_late", [False, True])
+def test_a_message_that_nobody_has_asked_for_at_the_end_fails_all_ranks(pair: Pair, comes_late: bool) -> None:
+    first, second = pair.ranks
+    leftover = (0, 17, (5, 3, 0), (0, 4, 0, 8, 6, 1))
+    if not comes_late:
+        second.native.unclaimed = [leftover]
+    second.native.emit(("shutdown",))
+    if comes_late:
+        time.sleep(0.1)
+        assert second.executor.failure is None
+        second.native.unclaimed = [leftover]
+        first.native.emit(("shutdown",))
+    for rank in pair.ranks:
+        assert rank.runtime.has_failed.wait(PATIENCE_S)
+        assert rank.runtime.failure is not None
+        assert rank.runtime.failure.rank == 1
+        assert 'rank 0 sent message 17 with B3 "u" [0:8, 4:6] for transfer T5.B3' in rank.runtime.failure.text
+        assert rank.runtime.failure.text.startswith("InternalError")
+
+
+def test_a_payload_that_was_never_announced_fails_all_ranks(pair: Pair) -> None:
+    pair.network.ranks[0].unasked = [(1, 2)]
+    for rank in pair.ranks:
+        rank.native.emit(("shutdown",))
+    for rank in pair.ranks:
+        assert rank.runtime.has_failed.wait(PATIENCE_S)
+        assert rank.runtime.failure is not None
+        assert "2 messages of rank 1 beyond those that it has announced" in rank.runtime.failure.text
+
+
 def test_a_failure_is_told_to_all_printed_once_and_ends_the_job(pair: Pair, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = pair.ranks
     second.native.start_kernel(1, second.runtime.submit(raise_sorry))
