@@ -25,6 +25,7 @@ from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
 from celerity_py.mapping import Port
 from celerity_py.notation import show
+from celerity_py.outputs import check_output, path_of_rank, write_output
 from celerity_py.scheduler.errors import (
     CelerityError,
     CelerityWarning,
@@ -38,7 +39,7 @@ from celerity_py.scheduler.errors import (
 )
 from celerity_py.small_copies import small_copy_functions
 from celerity_py.spinning import spin_times, warn_of_bound_ranks
-from celerity_py.statistics import RuntimeStatistics, check_output, path_of_rank, write_statistics
+from celerity_py.statistics import RuntimeStatistics, write_statistics
 from celerity_py.submissions import Submission
 from celerity_py.submit_memos import make_submitter, make_table
 from celerity_py.tracing import start_trace
@@ -238,11 +239,10 @@ class Runtime:
         self._stop_threads()
         self._forget()
         self.communicator.close()
-        try:
-            if self.configuration.stats:
-                write_statistics(self.configuration.stats, statistics)
-        finally:
-            self._write_trace()
+        if self.configuration.stats:
+            path = path_of_rank(self.configuration.stats, self.rank, self.size)
+            write_output("STATS", path, lambda path: write_statistics(path, statistics))
+        self._write_trace()
 
     def abandon(self) -> None:
         """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
@@ -289,7 +289,8 @@ class Runtime:
         from celerity_py.trace import write_trace
 
         path = path_of_rank(self.configuration.trace, tracer.rank, tracer.size)
-        write_trace(path, tracer, self.executor.lanes() if self.executor is not None else ())
+        lanes = self.executor.lanes() if self.executor is not None else ()
+        write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
 
     def _stop_threads(self) -> None:
         if self.scheduler is not None:

@@ -278,7 +278,6 @@ def write_trace(path: Path, tracer: Tracer, lanes: Sequence[tuple[str, int]] = (
         "clock_error_us": tracer.clock.error_ns / 1000,
         "events_lost": lost,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, chrome_events(timeline, tracer), {f"rank {tracer.rank}": about})
     if lost:
         import logging
