@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING
 
-from celerity_py import configuration, log
+from celerity_py import configuration, forks, log
 from celerity_py.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ _communicator: Communicator | None = None
 _last_known: tuple[int, int] | None = None  # rank and size of a run that has ended
 _start_lock = threading.Lock()
 _has_exit_hook = False
+_has_used_gpus = False
+_process = os.getpid()
+_fork: forks.Fork | None = None  # why this process cannot have a runtime
 
 
 def current() -> Runtime:
@@ -32,15 +36,18 @@ def current() -> Runtime:
 
 
 def _start() -> Runtime:
-    global _current  # noqa: PLW0603
+    global _current, _has_used_gpus  # noqa: PLW0603
     with _start_lock:
         if _current is not None:
             return _current
+        if _fork is not None:
+            raise _fork.error("Starting the runtime")
         settings = configuration.freeze()
         try:
             communicator = _connect()
             log.set_up(settings.log_level, communicator.rank, communicator.size)
             _current = Runtime(settings, communicator, _forget)
+            _has_used_gpus |= _current.is_cuda
         except BaseException:
             configuration.thaw()
             raise
@@ -56,6 +63,7 @@ def _connect() -> Communicator:
         _communicator = make_communicator()
         if not _has_exit_hook:
             register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
+            os.register_at_fork(after_in_child=_enter_child)
             _has_exit_hook = True
     return _communicator
 
@@ -65,6 +73,20 @@ def _leave() -> None:
         _current.leave()
     elif _communicator is not None and not hasattr(sys, "last_value"):
         _communicator.close()
+
+
+def _enter_child() -> None:
+    """In a forked child: say so in each call of the parent's runtime, and leave everything of it alone."""
+    global _communicator, _fork, _process, _start_lock  # noqa: PLW0603
+    parent, _process = _process, os.getpid()
+    _start_lock = threading.Lock()  # another thread may have held it
+    runtime, _communicator = _current, None
+    if runtime is not None or forks.forbids_restart(has_used_gpus=_has_used_gpus):
+        rank = _last_known[0] if _last_known is not None else 0
+        _fork = _fork or forks.Fork(runtime.rank if runtime is not None else rank, parent)
+    if runtime is not None and runtime.fork is None:
+        assert _fork is not None
+        runtime.disown(_fork)
 
 
 def _forget() -> None:

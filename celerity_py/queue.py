@@ -53,8 +53,13 @@ class Queue:
     """Accepts kernels and host tasks, which run as soon as their data is there, on all devices of all ranks.
 
     All queues feed one program order. Collective: every rank runs the same program and so makes the same calls in the
-    same order. Not thread-safe: submit from one thread at a time. Use it as a context manager; leaving the block waits
-    for all work, except when it is left by an exception. The runtime ends with the last queue.
+    same order. A context manager: leaving the block waits for all work, except when it is left by an exception.
+    The runtime ends with the last queue.
+
+    Threading: with one rank any thread may submit at any time, and the order is that in which the calls return. With
+    several ranks the order must be the same on all of them, so submit from one thread at a time; a call that another
+    thread overtakes is refused. An exception that interrupts a call, such as KeyboardInterrupt, leaves the task either
+    submitted or not. In a forked child, each call raises `ForkedProcess`.
 
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.

@@ -21,6 +21,7 @@ from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.executor.failure import attempt
 from celerity_py.executor.pacing import num_cores
+from celerity_py.forks import Fork, keep_for_ever
 from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
 from celerity_py.mapping import Port
@@ -98,6 +99,7 @@ class Runtime:
         #: Why calls are refused: the runtime has ended or failed. Read on every submit.
         self.refuses = False
         self.has_ended = False
+        self.fork: Fork | None = None
         self.failure: Failure | None = None
         self.failure_was_seen = False
         #: Threads that run user code for the runtime, and may not call it.
@@ -223,6 +225,8 @@ class Runtime:
         Raises:
             CelerityError: If the runtime has failed.
         """
+        if self.fork is not None:
+            raise self.fork.error("closing the last queue")
         if self.has_ended:
             return
         self.check_usable("closing the last queue")
@@ -274,6 +278,16 @@ class Runtime:
                     raise
                 self.live.leave_failed(unseen=True)  # there is no program left to catch it
 
+    def disown(self, fork: Fork) -> None:
+        """In a forked child: refuse all calls, and never touch what only the parent has."""
+        self.fork = fork
+        self.has_ended = True
+        self._refuse()
+        tracer = self.tracer
+        keep_for_ever(self.scheduler, self.executor, self.table, self.submitter, tracer and tracer.recorder)
+        self.tracer = None
+        self.completion.poison(fork.error("Future.result()"))
+
     def _forget(self) -> None:
         self.has_ended = True
         self._refuse()
@@ -306,13 +320,16 @@ class Runtime:
     # ---- who may call
 
     def check_usable(self, call: str) -> None:
-        """Refuse calls from inside of tasks, after a failure, and after the end.
+        """Refuse calls from inside of tasks, after a failure, after the end, and in forked processes.
 
         Raises:
+            ForkedProcess: If the runtime belongs to the parent of this process.
             NestedUse: If the calling thread runs a kernel, host task, mapper or callback.
             CelerityError: If the runtime has failed; the original exception is the cause.
             ClosedQueue: If the runtime has ended.
         """
+        if self.fork is not None:
+            raise self.fork.error(call)
         if threading.get_ident() in self.inside:
             raise NestedUse(
                 f"{call} was called from inside a kernel, host task, mapper or callback of the runtime. "

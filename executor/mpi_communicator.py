@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The communicator over MPI. The only module that imports `mpi4py.MPI`, which initialises MPI.
+"""The communicator over MPI. To import this initialises MPI.
 
 After Celerity's: pilots on tag 0 into receives posted ahead, payloads in place with strided datatypes. Different here:
 
@@ -22,9 +22,8 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
-from mpi4py import MPI
-
 from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES, PILOT_LIMIT_BYTES, Arrivals, Notice
+from celerity_py.executor.mpi_library import MPI
 from celerity_py.executor.strided_layout import StridedLayout, strided_layout
 from celerity_py.scheduler.errors import LaunchError
 

@@ -32,6 +32,7 @@ _ABORT_PATIENCE_S: Final = 5.0  # for an MPI_Init in which not everyone takes pa
 _handlers: list[FailureHandler] = []  # of the runs that live, the latest last
 _is_watching = False
 _keeps_exit = False
+_minds_forks = False
 _original_hook = sys.excepthook
 _original_thread_hook = threading.excepthook
 
@@ -67,6 +68,14 @@ def detach(handler: FailureHandler) -> None:
         _uninstall()
 
 
+def _forget_in_child() -> None:
+    """A forked child is no rank: it prints its exceptions as every program does, and ends no job."""
+    global _is_watching  # noqa: PLW0603
+    _handlers.clear()
+    _is_watching = False
+    _uninstall()
+
+
 def _stay_while_failing() -> None:
     for handler in _handlers:
         if handler.failure is not None:
@@ -74,7 +83,10 @@ def _stay_while_failing() -> None:
 
 
 def _install() -> None:
-    global _original_hook, _original_thread_hook
+    global _original_hook, _original_thread_hook, _minds_forks  # noqa: PLW0603
+    if not _minds_forks:
+        _minds_forks = True
+        os.register_at_fork(after_in_child=_forget_in_child)
     if sys.excepthook is not _on_uncaught:
         _original_hook, sys.excepthook = sys.excepthook, _on_uncaught
     if threading.excepthook is not _on_uncaught_in_thread:

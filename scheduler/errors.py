@@ -65,6 +65,10 @@ class ClosedQueue(UsageError, RuntimeError):  # noqa: N818
     """A queue, or a buffer, is used after the runtime that it belonged to has ended."""
 
 
+class ForkedProcess(UsageError):  # noqa: N818
+    """A process that was forked from one with a runtime calls that runtime, or wants one of its own."""
+
+
 class NotAvailableYet(UsageError, NotImplementedError):  # noqa: N818
     """Part of the interface, but not implemented in this version."""
 

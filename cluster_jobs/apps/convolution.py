@@ -225,8 +225,7 @@ def main() -> int:
         frame.print_summary(
             f"convolution: {' x '.join(map(str, original.shape))} pixels, {passes} passes, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "pixels/s": frame.quantity(original.size * passes / seconds, ""),
+                **frame.timing(queue, seconds, {"pixels/s": frame.quantity(original.size * passes / seconds, "")}),
                 **frame.traffic(queue),
             },
         )

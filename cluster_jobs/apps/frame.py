@@ -183,6 +183,13 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.0f} {unit}"
 
 
+def timing(queue: celerity.Queue, seconds: float, rates: Mapping[str, str]) -> dict[str, str]:
+    """Return summary rows on how long a run took, and its rates; a dry run has none, because nothing is computed."""
+    if not queue.statistics().executor:
+        return {"time to plan, nothing computed": f"{seconds:.3f} s"}
+    return {"time": f"{seconds:.3f} s", **rates}
+
+
 def traffic(queue: celerity.Queue) -> dict[str, str]:
     """Return summary rows on what the runtime moved by itself, on behalf of this rank. None after a dry run."""
     counters = queue.statistics().executor

@@ -132,8 +132,7 @@ def main() -> int:
             {
                 "steps": f"{steps}",
                 "largest change": f"{change:.3g}",
-                "time": f"{seconds:.3f} s",
-                "cells/s": frame.quantity(arguments.size**2 * steps / seconds, ""),
+                **frame.timing(queue, seconds, {"cells/s": frame.quantity(arguments.size**2 * steps / seconds, "")}),
                 **frame.traffic(queue),
             },
         )

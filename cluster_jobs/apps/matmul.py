@@ -141,8 +141,9 @@ def main() -> int:
         frame.print_summary(
             f"matmul: two products of {size} x {size}, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "rate": frame.quantity(4 * float(size) ** 3 * steps / seconds, "FLOP/s"),
+                **frame.timing(
+                    queue, seconds, {"rate": frame.quantity(4 * float(size) ** 3 * steps / seconds, "FLOP/s")}
+                ),
                 **frame.traffic(queue),
             },
         )

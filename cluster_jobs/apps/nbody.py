@@ -371,9 +371,14 @@ def main() -> int:
         frame.print_summary(
             f"nbody: {num_bodies} bodies, {steps} steps, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "steps/s": f"{steps / seconds:.1f}",
-                "interactions/s": frame.quantity(num_bodies**2 * steps / seconds, ""),
+                **frame.timing(
+                    queue,
+                    seconds,
+                    {
+                        "steps/s": f"{steps / seconds:.1f}",
+                        "interactions/s": frame.quantity(num_bodies**2 * steps / seconds, ""),
+                    },
+                ),
                 **frame.traffic(queue),
             },
         )

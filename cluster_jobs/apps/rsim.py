@@ -353,9 +353,11 @@ def main() -> int:
         frame.print_summary(
             f"rsim: {patches} patches, {steps} steps, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "steps/s": f"{steps / seconds:.1f}",
-                "paths/s": frame.quantity(patches**2 * steps / seconds, ""),
+                **frame.timing(
+                    queue,
+                    seconds,
+                    {"steps/s": f"{steps / seconds:.1f}", "paths/s": frame.quantity(patches**2 * steps / seconds, "")},
+                ),
                 **{f"{name}, rank 0".replace("_", " "): f"{count:,}" for name, count in frame.resizes(queue).items()},
                 **frame.traffic(queue),
             },

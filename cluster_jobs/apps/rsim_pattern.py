@@ -156,8 +156,7 @@ def main() -> int:
         frame.print_summary(
             f"rsim_pattern: {patches} patches, {steps} steps, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "steps/s": f"{steps / seconds:.1f}",
+                **frame.timing(queue, seconds, {"steps/s": f"{steps / seconds:.1f}"}),
                 **frame.traffic(queue),
             },
         )

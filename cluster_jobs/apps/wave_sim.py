@@ -150,9 +150,11 @@ def main() -> int:
         frame.print_summary(
             f"wave_sim: {size} x {size} cells, {steps} steps, {celerity.size()} rank(s)",
             {
-                "time": f"{seconds:.3f} s",
-                "steps/s": f"{steps / seconds:.1f}",
-                "cells/s": frame.quantity(size * size * steps / seconds, ""),
+                **frame.timing(
+                    queue,
+                    seconds,
+                    {"steps/s": f"{steps / seconds:.1f}", "cells/s": frame.quantity(size * size * steps / seconds, "")},
+                ),
                 **frame.traffic(queue),
             },
         )

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""What a forked child is left with: the memory of its parent, but none of its threads, and no place among the ranks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import Any
+
+from celerity_py.scheduler.errors import ForkedProcess
+
+
+class Fork:
+    """How a process came to be without a runtime.
+
+    Args:
+        rank: Of the parent.
+        parent: Its process id.
+    """
+
+    def __init__(self, rank: int, parent: int) -> None:
+        self._rank = rank
+        self._parent = parent
+
+    def error(self, call: str) -> ForkedProcess:
+        """What a call of the runtime raises."""
+        return ForkedProcess(
+            f"{call}: this process ({os.getpid()}) was forked from rank {self._rank} (process {self._parent}), to "
+            f"which the runtime, its threads, GPUs and messages belong. Call it there. A child that is to have a "
+            f"runtime of its own must start afresh: multiprocessing.get_context('spawn'), or subprocess."
+        )
+
+
+def forbids_restart(*, has_used_gpus: bool) -> bool:
+    """Whether a forked child cannot have a runtime of its own: MPI and CUDA do not survive a fork."""
+    return has_used_gpus or "mpi4py.MPI" in sys.modules
+
+
+def keep_for_ever(*objects: Any) -> None:
+    """Never destroy these: they would wait for threads, and take locks, that only the parent has."""
+    for item in objects:
+        if item is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
