@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: MIT
+"""One mistake put into a legal program, and the errors any of which reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tests import mappers
+from tests.elements import UserBox, box_size, full_box
+from tests.mappers import Mapper, custom
+from tests.property.draws import Draws, choice
+from tests.property.programs import (
+    Access,
+    BufferDecl,
+    Epoch,
+    Fence,
+    HostTask,
+    Kernel,
+    Program,
+    Reduction,
+    Step,
+    Task,
+)
+
+DIVERGED = ("DivergedPrograms",)
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """What one task does that its submit does not say. `place` is that of its step."""
+
+    place: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Illegal:
+    """A program with a mistake. With `odd_steps`, one rank runs those, and all others `program`."""
+
+    kind: str
+    expected: tuple[str, ...]
+    program: Program
+    odd_steps: tuple[Step, ...] | None = None
+    tampering: Tampering | None = None
+    odd_tampering: Tampering | None = None
+    needs_check: bool = False
+    """Reported with `CELERITY_CHECK=1` only."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}: {self.tampering or ''}", str(self.program)]
+        if self.odd_steps is not None:
+            lines += ["the odd rank:", *map(str, self.odd_steps)]
+        return "\n".join(lines)
+
+
+Change = Callable[[Draws, Program], Illegal | None]
+MISTAKES: dict[str, Change] = {}
+
+
+def _mistake(kind: str) -> Callable[[Change], Change]:
+    def add(change: Change) -> Change:
+        MISTAKES[kind] = change
+        return change
+
+    return add
+
+
+# ---- ranks that differ
+
+_Edit = Callable[[Draws, Step], Step | None]
+
+
+def _differs(kind: str, edit: _Edit, *, needs_check: bool = False) -> None:
+    """One step is another one on one rank."""
+
+    def change(draws: Draws, program: Program) -> Illegal | None:
+        candidates = [
+            (n, edited) for n, step in enumerate(program.steps) if (edited := edit(draws, step)) not in (None, step)
+        ]
+        if not candidates:
+            return None
+        place, edited = choice(draws, candidates)
+        assert edited is not None
+        steps = (*program.steps[:place], edited, *program.steps[place + 1 :])
+        return Illegal(kind, DIVERGED, program, steps, needs_check=needs_check)
+
+    MISTAKES[kind] = change
+
+
+def _shrunk(box: UserBox) -> UserBox | None:
+    for dim, (low, high) in enumerate(box):
+        if high - low > 1:
+            return (*box[:dim], (low, high - 1), *box[dim + 1 :])
+    return None
+
+
+def _other_space(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Kernel) or (box := _shrunk(step.box)) is None:
+        return None
+    return replace(step, box=box)
+
+
+def _edited_access(step: Step, edit: Callable[[Access], Access | None]) -> Step | None:
+    if not isinstance(step, Kernel | HostTask):
+        return None
+    for place, access in enumerate(step.accesses):
+        if edited := edit(access):
+            return replace(step, accesses=(*step.accesses[:place], edited, *step.accesses[place + 1 :]))
+    return None
+
+
+def _other_mode(draws: Draws, step: Step) -> Step | None:
+    return _edited_access(step, lambda a: replace(a, mode="read_write") if a.mode == "write" else None)
+
+
+def _wider_halo(draws: Draws, step: Step) -> Step | None:
+    def wider(access: Access) -> Access | None:
+        if access.mapper.kind != "neighborhood":
+            return None
+        extents, shape = access.mapper.arguments
+        return replace(access, mapper=mappers.neighborhood(*(extent + 1 for extent in extents), shape=shape))
+
+    return _edited_access(step, wider)
+
+
+def _other_mapper(draws: Draws, step: Step) -> Step | None:
+    return _edited_access(
+        step, lambda a: replace(a, mapper=mappers.all_()) if a.mode == "read" and a.mapper.kind != "all" else None
+    )
+
+
+def _other_hint(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Kernel) or step.border:
+        return None
+    return replace(step, oversubscribe=step.oversubscribe + 1)
+
+
+def _other_constraint(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Kernel) or not step.box:
+        return None
+    given = step.granularity or tuple(1 for _ in step.box)
+    return replace(step, granularity=tuple(extent + 2 for extent in given))
+
+
+def _other_shape(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, BufferDecl) or not step.shape:
+        return None
+    return replace(step, shape=(step.shape[0] + 1, *step.shape[1:]))
+
+
+def _other_dtype(draws: Draws, step: Step) -> Step | None:
+    return replace(step, element_size_bytes=12 - step.element_size_bytes) if isinstance(step, BufferDecl) else None
+
+
+def _other_initial(draws: Draws, step: Step) -> Step | None:
+    return replace(step, initial="function") if isinstance(step, BufferDecl) and step.initial == "array" else None
+
+
+def _other_fence_box(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Fence) or (box := _shrunk(step.box)) is None:
+        return None
+    return replace(step, box=box)
+
+
+def _other_fence_place(draws: Draws, step: Step) -> Step | None:
+    return replace(step, on_all=not step.on_all) if isinstance(step, Fence) else None
+
+
+def _other_host_place(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, HostTask) or step.on == "split":
+        return None
+    return replace(step, on="once" if step.on == "master" else "master")
+
+
+def _other_operator(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Kernel) or not step.reductions:
+        return None
+    first, *rest = step.reductions
+    return replace(step, reductions=(Reduction(first.buffer, "max" if first.op != "max" else "min"), *rest))
+
+
+def _other_epoch(draws: Draws, step: Step) -> Step | None:
+    return Epoch("none" if step.action == "barrier" else "barrier") if isinstance(step, Epoch) else None
+
+
+for _kind, _edit in {
+    "index space differs": _other_space,
+    "mode differs": _other_mode,
+    "halo differs": _wider_halo,
+    "mapper differs": _other_mapper,
+    "hint differs": _other_hint,
+    "constrain differs": _other_constraint,
+    "shape differs": _other_shape,
+    "dtype differs": _other_dtype,
+    "initial contents are made otherwise": _other_initial,
+    "box of a fence differs": _other_fence_box,
+    "on= of a fence differs": _other_fence_place,
+    "on= of a host task differs": _other_host_place,
+    "operator differs": _other_operator,
+    "wait or barrier": _other_epoch,
+}.items():
+    _differs(_kind, _edit)
+
+
+def _odd_behaviour(kind: str, how: str, *, needs_check: bool = False) -> None:
+    """One rank submits the same task in another way."""
+
+    def change(draws: Draws, program: Program) -> Illegal | None:
+        is_buffer = how == "contents"
+        places = [
+            n
+            for n, step in enumerate(program.steps)
+            if (isinstance(step, BufferDecl) and step.initial == "array" if is_buffer else isinstance(step, Kernel))
+        ]
+        if not places:
+            return None
+        tampering = Tampering(choice(draws, places), how)
+        return Illegal(kind, DIVERGED, program, tuple(program.steps), None, tampering, needs_check)
+
+    MISTAKES[kind] = change
+
+
+_odd_behaviour("kernel differs", "other kernel")
+_odd_behaviour("name differs", "other name")
+_odd_behaviour("scalar differs", "other scalar", needs_check=True)
+_odd_behaviour("contents of from_array differ", "contents", needs_check=True)
+
+
+def _tasks(program: Program) -> list[int]:
+    return [n for n, step in enumerate(program.steps) if isinstance(step, Task)]
+
+
+@_mistake("extra task")
+def _extra_task(draws: Draws, program: Program) -> Illegal | None:
+    places = [n for n in _tasks(program) if isinstance(program.steps[n], Kernel | HostTask | Fence)]
+    if not places:
+        return None
+    place = choice(draws, places)
+    steps = (*program.steps[:place], program.steps[place], *program.steps[place:])
+    return Illegal("extra task", DIVERGED, program, steps)
+
+
+@_mistake("missing task")
+def _missing_task(draws: Draws, program: Program) -> Illegal | None:
+    if not (places := _tasks(program)):
+        return None
+    place = choice(draws, places)
+    return Illegal("missing task", DIVERGED, program, (*program.steps[:place], *program.steps[place + 1 :]))
+
+
+@_mistake("extra wait")
+def _extra_wait(draws: Draws, program: Program) -> Illegal | None:
+    place = draws.integer(0, len(program.steps))
+    return Illegal("extra wait", DIVERGED, program, (*program.steps[:place], Epoch(), *program.steps[place:]))
+
+
+@_mistake("reordered tasks")
+def _reordered(draws: Draws, program: Program) -> Illegal | None:
+    steps = program.steps
+    places = [
+        n
+        for n in range(len(steps) - 1)
+        if isinstance(steps[n], Task) and isinstance(steps[n + 1], Task) and steps[n] != steps[n + 1]
+    ]
+    if not places:
+        return None
+    place = choice(draws, places)
+    order = (*steps[:place], steps[place + 1], steps[place], *steps[place + 2 :])
+    return Illegal("reordered tasks", DIVERGED, program, order)
+
+
+# ---- mistakes that all ranks make
+
+
+def _kernels(program: Program) -> Iterator[tuple[int, Kernel]]:
+    """Those of several chunks, whatever the machine: one chunk alone cannot get into another one's way."""
+    for n, step in enumerate(program.steps):
+        if isinstance(step, Kernel) and step.box and step.granularity is None and box_size(step.box) >= 16:
+            yield n, step
+
+
+def _with_access(program: Program, place: int, kernel: Kernel, accesses: tuple[Access, ...]) -> Program:
+    steps: list[Step] = [*program.steps[:place], replace(kernel, accesses=accesses), *program.steps[place + 1 :]]
+    return Program(program.settings, steps)
+
+
+def _all_alike(
+    kind: str, expected: tuple[str, ...], remake: Callable[[Program, Kernel, Access], Access | None]
+) -> None:
+    """One access of a kernel is replaced, or comes in addition if it is for the same buffer in another mode."""
+
+    def change(draws: Draws, program: Program) -> Illegal | None:
+        candidates = []
+        for place, kernel in _kernels(program):
+            for position, access in enumerate(kernel.accesses):
+                made = remake(program, kernel, access)
+                if made is None:
+                    continue
+                rest = kernel.accesses[:position] + kernel.accesses[position + 1 :]
+                kept = (access,) if made.mode != access.mode else ()
+                candidates.append((place, kernel, (*kept, made, *rest)))
+        if not candidates:
+            return None
+        place, kernel, accesses = choice(draws, candidates)
+        return Illegal(kind, expected, _with_access(program, place, kernel, accesses))
+
+    MISTAKES[kind] = change
+
+
+def _shape(program: Program, access: Access) -> tuple[int, ...]:
+    return program.buffers[access.buffer].shape
+
+
+def _writes_all(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    return replace(access, mapper=mappers.all_()) if access.mode != "read" else None
+
+
+def _reads_what_others_write(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    is_plain = (
+        access.mode == "write"
+        and access.mapper.kind == "one_to_one"
+        and kernel.box == full_box(_shape(program, access))
+    )
+    return replace(access, mode="read", mapper=mappers.all_()) if is_plain else None
+
+
+def _narrow_whole(mapper: Mapper) -> Mapper:
+    def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
+        return [] if chunk == whole else mapper.rule(chunk, whole, shape)
+
+    return custom(f"narrow_whole({mapper})", rule)
+
+
+def _wide_whole(mapper: Mapper) -> Mapper:
+    def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
+        return [full_box(shape)] if chunk == whole else [((0, 1), *full_box(shape[1:]))] if chunk[0][0] == 0 else []
+
+    return custom(f"wide_whole({mapper})", rule)
+
+
+def _reads_less_as_a_whole(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    touches = access.mapper.region(kernel.box, kernel.box, _shape(program, access))
+    return replace(access, mapper=_narrow_whole(access.mapper)) if access.mode == "read" and touches else None
+
+
+def _writes_less_in_parts(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    shape = _shape(program, access)
+    is_plain = access.mode != "read" and access.mapper.kind == "one_to_one" and shape and shape[0] > 1
+    return replace(access, mapper=_wide_whole(access.mapper)) if is_plain else None
+
+
+def _wrong_dimensions(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    shape = _shape(program, access)
+    if access.mode != "read" or not shape or len(shape) != len(kernel.box):
+        return None
+    return replace(access, mapper=mappers.neighborhood(*(1 for _ in shape), 1))
+
+
+for _kind, _expected, _remake in (
+    ("all chunks write all", ("OverlappingAccess",), _writes_all),
+    ("a chunk reads what others write", ("OverlappingAccess",), _reads_what_others_write),
+    ("the whole reads less than its parts", ("InconsistentMapper",), _reads_less_as_a_whole),
+    ("the whole writes more than its parts", ("InconsistentMapper", "OverlappingAccess"), _writes_less_in_parts),
+    ("mapper of other dimensions", ("DimensionMismatch",), _wrong_dimensions),
+):
+    _all_alike(_kind, _expected, _remake)
+
+
+@_mistake("reduction and access of one buffer")
+def _reduces_and_reads(draws: Draws, program: Program) -> Illegal | None:
+    kernels = [(n, s) for n, s in enumerate(program.steps) if isinstance(s, Kernel) and s.reductions]
+    if not kernels:
+        return None
+    place, kernel = choice(draws, kernels)
+    access = Access(kernel.reductions[0].buffer, choice(draws, ("read", "read_write")), mappers.all_())
+    changed = _with_access(program, place, kernel, (*kernel.accesses, access))
+    return Illegal("reduction and access of one buffer", ("OverlappingAccess",), changed)
+
+
+def _tampered(kind: str, expected: tuple[str, ...], how: str, mode: str, *, needs_check: bool = False) -> None:
+    """The body of a kernel does what its accesses do not say."""
+
+    def change(draws: Draws, program: Program) -> Illegal | None:
+        places = [
+            n
+            for n, kernel in _kernels(program)
+            if any(
+                a.mode == mode and a.mapper.region(kernel.box, kernel.box, _shape(program, a)) for a in kernel.accesses
+            )
+        ]
+        if not places:
+            return None
+        return Illegal(kind, expected, program, None, Tampering(choice(draws, places), how), None, needs_check)
+
+    MISTAKES[kind] = change
+
+
+for _kind, _expected, _how, _mode, _needs_check in (
+    ("an element is left unwritten", ("IncompleteWrite",), "leave one", "write", True),
+    ("a kernel reads beyond its region", ("OutOfBoundsAccess",), "read beyond", "read", False),
+    ("a kernel writes through a read access", ("ReadOnlyAccess", "TaskFailed"), "write read", "read", False),
+    ("a kernel raises", ("TaskFailed",), "raise", "write", False),
+    ("a kernel submits", ("NestedUse",), "submit", "write", False),
+    ("a kernel keeps an array", ("KeptArray",), "keep", "write", False),
+):
+    _tampered(_kind, _expected, _how, _mode, needs_check=_needs_check)
