@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 import celerity_py as celerity
-from tests.property.live_programs import Options, run_programs
+from tests.property.live_programs import run_programs
+from tests.property.live_run import Options
 
 pytestmark = pytest.mark.mpi
 

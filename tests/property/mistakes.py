@@ -397,7 +397,7 @@ def _tampered(kind: str, expected: tuple[str, ...], how: str, mode: str, *, need
 
 
 for _kind, _expected, _how, _mode, _needs_check in (
-    ("an element is left unwritten", ("IncompleteWrite",), "leave one", "write", True),
+    ("elements are left unwritten", ("IncompleteWrite",), "leave some", "write", True),
     ("a kernel reads beyond its region", ("OutOfBoundsAccess",), "read beyond", "read", False),
     ("a kernel writes through a read access", ("ReadOnlyAccess", "TaskFailed"), "write read", "read", False),
     ("a kernel raises", ("TaskFailed",), "raise", "write", False),

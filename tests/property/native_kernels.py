@@ -25,7 +25,15 @@ _MOST_ARGUMENTS = 2
 _DELAY_CYCLES = 200_000
 _BLOCKS: dict[int, tuple[int, ...]] = {0: (1,), 1: (32,), 2: (4, 8), 3: (2, 4, 4)}
 _AXES = "xyz"
-_C_TYPES = {np.dtype(np.uint32): "unsigned int", np.dtype(np.uint64): "unsigned long long"}
+_C_TYPES = {
+    np.dtype(np.uint8): "unsigned char",
+    np.dtype(np.uint16): "unsigned short",
+    np.dtype(np.uint32): "unsigned int",
+    np.dtype(np.uint64): "unsigned long long",
+    np.dtype(np.int64): "long long",
+    np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
+}
 
 
 class Contents(Protocol):
@@ -46,9 +54,11 @@ class NativeKernels:
         self._tables: list[Values] = []
         self._errors: list[tuple[str, Values]] = []
 
-    def can_run(self, task: Kernel, shapes: Mapping[int, tuple[int, ...]]) -> bool:
+    def can_run(self, task: Kernel, shapes: Mapping[int, tuple[int, ...]], dtypes: Mapping[int, np.dtype[Any]]) -> bool:
         """Whether items can do all of the task on their own, without overwriting what others read or write."""
         if not self._is_cuda or len(task.accesses) + len(task.reductions) > _MOST_ARGUMENTS:
+            return False
+        if any(dtypes[access.buffer] not in _C_TYPES for access in task.accesses):
             return False
         for access in task.accesses:
             _, elements = item_tables(access, task.box, shapes[access.buffer])

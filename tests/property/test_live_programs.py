@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import celerity_py as celerity
-from tests.property.live_programs import OracleTask, run_programs
+from tests.property.live_programs import run_programs
+from tests.property.live_run import OracleTask
 
 
 @pytest.fixture(params=["cpu:1", "cpu:2", "cpu:3"])

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: MIT
+"""One random program on a running runtime: its buffers, kernels that compare what they read, and its fences."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import celerity_py as celerity
+from celerity_py import Region, access, hints
+from tests.contexts import native_box, native_region, user_box
+from tests.elements import UserBox, full_box
+from tests.mappers import Mapper
+from tests.property.interpreter import (
+    UNINITIALISED,
+    WORD_MASK,
+    Meaning,
+    Words,
+    initial_words,
+    interpret,
+)
+from tests.property.native_kernels import NativeKernels
+from tests.property.programs import (
+    Access,
+    BufferDecl,
+    Destroy,
+    Epoch,
+    Fence,
+    Flush,
+    HostTask,
+    Kernel,
+    Program,
+    Step,
+    Task,
+)
+
+Values = npt.NDArray[Any]
+
+_DELAY_CYCLES = 200_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How programs are run; the same on all ranks."""
+
+    programs_per_runtime: int = 25
+    jitter_percent: int = 10
+    """Of the kernels and host tasks start late, so that what does not wait for them finds nothing."""
+    native_percent: int = 50
+    """Of the kernels that can be written in CUDA C++ are, where there are GPUs."""
+    time_limit_s: float = 60.0
+    """For one program."""
+    shrink_s: float = 60.0
+    vary_machine: bool = False
+    """CPU devices, transport and ways to execute differ from runtime to runtime as well."""
+
+
+_SMALL_DTYPES = (np.uint32, np.uint8, np.float32, np.uint16)
+_LARGE_DTYPES = (np.uint64, np.float64, np.complex128, np.int64)
+
+
+def dtype_of(decl: BufferDecl) -> np.dtype[Any]:
+    """One that fits, as far as the program says how large an element is; what has one element may be reduced into."""
+    if all(extent == 1 for extent in decl.shape):
+        return np.dtype(np.uint32 if decl.element_size_bytes == 4 else np.uint64)
+    dtypes = _SMALL_DTYPES if decl.element_size_bytes == 4 else _LARGE_DTYPES
+    return np.dtype(dtypes[decl.number % len(dtypes)])
+
+
+def to_values(decl: BufferDecl, words: Words) -> Values:
+    """Contents of a whole buffer, with as much of each word as an element holds exactly."""
+    dtype = dtype_of(decl)
+    if dtype == np.complex128:
+        values = (words & WORD_MASK) + 1j * (words & np.uint64(0xFFFF))
+    elif dtype.kind == "f":
+        values = words & np.uint64(0xFF_FFFF if dtype.itemsize == 4 else 0xFFFF_FFFF)
+    elif dtype.itemsize == 8:  # the word in each half
+        values = words * np.uint64(0x1_0000_0001)
+    else:
+        values = words
+    return np.asarray(values).astype(dtype).reshape(decl.shape)
+
+
+def slices_of(box: UserBox) -> tuple[slice, ...]:
+    return tuple(slice(low, high) for low, high in box)
+
+
+def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
+    """The mapper as a user writes it."""
+    if mapper.is_callable:
+
+        def custom(chunk: Any, buffer_shape: tuple[int, ...]) -> Any:
+            boxes = mapper.region(user_box(chunk.box), whole, buffer_shape)
+            return native_region(boxes) if len(boxes) != 1 else native_box(boxes[0])
+
+        return custom
+    if mapper.kind == "fixed":
+        boxes = mapper.arguments
+        return access.fixed(native_region(boxes) if len(boxes) > 1 else native_box(boxes[0]))
+    if mapper.kind == "slice":
+        dim, *index = mapper.arguments
+        return access.slice(dim, at=index[0] if index else None)
+    if mapper.kind == "neighborhood":
+        extents, shape = mapper.arguments
+        return access.neighborhood(*extents, shape=shape)
+    make: Callable[..., Any] = getattr(access, mapper.kind)
+    return make(*mapper.arguments)
+
+
+@dataclass
+class Delays:
+    """Late starts, here and there: a task that does not wait for its inputs then certainly reads something else."""
+
+    percent: int
+    random: random.Random
+
+    def draw(self) -> bool:
+        return self.random.random() * 100 < self.percent
+
+    def run(self, xp: Any) -> None:
+        if xp is np:
+            time.sleep(0.001)
+        else:
+            _spin_kernel(xp)((1,), (1,), (np.int64(_DELAY_CYCLES),))
+
+
+def _spin_kernel(xp: Any) -> Any:
+    source = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while(clock64() - t < n) {} }'
+    return xp.RawKernel(source, "spin")  # compiled once: CuPy remembers by source
+
+
+class OracleTask:
+    """One kernel or host task: its body, and what it has to find and to leave."""
+
+    def __init__(self, run: ProgramRun, number: int, task: Kernel | HostTask) -> None:
+        self.number = number
+        self.task = task
+        self.is_late = run.delays.draw()
+        meaning = run.meaning.tasks[number]
+        self.before = {n: to_values(state.decl, state.words) for n, state in meaning.before.items()}
+        self.after = {n: to_values(state.decl, state.words) for n, state in meaning.after.items()}
+        self.contributions: list[Values] = [items.astype(np.uint32) for items in meaning.contributions]
+        self._delays = run.delays
+        self._errors = run.errors
+
+    def __call__(self, chunk: Any, *arguments: Any) -> None:
+        xp = getattr(chunk, "xp", np)
+        box = user_box(chunk.box)
+        if self.is_late:
+            self._delays.run(xp)
+        accesses = list(zip(self.task.accesses, arguments, strict=False))
+        errors = xp.zeros((), xp.int64)
+        for item, view in accesses:
+            if item.mode != "write":
+                errors = errors + self._count_errors(xp, item, view, box)
+        for item, view in accesses:
+            if item.mode != "read":
+                self._overwrite(xp, item, view, box, errors)
+        for position, out in enumerate(arguments[len(accesses) :]):
+            places = tuple(
+                slice(low - first, high - first) for (low, high), (first, _) in zip(box, self.task.box, strict=True)
+            )
+            items = xp.asarray(self.contributions[position][places]).reshape(-1)
+            assert isinstance(self.task, Kernel)
+            out.combine(_fold_on_device(xp, self.task.reductions[position].op, items) + errors.astype(xp.uint32))
+
+    def _count_errors(self, xp: Any, item: Access, view: Any, chunk: UserBox) -> Any:
+        expected = self.before[item.buffer]
+        errors = xp.zeros((), xp.int64)
+        for box in item.mapper.region(chunk, self.task.box, expected.shape):
+            found = view[native_box(box)]
+            wrong = xp.count_nonzero(found != xp.asarray(expected[slices_of(box)]))
+            self._errors.append((f"S{self.number} {item}: chunk {chunk} finds wrong elements in {box}", wrong))
+            errors = errors + wrong
+        return errors
+
+    def _overwrite(self, xp: Any, item: Access, view: Any, chunk: UserBox, errors: Any) -> None:
+        values = self.after[item.buffer]
+        for box in item.mapper.region(chunk, self.task.box, values.shape):
+            view[native_box(box)] = xp.asarray(values[slices_of(box)]) + errors.astype(values.dtype)
+
+
+def _fold_on_device(xp: Any, op: str, items: Any) -> Any:
+    if op in {"sum", "prod"}:
+        return getattr(items, op)(dtype=xp.uint32)
+    return getattr(items, op)()
+
+
+class ProgramRun:
+    """One program on a running runtime, next to others before and after it."""
+
+    def __init__(self, program: Program, queue: celerity.Queue, options: Options, native: NativeKernels) -> None:
+        self.program = program
+        self.queue = queue
+        self.native = native
+        self.meaning: Meaning = interpret(program)
+        self.delays = Delays(options.jitter_percent, random.Random(program.settings.seed))
+        self.errors: list[tuple[str, Any]] = []
+        self.mismatches: list[str] = []
+        self._choices = random.Random(program.settings.seed + 1)
+        self._native_percent = options.native_percent
+        self._shapes = {number: decl.shape for number, decl in program.buffers.items()}
+        self._dtypes = {number: dtype_of(decl) for number, decl in program.buffers.items()}
+        self._buffers: dict[int, celerity.Buffer] = {}
+        self._fences: list[tuple[str, Any, Values]] = []
+        self._borrowed: list[Values] = []
+
+    def run(self) -> list[str]:
+        """Returns what went wrong, as text."""
+        number = 0
+        for step in self.program.steps:
+            number += isinstance(step, Task)
+            self._apply(number, step)
+        self._fence_what_is_left()
+        self._buffers.clear()
+        for where, future, expected in self._fences:
+            self._compare(where, future.result(), expected)
+        self.queue.wait()
+        _ORACLES.clear()
+        self.mismatches += [f"{where}: {int(count)}" for where, count in self.errors if int(count)]
+        self.mismatches += self.native.take_errors()
+        return self.mismatches
+
+    def _apply(self, number: int, step: Step) -> None:
+        if isinstance(step, BufferDecl):
+            self._buffers[step.number] = self._make_buffer(step)
+        elif isinstance(step, Destroy):
+            del self._buffers[step.buffer]
+        elif isinstance(step, Flush):
+            self.queue.flush()
+        elif isinstance(step, Kernel):
+            self._submit_kernel(number, step)
+        elif isinstance(step, HostTask):
+            where: Any = native_box(step.box) if step.on == "split" else step.on
+            self.queue.host_task(
+                _with_name(OracleTask(self, number, step)),
+                *self._accesses(step),
+                on=where,
+                name=f"S{number}",
+                unordered=step.unordered,
+            )
+        elif isinstance(step, Fence):
+            result = self.meaning.tasks[number].before[step.buffer]
+            values = to_values(result.decl, result.words)[slices_of(step.box)]
+            self._fence(f"S{number}", step.buffer, step.box, values, on="all" if step.on_all else "master")
+            if self._choices.random() < 0.3:  # most programs wait for some of their fences at once, some for none
+                where_fence, future, expected = self._fences[-1]
+                self._compare(where_fence, future.result(), expected)
+        elif step.action == "barrier":
+            self.queue.barrier()
+        else:
+            assert isinstance(step, Epoch)
+            self.queue.wait()
+
+    def _make_buffer(self, decl: BufferDecl) -> celerity.Buffer:
+        if decl.initial == "none":
+            return celerity.Buffer(decl.shape, dtype_of(decl), name=decl.name)
+        contents = to_values(decl, initial_words(decl))
+        if decl.initial == "array":
+            copy = self._choices.random() < 0.5
+            self._borrowed.append(contents)
+            return celerity.Buffer.from_array(contents, name=decl.name, copy=copy)
+        return celerity.Buffer.from_function(
+            decl.shape, dtype_of(decl), lambda box: contents[box.slices], name=decl.name
+        )
+
+    def _accesses(self, task: Kernel | HostTask) -> list[Any]:
+        result = []
+        for item in task.accesses:
+            buffer = self._buffers[item.buffer]
+            result.append(getattr(buffer, item.mode)(mapper_for(item.mapper, task.box)))
+        return result
+
+    def _submit_kernel(self, number: int, task: Kernel) -> None:
+        given: list[Any] = []
+        if task.split_2d:
+            given.append(hints.split_2d())
+        if task.oversubscribe > 1:
+            given.append(hints.oversubscribe(task.oversubscribe))
+        if task.border:
+            given.append(hints.border_first(task.border))
+        oracle = OracleTask(self, number, task)
+        arguments = self._accesses(task)
+        # Most tasks look alike: native code repeats the checks of an earlier one.
+        is_repeated = self._choices.random() < 0.8
+        kernel: Any = _with_name(oracle)
+        if is_repeated:
+            kinds = tuple(getattr(argument.port, "kind", None) for argument in arguments)
+            kernel = _REPEATED.setdefault((len(task.box), kinds, *given), celerity.kernel(_run_oracle))
+        arguments += [
+            celerity.reduction(self._buffers[r.buffer], r.op, include_current=r.include_current)
+            for r in task.reductions
+        ]
+        wants_native = self._choices.random() * 100 < self._native_percent
+        if wants_native and self.native.can_run(task, self._shapes, self._dtypes):
+            kernel, scalars = self.native.prepare(number, task, oracle, oracle.is_late)
+            arguments += scalars
+        elif is_repeated:
+            arguments.append(number)
+            _ORACLES[number] = oracle
+        self.queue.parallel_for(
+            native_box(task.box),
+            kernel,
+            *arguments,
+            name=None if is_repeated else f"S{number}",
+            hints=given,
+            constrain=task.granularity,
+        )
+
+    def _fence(self, where: str, number: int, box: UserBox, expected: Values, on: str = "all") -> None:
+        whole = full_box(self._shapes[number])
+        future = self.queue.fence(self._buffers[number], None if box == whole else native_box(box), on=on)
+        self._fences.append((f"{where} fence of b{number} {box}", future, expected))
+
+    def _fence_what_is_left(self) -> None:
+        for number in self._buffers:
+            state = self.meaning.final[number]
+            values = to_values(state.decl, state.words)
+            for box in initialised_boxes(state.versions.reshape(state.decl.shape)):
+                self._fence("the end,", number, box, values[slices_of(box)])
+
+    def _compare(self, where: str, found: Values | None, expected: Values) -> None:
+        if found is None:  # a fence on the master, seen by another rank
+            return
+        wrong = np.argwhere(found != expected)
+        if found.shape != expected.shape or len(wrong):
+            places = ", ".join(str(tuple(map(int, place))) for place in wrong[:4])
+            self.mismatches.append(f"{where}: {len(wrong)} of {expected.size} elements are wrong, first at {places}")
+
+
+#: Of the program that runs.
+_ORACLES: dict[int, OracleTask] = {}
+
+
+#: By the kinds of their arguments.
+_REPEATED: dict[Any, Any] = {}
+
+
+def _run_oracle(chunk: Any, *arguments: Any) -> None:
+    *rest, number = arguments
+    _ORACLES[number](chunk, *rest)
+
+
+def _with_name(task: OracleTask) -> Callable[..., None]:
+    def kernel(chunk: Any, *arguments: Any) -> None:
+        task(chunk, *arguments)
+
+    return kernel
+
+
+def initialised_boxes(versions: npt.NDArray[np.int64]) -> list[UserBox]:
+    """Boxes that together are all elements that somebody wrote."""
+    written = versions != UNINITIALISED
+    if written.all():
+        return [full_box(versions.shape)]
+    places = [native_box(tuple((int(c), int(c) + 1) for c in place)) for place in np.argwhere(written)]
+    return [user_box(box) for box in Region(places).boxes]
