@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random programs with one mistake each: every kind can be made, and a few are run; the runner runs as many as one likes.
+"""Random programs with one mistake each: every kind can be made, and a few are run. More, with ranks that differ:
 
 `python -m tests.property.illegal_programs --programs 1000`
 """
