@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,20 +279,25 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2, help="at least 2 for ranks that differ")
     parser.add_argument("--devices", default="cpu:2")
     parser.add_argument("--time-limit-s", type=float, default=40.0, help="for one program, start and end included")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time; a failed one waits for 3 s")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         return run_child(options.seed, options.only)
     summary = Summary()
-    for seed in range(options.seed, options.seed + options.programs):
+
+    def check(seed: int) -> tuple[int, Machine, Verdict]:
         illegal = illegal_program(seed, options.only)
-        alone = illegal.odd_steps is None and seed % 2 == 0
+        alone = illegal.odd_steps is None and not illegal.needs_ranks and seed % 2 == 0
         transport = choice(SeededDraws(seed), ("host", "direct"))
         machine = Machine(1 if alone else options.ranks, options.devices, transport, options.time_limit_s)
-        verdict = judge(seed, illegal, options.only, machine)
-        summary.add(verdict)
-        if verdict.outcome != "right":
-            print(f"seed {seed} {machine} {verdict.outcome}: {illegal.kind}: {verdict.text[:700]}", flush=True)
+        return seed, machine, judge(seed, illegal, options.only, machine)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for seed, machine, verdict in pool.map(check, range(options.seed, options.seed + options.programs)):
+            summary.add(verdict)
+            if verdict.outcome != "right":
+                print(f"seed {seed} {machine} {verdict.outcome}: {verdict.kind}: {verdict.text[:700]}", flush=True)
     print(summary.table())
     return 0
 

@@ -46,6 +46,8 @@ class Illegal:
     odd_tampering: Tampering | None = None
     needs_check: bool = False
     """Reported with `CELERITY_CHECK=1` only."""
+    needs_ranks: bool = False
+    """One rank alone may do so."""
 
     def __str__(self) -> str:
         lines = [f"{self.kind}: {self.tampering or ''}", str(self.program)]
@@ -285,9 +287,10 @@ def _with_access(program: Program, place: int, kernel: Kernel, accesses: tuple[A
     return Program(program.settings, steps)
 
 
-def _all_alike(
-    kind: str, expected: tuple[str, ...], remake: Callable[[Program, Kernel, Access], Access | None]
-) -> None:
+_Remake = Callable[[Program, Kernel, Access], Access | None]
+
+
+def _all_alike(kind: str, expected: tuple[str, ...], remake: _Remake, *, needs_ranks: bool = False) -> None:
     """One access of a kernel is replaced, or comes in addition if it is for the same buffer in another mode."""
 
     def change(draws: Draws, program: Program) -> Illegal | None:
@@ -303,7 +306,8 @@ def _all_alike(
         if not candidates:
             return None
         place, kernel, accesses = choice(draws, candidates)
-        return Illegal(kind, expected, _with_access(program, place, kernel, accesses))
+        changed = _with_access(program, place, kernel, accesses)
+        return Illegal(kind, expected, changed, needs_ranks=needs_ranks)
 
     MISTAKES[kind] = change
 
@@ -350,6 +354,31 @@ def _writes_less_in_parts(program: Program, kernel: Kernel, access: Access) -> A
     return replace(access, mapper=_wide_whole(access.mapper)) if is_plain else None
 
 
+def _parts_read_more(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    """Devices read what their rank does not: the whole says so, and the shares of two ranks are too large to."""
+    length = kernel.box[0][1] - kernel.box[0][0]
+
+    def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
+        extent = chunk[0][1] - chunk[0][0]
+        return [((0, 1), *full_box(shape[1:]))] if length / 3 < extent < length else [full_box(shape)]
+
+    shape = _shape(program, access)
+    is_plain = access.mode == "read" and shape and shape[0] > 1 and length >= 8 and not kernel.split_2d
+    mapper = custom(f"parts_read_more({length})", rule)
+    return replace(access, mapper=mapper) if is_plain and _is_whole_initialised(program, access) else None
+
+
+def _is_whole_initialised(program: Program, access: Access) -> bool:
+    return program.buffers[access.buffer].initial != "none"
+
+
+def _raising(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
+        raise ArithmeticError("a mistake in a mapper")
+
+    return replace(access, mapper=custom("raising()", rule))
+
+
 def _wrong_dimensions(program: Program, kernel: Kernel, access: Access) -> Access | None:
     shape = _shape(program, access)
     if access.mode != "read" or not shape or len(shape) != len(kernel.box):
@@ -365,6 +394,8 @@ for _kind, _expected, _remake in (
     ("mapper of other dimensions", ("DimensionMismatch",), _wrong_dimensions),
 ):
     _all_alike(_kind, _expected, _remake)
+_all_alike("parts read more than their chunk", ("InconsistentMapper",), _parts_read_more, needs_ranks=True)
+_all_alike("a mapper raises", ("MapperError",), _raising)
 
 
 @_mistake("reduction and access of one buffer")
@@ -376,6 +407,17 @@ def _reduces_and_reads(draws: Draws, program: Program) -> Illegal | None:
     access = Access(kernel.reductions[0].buffer, choice(draws, ("read", "read_write")), mappers.all_())
     changed = _with_access(program, place, kernel, (*kernel.accesses, access))
     return Illegal("reduction and access of one buffer", ("OverlappingAccess",), changed)
+
+
+@_mistake("what nobody wrote is read")
+def _reads_nothing(draws: Draws, program: Program) -> Illegal | None:
+    number = max(program.buffers, default=-1) + 1
+    place = draws.integer(0, len(program.steps))
+    fresh = BufferDecl(number, (draws.integer(1, 20),), "none")
+    reader = Kernel(((0, 8),), (Access(number, "read", mappers.all_()),))
+    steps: list[Step] = [*program.steps[:place], fresh, reader, *program.steps[place:]]
+    changed = Program(program.settings, steps)
+    return Illegal("what nobody wrote is read", ("UninitializedRead",), changed, needs_check=True)
 
 
 def _tampered(kind: str, expected: tuple[str, ...], how: str, mode: str, *, needs_check: bool = False) -> None:

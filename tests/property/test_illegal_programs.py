@@ -18,6 +18,8 @@ NEEDS_NO_RANKS = (
     "the whole writes more than its parts",
     "mapper of other dimensions",
     "reduction and access of one buffer",
+    "a mapper raises",
+    "what nobody wrote is read",
     "elements are left unwritten",
     "a kernel reads beyond its region",
     "a kernel writes through a read access",
