@@ -54,7 +54,7 @@ def collect(
         elif kind is Reduction:
             check_alive(arg.port.record, runtime)
             reductions.append(arg.native)
-            kept.append(arg.port)
+            kept.append(arg.port.fresh())
         else:
             check_argument(arg, f'kernel "{label}"')
             kept.append(arg)

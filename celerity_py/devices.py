@@ -65,7 +65,7 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             )
         elif problem and communicator.rank == 0 and _has_gpu_device():
             _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
-        return _cpu_devices(settings)
+        return _cpu_devices(settings, communicator.size)
     ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
     all_peers, memory_bytes = _native.cuda_probe(list(ordinals))
     return Devices("cuda", len(ordinals), ordinals, bool(all_peers), memory_bytes)
@@ -88,7 +88,7 @@ def _wants_cpu(settings: Configuration) -> bool:
     return settings.backend == "cpu" or settings.devices.kind == "cpu" or settings.dry_run_ranks > 0
 
 
-def _cpu_devices(settings: Configuration) -> Devices:
+def _cpu_devices(settings: Configuration, num_ranks: int) -> Devices:
     devices = settings.devices
     if devices.kind == "list":
         listed = ",".join(map(str, devices.indices)) + ("," if len(devices.indices) == 1 else "")
@@ -96,6 +96,8 @@ def _cpu_devices(settings: Configuration) -> Devices:
             f"DEVICES={listed} lists GPUs of the host, but this run uses the CPU. "
             f"For CPU devices with own memory set DEVICES=cpu:{devices.count}."
         )
+    if settings.check and devices.kind == "default" and max(num_ranks, settings.dry_run_ranks) == 1:
+        return Devices("cpu", 2)  # mistakes that a single one would hide
     return Devices("cpu", devices.count)
 
 

@@ -142,8 +142,8 @@ class Queue:
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         natives, reductions, kept, is_custom = collect(args, runtime, label)
-        if reductions:
-            division = division.whole_shares()  # each folds its chunk in one go: a fixed order of combination
+        # With reductions each device folds its chunk in one go: a fixed order of combination.
+        division = division.whole_shares() if reductions else division
         submission = Submission("kernel", label, function, kept, natives, box, frame)
         if is_custom:
             resolve_custom(runtime, submission, args, granularity, division, "kernel")
@@ -159,7 +159,9 @@ class Queue:
                 runtime.refuse_overtaken(submission)
         except _native.AccessPatternError as error:
             raise translate(error, submission, args) from None
-        if not (reductions or is_custom or constrain is not None):
+        if reductions:
+            runtime.empty_reductions.note(submission)
+        elif not (is_custom or constrain is not None):
             remember(runtime, kernel, args, hints, submission, division, launch)
         runtime.submit_ns += perf_counter_ns() - started
 

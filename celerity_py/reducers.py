@@ -37,17 +37,29 @@ def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
 
 
 class ReductionPort:
-    """All that is left of a reduction after the submit."""
+    """All that is left of a reduction after the submit; each submit has its own."""
 
-    __slots__ = ("identity", "kind", "op", "record", "runtime")
+    __slots__ = ("has_combined", "identity", "includes_current", "kind", "op", "record", "runtime")
 
-    def __init__(self, record: Any, op: str) -> None:
+    def __init__(self, record: Any, op: str, *, includes_current: bool = False) -> None:
         self.record = record
+        self.includes_current = includes_current
+        #: Whether a chunk of this rank has combined a value. Any thread.
+        self.has_combined = False
         self.op = op
         self.identity = identity_of(op, record.dtype)
         self.runtime = record.runtime
         #: Equal for reductions that fit the same kernels.
         self.kind = kind_of(op, record.dtype)
+
+    @property
+    def has_value_of_nothing(self) -> bool:
+        """Whether the result is one that nobody can mean if no chunk combines anything."""
+        return self.op in {"min", "max"} and not self.includes_current
+
+    def fresh(self) -> ReductionPort:
+        """One for another submit."""
+        return ReductionPort(self.record, self.op, includes_current=self.includes_current)
 
 
 class Reducer:
@@ -89,6 +101,7 @@ class Reducer:
                 f"numpy.{dtype}(value), or make the buffer of another dtype."
             )
         self._array[()] = self._operation(self._array, value)
+        self._port.has_combined = True
 
     def __repr__(self) -> str:
         return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"

@@ -32,7 +32,7 @@ class Reduction:
         self.include_current = include_current
         #: What the scheduler takes: (buffer id, op, dtype, include_current).
         self.native = (record.id, op, record.dtype.name, include_current)
-        self.port = ReductionPort(record, op)
+        self.port = ReductionPort(record, op, includes_current=include_current)
 
     def __repr__(self) -> str:
         return f"<reduction {self.port.op!r} into {self.port.record.label}>"

@@ -19,6 +19,7 @@ from celerity_py.call_checks import CallChecks
 from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
+from celerity_py.empty_reductions import EmptyReductions
 from celerity_py.executor.failure import attempt
 from celerity_py.executor.pacing import num_cores
 from celerity_py.forks import Fork, keep_for_ever
@@ -124,6 +125,7 @@ class Runtime:
         self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
         #: A program on one device is checked as if there were two: kernels run in two chunks at least.
         self.undivided = Division().in_parts(2 if settings.check and self.size * self.num_devices == 1 else 1)
+        self.empty_reductions = EmptyReductions()
         self._call_checks = CallChecks() if settings.check else None
         self.executor: Any = None
         self.live: LiveExecutor | None = None
@@ -533,6 +535,8 @@ class Runtime:
             cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call, self._call_checks)
         else:
             execution.run_kernel(self.submissions, device, call, self._call_checks)
+        if call[4]:
+            self.empty_reductions.look_at(self.submissions[call[1]], call[2])
 
     def run_host_task(self, call: tuple[Any, ...]) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""
@@ -557,6 +561,10 @@ class Runtime:
     def user_memory_freed(self, raw: int) -> None:
         """Let go of an array that no buffer needs any more."""
         self.user_memory.let_go(raw)
+
+    def reduction_is_empty(self, number: int) -> None:
+        """Warn of a result that nobody has combined a value into; any thread."""
+        self.empty_reductions.report(number)
 
     def failed(self, failure: Failure) -> None:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""

@@ -35,6 +35,9 @@ class ExecutorDelegate(Protocol):
     def user_memory_freed(self, raw: int) -> None:
         """The graph has had its last use of an array in user memory: drop it. Executor thread."""
 
+    def reduction_is_empty(self, number: int) -> None:
+        """The result of this reduction, counted in program order, is that of nothing. Executor thread."""
+
     def failed(self, failure: Failure) -> None:
         """The first failure of the run: let every pending future and later call raise it.
 

@@ -125,6 +125,7 @@ class LiveExecutor:
             "completed": lambda item: delegate.submission_completed(item[1]),
             "retired": lambda item: delegate.submissions_retired(item[1]),
             "user_free": lambda item: delegate.user_memory_freed(item[1]),
+            "empty_reduction": lambda item: delegate.reduction_is_empty(item[1]),
             "failed": lambda item: self._fail_natively(*item[1:]),
             "shutdown": lambda _: self._settle(_ALL_HAS_ARRIVED),
             "stopped": lambda _: None,

@@ -135,6 +135,9 @@ class ScriptedRuntime:
     def user_memory_freed(self, raw: int) -> None:
         self.freed.append(raw)
 
+    def reduction_is_empty(self, number: int) -> None:
+        raise AssertionError(f"reduction {number} is empty")
+
     def failed(self, failure: Failure) -> None:
         assert self.failure is None, "told twice"
         self.failure = failure

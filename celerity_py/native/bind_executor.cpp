@@ -60,6 +60,7 @@ struct event_converter {
 	nb::tuple operator()(const completed_event& e) const { return nb::make_tuple("completed", e.submission.value); }
 	nb::tuple operator()(const retired_event& e) const { return nb::make_tuple("retired", e.last_submission.value); }
 	nb::tuple operator()(const user_free_event& e) const { return nb::make_tuple("user_free", e.raw); }
+	nb::tuple operator()(const empty_reduction_event& e) const { return nb::make_tuple("empty_reduction", e.reduction.value); }
 	nb::tuple operator()(const failed_event& e) const {
 		nb::list in_flight;
 		for(const auto submission : e.in_flight) in_flight.append(submission.value);
@@ -387,7 +388,7 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
+("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
 ("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).)")
 	    .def(
 	        "watch",

@@ -202,6 +202,7 @@ namespace {
 			out["count"] = op.count;
 			out["destination"] = flat(op.destination);
 			out["destination_offset_bytes"] = op.destination_offset_bytes;
+			out["is_all_of_it"] = op.is_all_of_it;
 			return "reduce";
 		}
 		const char* operator()(const fence_instruction& op) const {

@@ -142,7 +142,8 @@ instruction_operation parse_operation(const std::string& kind, const record& r) 
 	}
 	if(kind == "reduce") {
 		return reduce_instruction{r.id<reduction_id>("reduction"), r.name<reduction_op>("op", reduction_op_names), r.name<scalar_type>("type", scalar_type_names),
-		    r.allocation("source"), r.get<std::size_t>("count"), r.allocation("destination"), r.get<std::size_t>("destination_offset_bytes")};
+		    r.allocation("source"), r.get<std::size_t>("count"), r.allocation("destination"), r.get<std::size_t>("destination_offset_bytes"),
+		    r.get<bool>("is_all_of_it")};
 	}
 	if(kind == "fence") return fence_instruction{r.id<submission_id>("submission")};
 	if(kind == "horizon") return horizon_instruction{r.id<task_id>("task"), r.id<submission_id>("last_submission")};

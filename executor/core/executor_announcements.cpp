@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds longest_unannounced{2};
 /// Nobody waits for it.
 bool may_come_later(const executor_event& event) {
 	if(const auto* const completed = std::get_if<completed_event>(&event)) return completed->is_known;
-	return std::holds_alternative<retired_event>(event);
+	return std::holds_alternative<retired_event>(event) || std::holds_alternative<empty_reduction_event>(event);
 }
 
 } // namespace

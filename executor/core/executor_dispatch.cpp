@@ -200,6 +200,7 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
 	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
 	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
+	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_events.emplace_back(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
 }
 

@@ -61,6 +61,10 @@ struct retired_event {
 struct user_free_event {
 	std::uint64_t raw = 0;
 };
+/// A result of `min` or `max` that nothing seems to have been combined into.
+struct empty_reduction_event {
+	reduction_id reduction;
+};
 /// The executor could not go on; it is in the failed state.
 struct failed_event {
 	enum class kind_type : std::uint8_t { other, memory, device, bounds };
@@ -75,7 +79,7 @@ struct failed_event {
 struct shutdown_event {};
 struct stopped_event {};
 
-using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event, failed_event,
+using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event, empty_reduction_event, failed_event,
     shutdown_event, stopped_event>;
 
 /// An access_binding with its address, and without ties to the instruction.

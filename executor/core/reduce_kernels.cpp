@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -177,6 +178,25 @@ const char* name_of(const scalar_type type) {
 bool is_defined(const reduction_op op, const scalar_type type) {
 	if(op != reduction_op::bit_xor) return true;
 	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;
+}
+
+bool is_extremum_of_nothing(const reduction_op op, const scalar_type type, const void* const value) {
+	if(op != reduction_op::min && op != reduction_op::max) return false;
+	return visit_type(type, [&]<typename T>(std::type_identity<T>) {
+		if constexpr(is_complex<T>) {
+			return false;
+		} else {
+			T found;
+			std::memcpy(&found, value, sizeof(T));
+			if constexpr(std::is_same_v<T, boolean>) {
+				return (found.value != 0) == (op == reduction_op::min);
+			} else if constexpr(std::is_floating_point_v<T>) {
+				return std::isinf(found) && (found > 0) == (op == reduction_op::min);
+			} else {
+				return found == (op == reduction_op::min ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min());
+			}
+		}
+	});
 }
 
 void fold(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, void* const destination) {

@@ -164,6 +164,7 @@ struct reduce_instruction {
 	std::size_t count;
 	allocation_id destination;
 	std::size_t destination_offset_bytes;
+	bool is_all_of_it; ///< there are no further partial results, and no current value is among these
 };
 /// All of the fence's data is in user memory: fulfil the future of `submission`.
 struct fence_instruction {

@@ -119,6 +119,7 @@ class instruction_graph_generator {
 	/// Where one reduction of the current task collects this rank's partial results.
 	struct local_reduction {
 		const task_reduction* reduction;
+		bool is_complete; ///< no other rank holds a partial result
 		bool includes_current;
 		bool gathers;
 		allocation_id gather;
@@ -237,7 +238,7 @@ class instruction_graph_generator {
 	void finish_local_reductions();
 	void compile_reduction(const command& cmd, const reduction_command& reduction);
 	void emit_reduce(buffer_state& buffer, const task_reduction& reduction, allocation_id gather, std::size_t count, std::span<const instruction_id> inputs,
-	    std::size_t gather_size_bytes);
+	    std::size_t gather_size_bytes, bool is_complete);
 	void compile_fence(const command& cmd);
 	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
 	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);

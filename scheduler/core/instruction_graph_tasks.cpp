@@ -162,7 +162,7 @@ void instruction_graph_generator::prepare_local_reductions(const task& node, con
 	m_local_reductions.clear();
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		local_reduction local{&reduction, reduction.include_current && execution.initializes_reductions, false, {}, {}, 0, {}};
+		local_reduction local{&reduction, !execution.is_partial, reduction.include_current && execution.initializes_reductions, false, {}, {}, 0, {}};
 		const std::size_t num_inputs = m_chunks.size() + (local.includes_current ? 1 : 0);
 		local.gathers = num_inputs > 1;
 		if(local.gathers) {
@@ -201,19 +201,22 @@ void instruction_graph_generator::finish_local_reductions() {
 			record_read(*partial, buffer.domain);
 			local.last_gather_writes.push_back(m_window.current());
 		}
-		emit_reduce(buffer, *local.reduction, local.gather, first_slot + m_chunks.size(), local.last_gather_writes, local.gather_size_bytes);
+		emit_reduce(buffer, *local.reduction, local.gather, first_slot + m_chunks.size(), local.last_gather_writes, local.gather_size_bytes,
+		    local.is_complete);
 	}
 }
 
 void instruction_graph_generator::emit_reduce(buffer_state& buffer, const task_reduction& reduction, const allocation_id gather, const std::size_t count,
-    const std::span<const instruction_id> inputs, const std::size_t gather_size_bytes) {
+    const std::span<const instruction_id> inputs, const std::size_t gather_size_bytes, const bool is_complete) {
 	auto* const result = find_allocation(buffer, host_memory, buffer.domain);
 	assert(result != nullptr);
 	begin();
 	for(const instruction_id input : inputs) m_window.depend(input);
 	depend_for_write(*result, buffer.domain);
 	const instruction_id self =
-	    emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather, count, result->id, 0}, priorities::reduce);
+	    emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather, count, result->id, 0,
+	             is_complete && !reduction.include_current},
+	        priorities::reduce);
 	record_write(*result, buffer.domain);
 	buffer.contents.update(buffer.domain, content_state{bit_of(host_memory), self, host_memory});
 	begin();
@@ -260,7 +263,7 @@ void instruction_graph_generator::compile_reduction(const command& cmd, const re
 		    priorities::copy));
 		record_read(*partial, buffer.domain);
 	}
-	emit_reduce(buffer, reduction.reduction, gather, reduction.num_contributors, inputs, gather_size_bytes);
+	emit_reduce(buffer, reduction.reduction, gather, reduction.num_contributors, inputs, gather_size_bytes, true);
 }
 
 void instruction_graph_generator::compile_fence(const command& cmd) {

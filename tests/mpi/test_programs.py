@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -339,3 +340,40 @@ def test_a_write_outside_of_the_buffer_leaves_a_reduction_alone(queue: celerity.
         Box((5,), (9,)), lambda chunk, outside: None, getattr(total, mode)(access.one_to_one()), name="outside"
     )
     assert queue.fence(total).result() == 1012
+
+
+def test_host_tasks_on_one_rank_append_to_a_file_in_program_order(
+    queue: celerity.Queue, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("order") / "log"
+    values = celerity.Buffer.from_array(np.zeros(12))
+
+    def append(part: Any, number: int, view: Any) -> None:
+        time.sleep(0.003 if number % 3 == 0 else 0)
+        with path.open("a") as file:
+            file.write(f"{number} {view[...].sum():g}\n")
+
+    for number in range(12):
+        queue.parallel_for(values.shape, increment, values.read_write(access.one_to_one()))
+        queue.host_task(append, number, values.read(access.all()), on="master" if number % 2 else "once")
+    queue.barrier()
+    if celerity.is_master():
+        assert path.read_text() == "".join(f"{number} {12 * (number + 1)}\n" for number in range(12))
+
+
+def test_a_maximum_of_nothing_is_warned_of_where_it_is_read(
+    queue: celerity.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    nothing, something = celerity.Buffer((), np.uint16, name="nothing"), celerity.Buffer((), np.uint16)
+
+    def find(chunk: Any, none: Any, some: Any) -> None:
+        if 0 in range(chunk.box.min[0], chunk.box.max[0]):
+            some.combine(3)
+
+    queue.parallel_for(40, find, celerity.reduction(nothing, "max"), celerity.reduction(something, "max"), name="find")
+    assert queue.fence(nothing).result() == 0
+    assert queue.fence(something).result() == 3
+    queue.barrier()
+    (told,) = [record.getMessage() for record in caplog.records if "combined" in record.getMessage()]
+    assert 'kernel "find"' in told
+    assert '"nothing"' in told

@@ -15,9 +15,10 @@ import pytest
 
 from celerity_py import cuda_execution
 from celerity_py._native import Box
+from celerity_py.call_checks import CallChecks
 from celerity_py.cuda_execution import CudaReducer, CudaView, run_kernel, stream_of
-from celerity_py.errors import ReadOnlyAccess
-from celerity_py.mapping import READ, READ_WRITE, Port
+from celerity_py.errors import IncompleteWrite, OutOfBoundsAccess, ReadOnlyAccess
+from celerity_py.mapping import READ, READ_WRITE, WRITE, Port
 from celerity_py.reducers import ReductionPort
 from celerity_py.submissions import Submission
 
@@ -141,6 +142,69 @@ def test_partial_results_start_with_the_identity(op: str, expected: int, log: li
     port = ReductionPort(FakeRecord((1,), np.int32), op)
     run_kernel(*insert(call_of(step, [port], [], [(address_of(partial), op, "int32")]), 0, 0))
     assert partial == expected
+
+
+class FakeArray(np.ndarray[Any, Any]):
+    """Has of CuPy's arrays what theirs have not in common with NumPy's."""
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return np.array(self)
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.__array_interface__["data"][0])
+
+
+@pytest.fixture
+def checks(log: list[str], monkeypatch: pytest.MonkeyPatch) -> CallChecks:
+    cupy = sys.modules["cupy"]
+    ndarray = cupy.ndarray
+    monkeypatch.setattr(cupy, "ndarray", lambda *args: ndarray(*args).view(FakeArray))
+    monkeypatch.setattr(cupy, "empty", lambda *args: np.empty(*args).view(FakeArray))
+    monkeypatch.setattr(cupy, "asarray", lambda array: array.view(FakeArray), raising=False)
+    return CallChecks()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_elements_left_unwritten_are_found_before_the_stream_is_left(
+    log: list[str], checks: CallChecks, dtype: Any
+) -> None:
+    memory = np.zeros(8, dtype)
+    box = Box((4,), (12,)).flat()
+    accessed = Box((5,), (9,)).flat()
+    port = Port(FakeRecord((16,), dtype), WRITE, None)
+
+    def step(chunk: Any, u: Any, until: int) -> None:
+        u[5:until] = 3
+
+    for until in (9, 8):
+        made = call_of(step, [port, until], [(3, (2, 9), address_of(memory), box, accessed, [accessed])], [])
+        if until == 9:
+            run_kernel(*insert(made, 0, 0), checks)
+            assert memory.tolist() == [0, 3, 3, 3, 3, 0, 0, 0]
+        else:
+            with pytest.raises(IncompleteWrite, match=r"leaves 1 of these 4 elements unwritten, first \[8:9\]"):
+                run_kernel(*insert(made, 0, 0), checks)
+    assert log[-2:] == ["end of stream", "end of device"]
+
+
+def test_gaps_of_regions_are_watched(log: list[str], checks: CallChecks) -> None:
+    memory = np.arange(8, dtype=np.float32)
+    box, accessed = Box((0,), (8,)).flat(), [Box((0,), (2,)).flat(), Box((5,), (8,)).flat()]
+    record = FakeRecord((8,))
+
+    def call(step: Any) -> None:
+        binding = (3, (2, 9), address_of(memory), box, box, accessed)
+        run_kernel(*insert(call_of(step, [Port(record, READ_WRITE, None)], [binding], []), 0, 0), checks)
+
+    def negate(chunk: Any, u: Any) -> None:
+        u[0:2], u[5:8] = -u[0:2], -u[5:8]
+
+    call(negate)
+    assert memory.tolist() == [0, -1, 2, 3, 4, -5, -6, -7]
+    assert not record.arrays, "nobody may find the memory of the copy again"
+    with pytest.raises(OutOfBoundsAccess, match=r'writes B3 "u" \[2:5\], outside of its declared region'):
+        call(lambda chunk, u: u.array.fill(0))
 
 
 def test_a_stream_is_wrapped_once(log: list[str]) -> None:

@@ -101,3 +101,21 @@ def test_cuda_where_one_rank_has_none_is_an_error_everywhere(choose: Any) -> Non
 
 def test_cpu_devices_are_not_gpus(choose: Any) -> None:
     assert choose(0, [FOUR], DEVICES="cpu:3") == devices.Devices("cpu", 3)
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "environment", "count"),
+    [
+        (1, {}, 2),
+        (2, {}, 1),
+        (1, {"DEVICES": "cpu:1"}, 1),
+        (1, {"DEVICES": "1"}, 1),
+        (1, {"DRY_RUN_RANKS": "4"}, 1),
+        (1, {"CHECK": "0"}, 1),
+    ],
+)
+def test_one_rank_that_everything_is_checked_of_has_two_cpu_devices(
+    choose: Any, num_ranks: int, environment: dict[str, str], count: int
+) -> None:
+    chosen = choose(0, [[]] * num_ranks, **{"CHECK": "1", **environment})
+    assert (chosen.backend, chosen.count) == ("cpu", count)

@@ -227,6 +227,7 @@ def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> N
         count=3,
         destination=(USER, raw_out),
         destination_offset_bytes=8,
+        is_all_of_it=True,
     )
     s.epoch(1)
     s.submit(h.executor)
