@@ -654,7 +654,7 @@ class Executor:
         Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
         Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
+        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
         ("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).
         """
 
