@@ -579,6 +579,14 @@ def cuda_device_ids() -> list[str]:
 def cuda_device_name(ordinal: int) -> str:
     """What the driver calls a GPU."""
 
+def cuda_enter(ordinal: int) -> int:
+    """
+    Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.
+    """
+
+def cuda_leave(previous: int) -> None:
+    """Makes a context current again; 0: none. Touches no other device."""
+
 def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
     """
     Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.

@@ -22,6 +22,7 @@ from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.fill_patterns import UNWRITTEN, Fill, fill_of, outside, position_of
 from celerity_py.mapping import READ, WRITE, Port
 from celerity_py.notation import show
+from celerity_py.read_checks import UnprotectedReads
 from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess
 from celerity_py.submissions import Submission
 
@@ -148,6 +149,7 @@ class _Call:
                     self._accesses.append(_CheckedAccess(self, position, port, binding, (), None))
                 continue
             self._accesses.append(self._fill(position, port, binding, is_alone=is_alone))
+        self._reads = None if binder.protects_reads else UnprotectedReads(self, self.ports, self.bindings)
 
     def _fill(self, position: int, port: Port, binding: Any, *, is_alone: bool) -> _CheckedAccess:
         ndim = len(port.record.shape)
@@ -203,6 +205,8 @@ class _Call:
 
     def verify(self) -> None:
         """Look at everything that was filled, and put back what was copied."""
+        if self._reads is not None:
+            self._reads.verify()
         for access in self._accesses:
             if access.copy is not None:
                 access.copy.verify(self.describe())

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from celerity_py.cuda_contexts import on_device
 from celerity_py.kernel_folder import open_folder
 
 _log = logging.getLogger(__name__)
@@ -209,16 +209,6 @@ def _decode(contents: bytes) -> Compiled:
 _functions: dict[tuple[Program, int], int] = {}  # by ordinal; what is loaded stays, as unloading would wait for streams
 
 
-@contextlib.contextmanager
-def _current(ordinal: int) -> Iterator[None]:
-    """For driver functions: CuPy's `with` alone leaves a thread without context if its device is the first one."""
-    import cupy
-
-    with cupy.cuda.Device(ordinal):
-        cupy.cuda.runtime.setDevice(ordinal)
-        yield
-
-
 def is_loaded(program: Program, ordinals: tuple[int, ...]) -> bool:
     """Whether `load` would return at once."""
     return all((program, ordinal) in _functions for ordinal in ordinals)
@@ -241,7 +231,7 @@ def load(program: Program, ordinals: tuple[int, ...]) -> list[int]:
         if function is None:
             device: Any = cupy.cuda.Device(ordinal)
             compiled = compile_cached(program, str(device.compute_capability), compiler_version())
-            with _current(ordinal):
+            with on_device(ordinal):
                 module = cupy.cuda.driver.moduleLoadData(compiled.image)
                 function = int(cupy.cuda.driver.moduleGetFunction(module, compiled.symbol))
             _functions[program, ordinal] = function
@@ -254,7 +244,7 @@ def most_threads(function: int, ordinal: int) -> int:
     import cupy
 
     driver = cupy.cuda.driver
-    with _current(ordinal):
+    with on_device(ordinal):
         return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function))
 
 
@@ -269,7 +259,7 @@ def allow_shared_bytes(function: int, ordinal: int, shared_bytes: int) -> int:
 
     driver = cupy.cuda.driver
     device = cupy.cuda.Device(ordinal)
-    with _current(ordinal):
+    with on_device(ordinal):
         static_bytes = int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
         most = int(device.attributes["MaxSharedMemoryPerBlockOptin"]) - static_bytes
         if shared_bytes <= most:

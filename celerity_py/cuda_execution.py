@@ -9,6 +9,7 @@ from typing import Any
 
 from celerity_py._native import box_from_flat
 from celerity_py.call_checks import CallChecks
+from celerity_py.cuda_contexts import on_device
 from celerity_py.execution import Binder
 from celerity_py.parts import Chunk
 from celerity_py.reducers import Reducer, ReductionPort
@@ -24,7 +25,7 @@ _streams: dict[tuple[int, int], Any] = {}
 class CudaView(View):
     """A view whose arrays are CuPy's.
 
-    CuPy knows no read-only arrays: `view[box] = x` is refused on a read access, but `view[box][...] = x` is not.
+    CuPy knows no read-only arrays: on a read access `view[box] = x` is refused, `view[box][...] = x` only with CHECK.
     """
 
     __slots__ = ()
@@ -81,6 +82,7 @@ class CudaBinder(Binder):
 
     view_type = CudaView
     reducer_type = CudaReducer
+    protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
         self._ordinal = ordinal
@@ -121,7 +123,7 @@ def release_cached_memory(ordinal: int) -> None:
     """Make CuPy give back what its pool keeps of a GPU's memory without using it. Waits for the GPU."""
     import cupy
 
-    with cupy.cuda.Device(ordinal):
+    with on_device(ordinal):
         cupy.get_default_memory_pool().free_all_blocks()
 
 
@@ -157,7 +159,7 @@ def run_kernel(
     whole: Any = submission.box
     binder = _binders.get(ordinal) or _binders.setdefault(ordinal, CudaBinder(ordinal))
     stream = stream_of(ordinal, handle)
-    with cupy.cuda.Device(ordinal), stream:
+    with on_device(ordinal), stream:
         chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
         if checks is None:
             submission.function(chunk, *binder.arguments(submission, iter(bindings), iter(reductions)))

@@ -106,6 +106,8 @@ class Binder:
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
+    #: Whether `read_only` keeps a kernel from writing.
+    protects_reads = True
 
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A writable array over foreign memory."""

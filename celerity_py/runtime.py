@@ -28,6 +28,7 @@ from celerity_py.hints import Division
 from celerity_py.mapping import Port
 from celerity_py.notation import show
 from celerity_py.outputs import check_output, path_of_rank, write_output
+from celerity_py.run_summary import log_choices
 from celerity_py.scheduler.errors import (
     CelerityError,
     CelerityWarning,
@@ -35,6 +36,7 @@ from celerity_py.scheduler.errors import (
     InternalError,
     NestedUse,
     OutOfBoundsAccess,
+    ResourceError,
     TaskFailed,
     UninitializedRead,
     UsageError,
@@ -162,6 +164,7 @@ class Runtime:
                 poll=settings.poll,
                 direct=self._is_direct,
             )
+        log_choices(settings, communicator, self.devices, direct_ranks)
         self.user_memory = UserMemory(self.executor)
         self.scheduler = _native.Scheduler(
             num_ranks=self.size,
@@ -195,6 +198,18 @@ class Runtime:
             raise no_thread(error) from error
 
     def _make_executor(self) -> Any:
+        try:
+            return self._make_native_executor()
+        except (RuntimeError, MemoryError) as error:
+            if not self.is_cuda:
+                raise
+            raise ResourceError(
+                f"rank {self.rank} cannot set up its GPUs {', '.join(map(str, self.devices.ordinals))}: "
+                f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
+                f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
+            ) from error
+
+    def _make_native_executor(self) -> Any:
         settings = self.configuration
         is_cuda, may_be_direct = self.devices.is_cuda, self._may_be_direct()
         has_small_copies = may_be_direct or self.num_devices > 1

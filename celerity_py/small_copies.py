@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from celerity_py.cuda_contexts import on_device
+
 # The layout is that of cuda_small_copies::arguments. A block works on the part of its y, all blocks of a part together.
 _SOURCE = r"""
 struct Part {
@@ -64,7 +66,7 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[int]:
     functions = []
     for ordinal in ordinals:
         if ordinal not in _modules:
-            with cupy.cuda.Device(ordinal):
+            with on_device(ordinal):
                 module = cupy.RawModule(code=_SOURCE, options=("--std=c++17",))
                 _modules[ordinal] = module.get_function("celerity_small_copies").kernel, module
         functions.append(int(_modules[ordinal][0].ptr))

@@ -66,6 +66,10 @@ class Communicator(Protocol):
         """Number of ranks."""
 
     @property
+    def library(self) -> str:
+        """Name and version of what connects the ranks; empty if there is one rank, and nothing to connect."""
+
+    @property
     def local_ranks(self) -> tuple[int, ...]:
         """The ranks that share this host's memory, ascending, this one included."""
 

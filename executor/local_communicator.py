@@ -21,6 +21,7 @@ class LocalCommunicator:
     local_ranks = (0,)
     local_rank = 0
     local_size = 1
+    library = ""
 
     def __init__(self) -> None:
         self._completed: list[int] = []

@@ -147,6 +147,7 @@ class MpiCommunicator:
         self.local_size: Final = host.Get_size()
         neighbours = host.allgather((self.rank, os.getpid(), _process_namespace()))
         host.Free()
+        self.library: Final = library_name()
         self.local_ranks: Final = tuple(rank for rank, _, _ in neighbours)
         self._visible_processes = {rank: pid for rank, pid, space in neighbours if space == _process_namespace()}
 

@@ -177,6 +177,7 @@ class MemoryCommunicator:
         self.rank = self.local_rank = rank
         self.size = self.local_size = size
         self.local_ranks = tuple(range(size))
+        self.library = ""
         self._completed: list[int] = []
         self._barriers: list[int] = []
         self._num_barriers_passed = 0

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "bind_executor.hpp"
@@ -62,6 +63,25 @@ std::shared_ptr<cuda_function> make_function(const std::vector<std::uintptr_t>& 
 	    std::move(handles), block, grid.value_or(std::vector<std::uint32_t>{}), shared_bytes, std::move(converted), checks_bounds);
 }
 
+std::uintptr_t enter_context(const int ordinal) {
+	static std::unordered_map<int, cuda::context> contexts; // with the GIL; they stay for as long as the process
+	const auto& driver = cuda::get_driver();
+	cuda::context previous = nullptr;
+	driver.check(driver.context_get_current(&previous), "cuCtxGetCurrent");
+	auto& context = contexts[ordinal];
+	if(context == nullptr) {
+		cuda::device device = 0;
+		driver.check(driver.device_get(&device, ordinal), "cuDeviceGet");
+		driver.check(driver.primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain");
+	}
+	driver.check(driver.context_set_current(context), "cuCtxSetCurrent");
+	return reinterpret_cast<std::uintptr_t>(previous);
+}
+
+void leave_context(const std::uintptr_t previous) {
+	cuda::get_driver().context_set_current(reinterpret_cast<cuda::context>(previous)); // a context that is broken has told it before
+}
+
 } // namespace
 
 void bind_cuda(nb::module_& m) {
@@ -93,6 +113,9 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 		    return std::string(name);
 	    },
 	    "ordinal"_a, "What the driver calls a GPU.");
+	m.def("cuda_enter", &enter_context, "ordinal"_a,
+	    "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
+	m.def("cuda_leave", &leave_context, "previous"_a, "Makes a context current again; 0: none. Touches no other device.");
 	m.def(
 	    "cuda_probe",
 	    [](const std::vector<int>& ordinals) {

@@ -71,7 +71,6 @@ class instruction_graph_generator {
 		bool has_grown = false;                    ///< what is anticipated, since the last horizon
 		std::size_t foreseen_bytes = 0;            ///< beyond what has been asked for when it was foreseen
 		std::size_t num_allocations_made = 0;
-		bool warned = false;
 	};
 	/// Who holds the newest value of an element on this rank.
 	struct content_state {
@@ -90,6 +89,7 @@ class instruction_graph_generator {
 		region_map<content_state> contents;
 		std::vector<memory_state> memories; ///< by memory id
 		std::vector<pending_receive> receives;
+		bool has_warned = false; ///< of many allocations, in whichever memory
 	};
 	/// `where` must be up to date in `memory` before the task starts there.
 	struct read_requirement {

@@ -111,13 +111,12 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 	for(const auto& allocation : replaced) free_allocation(allocation);
 
 	state.num_allocations_made += target.size();
-	if(state.num_allocations_made >= many_allocations && !state.warned && m_warn) {
-		state.warned = true;
-		m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
-		       + " times so far in memory M" + std::to_string(memory.value)
-		       + ", because its accesses keep growing or are scattered. Look further ahead (CELERITY_LOOKAHEAD=auto, or infinite), or access a larger part "
-		         "of it early.");
-	}
+	if(state.num_allocations_made < many_allocations || buffer.has_warned || !m_warn) return;
+	buffer.has_warned = true;
+	const std::string where = is_device_memory(memory) ? "the memory of device " + std::to_string(device_of(memory).value) : "host memory";
+	m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
+	       + " times so far in " + where + ", because its accesses keep growing or are scattered. Each time its contents are copied. Let one of the first tasks "
+	         "access all that later ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite).");
 }
 
 void instruction_graph_generator::resize_into(

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from celerity_py import cuda_execution
+from celerity_py import _native, cuda_execution
 from celerity_py._native import Box
 from celerity_py.call_checks import CallChecks
 from celerity_py.cuda_execution import CudaReducer, CudaView, run_kernel, stream_of
@@ -39,26 +37,27 @@ class FakeStream:
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
 
-    @contextlib.contextmanager
-    def device(ordinal: int) -> Iterator[None]:
+    def enter(ordinal: int) -> int:
         log.append(f"device {ordinal}")
-        try:
-            yield
-        finally:
-            log.append("end of device")
+        return 0x17
+
+    def leave(previous: int) -> None:
+        assert previous == 0x17
+        log.append("end of device")
 
     def ndarray(shape: tuple[int, ...], dtype: Any, pointer: tuple[int, int]) -> np.ndarray[Any, Any]:
         memory: Any = (ctypes.c_byte * pointer[1]).from_address(pointer[0])
         return np.ndarray(shape, dtype, memory)
 
     cuda = SimpleNamespace(
-        Device=device,
         Stream=SimpleNamespace(from_external=lambda stream: FakeStream(stream.__cuda_stream__()[1], log)),
         UnownedMemory=lambda address, size, owner, ordinal: (address, size),
         MemoryPointer=lambda memory, offset: memory,
     )
     cupy = SimpleNamespace(cuda=cuda, ndarray=ndarray, empty=np.empty, add=np.add, maximum=np.maximum)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(_native, "cuda_enter", enter)
+    monkeypatch.setattr(_native, "cuda_leave", leave)
     monkeypatch.setattr(cuda_execution, "_streams", {})
     return log
 

@@ -128,3 +128,12 @@ def test_no_python_function_is_longer_than_a_screen() -> None:
                 if lines > MAX_FUNCTION_LINES and name not in ALLOWED_LONGER:
                     offenders.append((lines, name))
     assert not offenders
+
+
+def test_no_block_of_cupy_sets_the_device() -> None:
+    """Leaving one makes a context on the first GPU; see `cuda_contexts.py`."""
+    for folder in ("celerity_py", "scheduler", "executor"):
+        for path in (ROOT / folder).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            assert "with cupy.cuda.Device(" not in text.replace("`with cupy.cuda.Device(n)`", ""), path
+            assert "setDevice(" not in text, path

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What LOG_LEVEL=info tells of a run, and what is said once of buffers that are allocated again and again."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access, runtime
+from celerity_py.devices import Devices
+from celerity_py.errors import ResourceError
+from celerity_py.run_summary import _describe_rank, _describe_ranks
+from tests.failures.launching import run
+
+PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue.wait()"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [([1], "rank 1"), ([0, 1, 2], "ranks 0-2"), ([0, 2, 3, 7], "ranks 0, 2-3, 7")]
+)
+def test_ranks_are_told_as_ranges(ranks: list[int], text: str) -> None:
+    assert _describe_ranks(ranks) == text
+
+
+def test_each_rank_tells_how_it_reaches_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        rank, size = 2, 6
+
+    monkeypatch.setattr("celerity_py._native.cuda_device_name", lambda ordinal: f"H{ordinal}00")
+    devices = Devices("cuda", 2, (1, 2), all_peers=False)
+    assert _describe_rank(Fake(), devices, [True, False, False, True, False, False]) == (  # type: ignore[arg-type]
+        "Rank 2 drives GPU 1 (H100), GPU 2 (H200), which do not all reach each other's memory. It exchanges data by "
+        "device to device with ranks 0, 3 and messages of MPI with ranks 1, 4-5."
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "transport", "ways"),
+    [(None, "auto", ""), (2, "direct", "device to device with rank "), (2, "host", "messages of MPI with rank ")],
+)
+def test_a_run_tells_what_it_has_found_and_chosen(num_ranks: int | None, transport: str, ways: str) -> None:
+    variables = {"CELERITY_LOG_LEVEL": "info", "CELERITY_TRANSPORT": transport, "CELERITY_DEVICES": "cpu:3"}
+    outcome = run(num_ranks, sys.executable, "-c", PROGRAM, variables=variables)
+    assert outcome.status == 0, outcome.errors
+    assert outcome.errors.count(f"{num_ranks or 1} rank(s), ") == 1
+    assert "backend cpu, lookahead auto" in outcome.errors
+    assert ("MPICH" in outcome.errors or "Open MPI" in outcome.errors) == (num_ranks is not None)
+    for rank in range(num_ranks or 1):
+        assert f"Rank {rank} drives 3 CPU device(s)." in outcome.errors
+        assert not ways or f"{ways}{1 - rank}." in outcome.errors
+
+
+def test_a_run_tells_nothing_of_that_by_default() -> None:
+    assert run(None, sys.executable, "-c", PROGRAM).errors == ""
+
+
+def test_a_buffer_that_is_allocated_again_and_again_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("celerity_py").propagate = True
+    monkeypatch.setenv("CELERITY_LOOKAHEAD", "none")
+    monkeypatch.setenv("CELERITY_DEVICES", "cpu:2")
+    rows = 60
+    with celerity.Queue() as queue:
+        names = ("history", "other")
+        buffers = [celerity.Buffer((rows, 8), np.float32, name=name) for name in names]
+
+        def write_row(chunk: Any, *views: Any) -> None:
+            for view in views:
+                view[...] = 1
+
+        for step in range(rows):
+            row = access.slice(0, at=step)
+            accesses = [buffer.write(row) for buffer in buffers]
+            queue.parallel_for(Box((0, 0), (1, 8)), write_row, *accesses, hints=celerity.hints.split_2d())
+        for buffer in buffers:
+            assert queue.fence(buffer).result(20).sum() == rows * 8
+    told = [record.getMessage() for record in caplog.records if "was allocated" in record.getMessage()]
+    assert len(told) == len(names)
+    for name in names:
+        [text] = [text for text in told if f'"{name}"' in text]
+        assert "times so far in " in text
+        assert "CELERITY_LOOKAHEAD" in text
+        assert "Submitted at " in text
+
+
+def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> Any:
+        raise RuntimeError("cuDevicePrimaryCtxRetain failed: out of memory")
+
+    monkeypatch.setattr(runtime, "choose_devices", lambda *_: Devices("cuda", 2, (4, 5)))
+    monkeypatch.setattr(runtime, "small_copy_functions", fail)
+    with pytest.raises(
+        ResourceError, match=r"rank 0 cannot set up its GPUs 4, 5: RuntimeError: cuDevice.* out of memory.*nvidia-smi"
+    ):
+        celerity.Queue()
+    monkeypatch.undo()
+    with celerity.Queue() as queue:
+        queue.wait()
