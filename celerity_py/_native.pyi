@@ -913,6 +913,22 @@ class Scheduler:
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""
 
+class StartWatch:
+    """
+    A context in which this rank waits for the others to start.
+
+    A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended, or when the time is up.
+    """
+
+    def __init__(self, rank_variable: str, rank: int, num_ranks: int, is_one_host: bool, *, first_report_s: float, limit_s: float) -> None:
+        """
+        `rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known.
+        """
+
+    def __enter__(self) -> StartWatch: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
 def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
     """
     function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from celerity_py import configuration, forks, log
 from celerity_py.runtime import Runtime
+from celerity_py.start_watch import watch_start
 
 if TYPE_CHECKING:
     from celerity_py.executor.communicator import Communicator
@@ -60,7 +61,8 @@ def _connect() -> Communicator:
         from celerity_py.executor.interpreter import register_exit_hook
         from celerity_py.executor.launcher import make_communicator
 
-        _communicator = make_communicator()
+        with watch_start():
+            _communicator = make_communicator()
         if not _has_exit_hook:
             register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
             os.register_at_fork(after_in_child=_enter_child)

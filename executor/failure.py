@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import traceback
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +20,10 @@ from celerity_py.scheduler.errors import CelerityError, TaskFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES // 8  # characters; JSON may take 6 bytes for one
-_LONGEST_SITE: Final = 160
+# What a notice has room for, in bytes of JSON, which takes up to 12 for a character. The rest is for punctuation.
+_LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES * 5 // 8
+_LONGEST_TASK: Final = NOTICE_LIMIT_BYTES // 8
+_LONGEST_SITE: Final = NOTICE_LIMIT_BYTES // 5
 _LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
 
@@ -72,16 +75,26 @@ class Failure:
 
     def encode(self) -> bytes:
         """Pack what other ranks need into a notice."""
-        record = [self.rank, _cut_text(self.text), self.task[:80], _cut_site(self.site), self.exit_status]
+        task = _cut(self.task, _LONGEST_TASK)
+        record = [self.rank, _cut_text(self.text), task, _cut_site(self.site), self.exit_status]
         return json.dumps(record).encode("ascii")
 
 
+def _cut(text: str, limit_bytes: int) -> str:
+    """Keep the beginning that JSON encodes with no more than `limit_bytes`."""
+    text = text[:limit_bytes]
+    if len(json.dumps(text)) - 2 <= limit_bytes:
+        return text
+    sizes = accumulate(len(json.dumps(character)) - 2 for character in text)
+    return text[: sum(size <= limit_bytes for size in sizes)]
+
+
 def _cut_text(text: str) -> str:
-    return text[:_LONGEST_TEXT]
+    return _cut(text, _LONGEST_TEXT)
 
 
 def _cut_site(site: str) -> str:
-    return site[-_LONGEST_SITE:]
+    return _cut(site[::-1], _LONGEST_SITE)[::-1]
 
 
 def decode_failure(content: bytes) -> Failure:

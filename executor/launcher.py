@@ -40,6 +40,26 @@ _PRESENCE_VARIABLES: Final = (
 )
 
 
+# Variables with the rank, and with the number of processes on the same host where there is one. The first that is set
+# counts.
+_RANK_VARIABLES: Final = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "MPI_LOCALNRANKS"),
+    ("PMIX_RANK", ""),
+    ("PALS_RANKID", ""),
+    ("SLURM_PROCID", ""),
+)
+
+
+class Place(NamedTuple):
+    """What the environment says about this process among those of its launcher, before MPI says it."""
+
+    variable: str
+    rank: int
+    is_one_host: bool  # all processes are on this host
+
+
 class Launch(NamedTuple):
     """What the environment says about the launcher."""
 
@@ -59,6 +79,16 @@ def detect_launch(environment: Mapping[str, str]) -> Launch:
         if variable in environment:
             return Launch(launcher, None)
     return Launch(None, None)
+
+
+def find_place(environment: Mapping[str, str]) -> Place | None:
+    """Find out which of the started processes this is; None without a launcher, or if it does not say."""
+    launch = detect_launch(environment)
+    for variable, local_size in _RANK_VARIABLES:
+        if launch.launcher is not None and environment.get(variable, "").isdecimal():
+            is_one_host = launch.size is not None and environment.get(local_size) == str(launch.size)
+            return Place(variable, int(environment[variable]), is_one_host)
+    return None
 
 
 def make_communicator(user_communicator: MPI.Intracomm | None = None) -> Communicator:

@@ -177,6 +177,9 @@ class LiveExecutor:
         if kind == "bounds":
             self.fail(self._delegate.explain_violation(submission, *details), submission)
             return
+        if kind == "peer":
+            self._fail_to_reach(details, text)
+            return
         in_flight: list[int] = details
         if kind != "device" or not in_flight:
             error = {"memory": OutOfMemory, "device": DeviceError}.get(kind, ResourceError)
@@ -201,6 +204,16 @@ class LiveExecutor:
             ),
             in_flight[0] if len(in_flight) == 1 else None,
         )
+
+    def _fail_to_reach(self, rank: int, text: str) -> None:
+        if self._communicator.is_alive(rank) is False:
+            self.fail(
+                CommunicationError(
+                    f"the process of rank {rank} is gone; look for its last output, or a kill by the system"
+                )
+            )
+        else:
+            self.fail(ResourceError(f"the memory of rank {rank} cannot be mapped ({text})"))
 
     def stop(self) -> None:
         """Stop and join all threads. Application thread, after `wait_shutdown`, a failure, or when giving up."""

@@ -64,11 +64,12 @@ struct event_converter {
 	nb::tuple operator()(const failed_event& e) const {
 		nb::list in_flight;
 		for(const auto submission : e.in_flight) in_flight.append(submission.value);
-		static constexpr const char* kinds[] = {"other", "memory", "device", "bounds"};
+		static constexpr const char* kinds[] = {"other", "memory", "device", "bounds", "peer"};
 		if(e.kind == failed_event::kind_type::bounds) {
 			const auto where = nb::make_tuple(e.access, nb::make_tuple(e.index[0], e.index[1], e.index[2]), to_python_list(e.declared));
 			return nb::make_tuple("failed", "bounds", e.text, e.submission.value, where);
 		}
+		if(e.kind == failed_event::kind_type::peer) return nb::make_tuple("failed", "peer", e.text, e.submission.value, e.peer.value);
 		return nb::make_tuple("failed", kinds[static_cast<std::size_t>(e.kind)], e.text, e.submission.value, in_flight);
 	}
 	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }

@@ -226,7 +226,7 @@ void direct_transport::add_pilot(const rank_id source, const pilot_message& pilo
 		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + " with flags that do not exist");
 	}
 	auto& message = m_incoming[{source, message_id(pilot.message)}];
-	const auto* const slab = m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
+	const auto* const slab = open_slab(source, pilot);
 	message.is_direct = true;
 	message.message_box = pilot.sent_box();
 	message.unfetched = message.unissued = pilot.sent_box().area();
@@ -234,6 +234,16 @@ void direct_transport::add_pilot(const rank_id source, const pilot_message& pilo
 	message.layout.allocated_box = pilot.allocated_box();
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
 	message.done = {peer.flags.done_flag(m_own_position, pilot.done_slot), pilot.done_value};
+}
+
+const void* direct_transport::open_slab(const rank_id source, const pilot_message& pilot) {
+	try {
+		return m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
+	} catch(const device_failure&) {
+		throw; // it is this rank's own
+	} catch(const memory_shortage&) {
+		throw;
+	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
 }
 
 direct_transport::part_state direct_transport::add_part(const posted_receive& post) {

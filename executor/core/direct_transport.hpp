@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,6 +27,16 @@
 #include "scheduler/core/trace_recorder.hpp"
 
 namespace celerity {
+
+/// The memory of a rank that offered it cannot be reached.
+class peer_failure : public std::runtime_error {
+  public:
+	peer_failure(const rank_id peer, const std::string& text) : std::runtime_error(text), m_peer(peer) {}
+	rank_id peer() const { return m_peer; }
+
+  private:
+	rank_id m_peer;
+};
 
 class direct_transport {
   public:
@@ -219,6 +230,7 @@ class direct_transport {
 	std::size_t m_num_unsent_pilots = 0;
 
 	void add_pilot(rank_id source, const pilot_message& pilot);
+	const void* open_slab(rank_id source, const pilot_message& pilot);
 	void announce(outgoing& out);
 	std::uint32_t take_ready_flag(const outgoing& out);
 	/// That of an announced message.

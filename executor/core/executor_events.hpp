@@ -67,13 +67,14 @@ struct empty_reduction_event {
 };
 /// The executor could not go on; it is in the failed state.
 struct failed_event {
-	enum class kind_type : std::uint8_t { other, memory, device, bounds };
+	enum class kind_type : std::uint8_t { other, memory, device, bounds, peer };
 	kind_type kind = kind_type::other;
 	std::string text;
 	submission_id submission;
 	std::uint32_t access = 0; ///< of a violation of bounds: which access, where, and what it declares
 	point index;
 	box_vector declared;
+	rank_id peer;                         ///< whose memory this rank could not reach, if that was it
 	std::vector<submission_id> in_flight; ///< kernels any of which may be the cause, if a device has failed
 };
 struct shutdown_event {};

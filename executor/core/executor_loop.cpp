@@ -386,6 +386,9 @@ bool executor_loop::work() {
 		enter_failure(error.what(), failed_event::kind_type::device);
 	} catch(const memory_shortage& error) {
 		enter_failure(error.what(), failed_event::kind_type::memory);
+	} catch(const peer_failure& error) {
+		enter_failure(error.what(), failed_event::kind_type::peer);
+		std::get<failed_event>(m_events.back()).peer = error.peer();
 	} catch(const std::exception& error) {
 		enter_failure(error.what());
 	}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle
+from celerity_py import access, lifecycle, start_watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +124,27 @@ def every_rank_raises_its_own() -> None:
 def program_raises_early() -> None:
     if os.environ["PMI_RANK"] == "1":
         raise ZeroDivisionError("before the first queue")
+    nothing_fails()
+
+
+def leaves_before_mpi() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        sys.exit(0)
+    nothing_fails()
+
+
+def leaves_before_the_first_queue() -> None:
+    start_watch._LIMIT_S = 7.0
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 1:
+        sys.exit(0)
+    nothing_fails()
+
+
+def comes_late() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        time.sleep(8)
     nothing_fails()
 
 

@@ -131,6 +131,31 @@ def test_an_exception_before_the_first_queue_ends_the_ranks_that_wait_for_this_o
     assert outcome.duration_s < 12
 
 
+def test_a_rank_that_leaves_before_mpi_starts_is_named_and_ends_those_that_wait() -> None:
+    outcome = run_program(3, "leaves_before_mpi")
+    assert outcome.status not in {0, 124}
+    ended = r"rank [02]: waiting for other ranks for \d+ s, .*The process of rank 1 has ended without a queue or buffer"
+    assert re.search(ended, outcome.errors), outcome.errors
+    assert outcome.duration_s < 20
+
+
+def test_a_rank_that_leaves_between_the_start_of_mpi_and_its_first_queue_is_named_and_ends_those_that_wait() -> None:
+    outcome = run_program(3, "leaves_before_the_first_queue")
+    assert outcome.status not in {0, 124}
+    assert re.search(r"rank 0: waiting for .*Rank 1 \(process \d+\) has not come to its first", outcome.errors)
+    assert "This process ends" in outcome.errors
+    assert outcome.duration_s < 20
+
+
+def test_a_rank_that_comes_late_is_named_and_waited_for() -> None:
+    outcome = run_program(3, "comes_late")
+    assert outcome.status == 0
+    late = r"rank 0: waiting for other ranks for .*Rank 1 \(process \d+\) has not come to its first queue or buffer"
+    assert re.search(late, outcome.errors)
+    assert "Rank 2" not in outcome.errors
+    assert outcome.errors.count("waiting") == 1
+
+
 def test_an_exception_on_another_thread_of_one_rank_ends_all_of_them() -> None:
     assert_all_ranks_ended(run_program(2, "thread_raises"), 2, "ZeroDivisionError: in a thread")
 

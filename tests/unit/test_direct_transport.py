@@ -216,6 +216,21 @@ def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
     assert event[2] == "not a pilot of this version of celerity_py; do all ranks run the same one?"
 
 
+def test_the_failure_to_map_a_peer_names_it(pair: Pair) -> None:
+    ring = np.memmap(pair.offers[1][16:].split(b"\0")[0].decode(), np.uint8, "r+")
+    s = Script()
+    s.alloc(DEVICE0, 1, row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4))
+    pair.submit(0, s)
+    pair.ranks[0].run(0.01)
+    path = bytes(ring).index(b"/proc/", 200_000)
+    ring[path : path + 6] = np.frombuffer(b"/gone/", np.uint8)
+    (event,) = pair.ranks[1].run(0.01)
+    assert event[:2] == ("failed", "peer")
+    assert "/gone/" in event[2]
+    assert event[4] == 0
+
+
 def test_a_message_that_nobody_asks_for_is_unclaimed(pair: Pair) -> None:
     values = np.arange(10.0)
     pair.submit(0, gated_send(pair, values))

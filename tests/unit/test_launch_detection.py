@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from celerity_py.executor.launcher import Launch, detect_launch
+from celerity_py.executor.launcher import Launch, Place, detect_launch, find_place
 from celerity_py.executor.local_communicator import LocalCommunicator
 
 
@@ -41,6 +41,23 @@ def test_a_launcher_that_tells_no_size_is_still_a_launcher() -> None:
     launch = detect_launch({"PMIX_RANK": "0"})
     assert launch.launcher is not None
     assert launch.size is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({}, None),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"}, Place("PMI_RANK", 1, is_one_host=True)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, Place("PMI_RANK", 1, is_one_host=False)),
+        ({"PMIX_RANK": "0"}, Place("PMIX_RANK", 0, is_one_host=False)),
+        ({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, None),
+    ],
+    ids=["none", "hydra", "hydra on two hosts", "pmix", "batch script"],
+)
+def test_the_rank_is_read_from_the_launchers_variables_before_mpi_tells_it(
+    environment: dict[str, str], place: Place | None
+) -> None:
+    assert find_place(environment) == place
 
 
 def bare_environment() -> dict[str, str]:

@@ -166,6 +166,20 @@ def test_messages_pass_between_ranks(pair: Pair) -> None:
     assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)]
 
 
+@pytest.mark.parametrize("is_alive", [False, True, None])
+def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair, is_alive: bool | None) -> None:
+    first = pair.ranks[0]
+    pair.network.ranks[0].alive[1] = is_alive
+    first.native.emit(("failed", "peer", "opening /proc/77/fd/33: No such file or directory", 0, 1))
+    assert first.runtime.has_failed.wait(PATIENCE_S)
+    assert first.runtime.failure is not None
+    if is_alive is False:
+        assert "CommunicationError: the process of rank 1 is gone" in first.runtime.failure.text
+        assert "/proc" not in first.runtime.failure.text
+    else:
+        assert "the memory of rank 1 cannot be mapped (opening /proc/77/fd/33: No such" in first.runtime.failure.text
+
+
 def test_ranks_shut_down_together(pair: Pair) -> None:
     first, second = pair.ranks
     first.executor.announce_shutdown()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+"""Says for whom this rank waits while MPI starts and connects the ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from celerity_py import _native
+from celerity_py.executor.launcher import detect_launch, find_place
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_FIRST_REPORT_S: Final = 5.0
+_LIMIT_S: float = 300.0
+
+
+def watch_start() -> AbstractContextManager[object]:
+    """Watch over the start until the context is left: then all ranks have come.
+
+    After 5 s it says which ranks of this host are missing. If one of them has ended, or after 300 s, it ends this
+    process with status 1: MPI would not return.
+    """
+    place = find_place(os.environ)
+    if place is None:
+        return contextlib.nullcontext()
+    size = detect_launch(os.environ).size or 0
+    return _native.StartWatch(
+        place.variable, place.rank, size, place.is_one_host, first_report_s=_FIRST_REPORT_S, limit_s=_LIMIT_S
+    )

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#include "start_watch.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace celerity {
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using clock = std::chrono::steady_clock;
+
+/// How those who wait recognise each other. Linux shows up to 15 characters.
+constexpr const char* thread_name = "celerity-start";
+constexpr auto look_interval = 1s;
+/// A rank is taken for ended only if it has not been there for so long: a wrapper may be about to start it.
+constexpr auto ended_patience = 2s;
+constexpr auto speaker_patience = 3s;
+
+std::string read_file(const fs::path& path) {
+	std::ifstream file(path, std::ios::binary);
+	return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::optional<std::uint32_t> find_rank(const pid_t process, const std::string& variable) {
+	const std::string environment = '\0' + read_file("/proc/" + std::to_string(process) + "/environ");
+	const std::string wanted = '\0' + variable + '=';
+	const auto found = environment.find(wanted);
+	if(found == std::string::npos) return std::nullopt;
+	return static_cast<std::uint32_t>(std::strtoul(environment.c_str() + found + wanted.size(), nullptr, 10));
+}
+
+/// Those that run, each with its parent.
+std::unordered_map<pid_t, pid_t> list_processes() {
+	std::unordered_map<pid_t, pid_t> parents;
+	std::error_code error;
+	for(fs::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+		const auto process = static_cast<pid_t>(std::strtol(entry->path().filename().c_str(), nullptr, 10));
+		if(process <= 0) continue;
+		const std::string stat = read_file(entry->path() / "stat");
+		const auto name_end = stat.rfind(')'); // then: a space, the state, a space, the parent
+		if(name_end == std::string::npos || name_end + 4 >= stat.size() || stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X') continue;
+		parents.emplace(process, static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10)));
+	}
+	return parents;
+}
+
+bool is_waiting(const pid_t process) {
+	std::error_code error;
+	for(fs::directory_iterator entry("/proc/" + std::to_string(process) + "/task", error), end; !error && entry != end; entry.increment(error)) {
+		if(read_file(entry->path() / "comm").starts_with(thread_name)) return true;
+	}
+	return false;
+}
+
+std::string list_of(const std::set<std::uint32_t>& ranks) {
+	std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+	for(auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
+		if(rank != ranks.begin()) text += ", ";
+		text += std::to_string(*rank);
+	}
+	return text;
+}
+
+} // namespace
+
+start_watch::start_watch(start_watch_options options) : m_options(std::move(options)), m_thread([this] { run(); }) {}
+
+start_watch::~start_watch() {
+	{
+		const std::lock_guard lock(m_mutex);
+		m_is_over = true;
+	}
+	m_changed.notify_all();
+	m_thread.join();
+}
+
+void start_watch::run() {
+	pthread_setname_np(pthread_self(), thread_name);
+	const auto start = clock::now();
+	auto last_complete = start;
+	bool has_reported = false;
+	for(auto next = start + look_interval; sleep_until(next); next += look_interval) {
+		const auto here = look_around();
+		const auto ended = find_ended(here);
+		const auto now = clock::now();
+		if(ended.empty()) last_complete = now;
+		if(now - start < m_options.first_report) continue;
+		const bool speaks = is_speaker(here);
+		const bool is_hopeless = has_reported && now - last_complete >= ended_patience;
+		const bool gives_up = is_hopeless || now - start >= m_options.limit;
+		if((!has_reported || gives_up) && speaks) report(here, ended, now - start, gives_up);
+		has_reported = true;
+		if(!gives_up) continue;
+		if(!speaks && !sleep_until(now + speaker_patience)) return; // the launcher may end all processes with the first one
+		_exit(EXIT_FAILURE);
+	}
+}
+
+bool start_watch::sleep_until(const clock::time_point time) {
+	std::unique_lock lock(m_mutex);
+	return !m_changed.wait_until(lock, time, [this] { return m_is_over; });
+}
+
+start_watch::neighbours start_watch::look_around() const {
+	const auto parents = list_processes();
+	const auto parent_of = [&](const pid_t process) {
+		const auto found = parents.find(process);
+		return found == parents.end() ? 0 : found->second;
+	};
+	pid_t launcher = getpid();
+	while(launcher > 0 && find_rank(launcher, m_options.rank_variable).has_value()) launcher = parent_of(launcher);
+	if(launcher <= 0) return {}; // such as in a container of its own
+
+	neighbours here;
+	for(const auto& [process, parent] : parents) {
+		pid_t ancestor = parent;
+		while(ancestor > 0 && ancestor != launcher) ancestor = parent_of(ancestor);
+		if(ancestor != launcher) continue;
+		const auto rank = find_rank(process, m_options.rank_variable);
+		if(!rank.has_value()) continue;
+		auto& entry = here[*rank];
+		const bool waits = is_waiting(process);
+		if(entry.process == 0 || waits) entry.process = process;
+		entry.is_waiting |= waits;
+	}
+	return here;
+}
+
+std::set<std::uint32_t> start_watch::find_ended(const neighbours& here) {
+	if(here.empty()) return {};
+	if(m_options.is_one_host && m_known.empty()) {
+		for(std::uint32_t rank = 0; rank < m_options.num_ranks; ++rank) m_known.insert(rank);
+	}
+	std::set<std::uint32_t> ended;
+	for(const auto rank : m_known) {
+		if(!here.contains(rank)) ended.insert(rank);
+	}
+	for(const auto& [rank, found] : here) m_known.insert(rank);
+	return ended;
+}
+
+bool start_watch::is_speaker(const neighbours& here) const {
+	for(const auto& [rank, found] : here) {
+		if(found.is_waiting) return rank >= m_options.rank;
+	}
+	return true;
+}
+
+void start_watch::report(const neighbours& here, const std::set<std::uint32_t>& ended, const clock::duration waited, const bool gives_up) const {
+	std::string text = "celerity_py, rank " + std::to_string(m_options.rank) + ": waiting for other ranks for "
+	                   + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) + " s, to connect with them. ";
+	if(!ended.empty()) text += "The process of " + list_of(ended) + " has ended without a queue or buffer. ";
+	bool are_all_here = ended.empty() && !here.empty();
+	for(const auto& [rank, found] : here) {
+		if(found.is_waiting) continue;
+		are_all_here = false;
+		text += "Rank " + std::to_string(rank) + " (process " + std::to_string(found.process) + ") has not come to its first queue or buffer. ";
+	}
+	if(here.empty()) text += "Which ones cannot be seen from here. ";
+	if(are_all_here && !m_options.is_one_host) text += "All ranks of this host wait, so it is one of another host. ";
+	text += "All ranks have to make their first queue or buffer";
+	text += gives_up ? ". This process ends.\n" : ", or none.\n";
+	[[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+} // namespace celerity

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Says for whom this rank waits while MPI starts and connects the ranks, and ends the process if that can never happen. MPI does not return meanwhile,
+// and may hold the interpreter lock, so a thread of its own looks after it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+
+namespace celerity {
+
+struct start_watch_options {
+	std::string rank_variable; ///< of the environment; the launcher gives it to each process
+	std::uint32_t rank = 0;
+	std::uint32_t num_ranks = 0; ///< 0: not known
+	bool is_one_host = false;    ///< all ranks run on this host
+	std::chrono::milliseconds first_report{5000};
+	std::chrono::milliseconds limit{300'000}; ///< the process ends after that
+};
+
+/// From construction to destruction this rank waits for the others.
+class start_watch {
+  public:
+	explicit start_watch(start_watch_options options);
+	start_watch(const start_watch&) = delete;
+	start_watch& operator=(const start_watch&) = delete;
+	~start_watch();
+
+  private:
+	struct neighbour {
+		pid_t process = 0;
+		bool is_waiting = false;
+	};
+	using neighbours = std::map<std::uint32_t, neighbour>; // by rank
+
+	const start_watch_options m_options;
+	std::mutex m_mutex;
+	std::condition_variable m_changed;
+	bool m_is_over = false;
+	std::set<std::uint32_t> m_known; ///< ranks of this host, as far as they have been seen
+	std::thread m_thread;            ///< the last member: it uses the others
+
+	void run();
+	/// False if the wait is over before.
+	bool sleep_until(std::chrono::steady_clock::time_point time);
+	/// The ranks that have been started by the same launcher on this host and run. Empty if that cannot be seen.
+	neighbours look_around() const;
+	std::set<std::uint32_t> find_ended(const neighbours& here);
+	/// Only the lowest of those who wait says so.
+	bool is_speaker(const neighbours& here) const;
+	void report(const neighbours& here, const std::set<std::uint32_t>& ended, std::chrono::steady_clock::duration waited, bool gives_up) const;
+};
+
+} // namespace celerity
