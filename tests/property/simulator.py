@@ -28,7 +28,8 @@ class World:
         settings = program.settings
         self.program = program
         self.meaning: Meaning = interpret(program)
-        self.random = Random(settings.seed if seed is None else seed)
+        # Of the whole program: seeds alone that hypothesis draws are alike too often.
+        self.random = Random(str(program) if seed is None else seed)
         self.paths: Counter[str] = Counter()
         self.pilots: list[list[tuple[int, bytes]]] = [[] for _ in range(settings.num_ranks)]
         self.sends: dict[tuple[int, int, int], tuple[Payload, Any]] = {}
