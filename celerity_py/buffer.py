@@ -92,7 +92,7 @@ class Buffer:
         dtype = _dtype_of(contents.dtype)
         runtime = lifecycle.current()
         raw = runtime.lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
-        buffer._create(contents.shape, dtype, name, "array", raw, Site(sys._getframe(1)))
+        buffer._create(contents.shape, dtype, name, "array", raw, Site(sys._getframe(1)), contents=contents)
         return buffer
 
     @classmethod
@@ -132,13 +132,14 @@ class Buffer:
         raw: int,
         site: Site,
         initializer: Callable[[Box], Any] | None = None,
+        contents: np.ndarray[Any, Any] | None = None,
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
         record = BufferRecord(shape, dtype, name or "", site)
         record.initializer = initializer
         runtime = lifecycle.current()
-        runtime.create_buffer(record, initial, raw)
+        runtime.create_buffer(record, initial, raw, contents)
         self._read = Port(record, READ, runtime)
         self._write = Port(record, WRITE, runtime)
         self._modify = Port(record, READ_WRITE, runtime)

@@ -49,6 +49,7 @@ class Configuration:
     trace: str
     print_graphs: str
     dry_run_ranks: int
+    stall_s: int
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
@@ -122,28 +123,31 @@ class _Variable:
     parse: Callable[[str], Any]
     #: Values that this version can obey; None means all of them.
     available: tuple[Any, ...] | None = None
+    #: Whether ranks may have different values. What the ranks plan with must be the same.
+    is_own: bool = False
 
 
 _TABLE: dict[str, _Variable] = {
     "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu")),
-    "DEVICES": _Variable("", _devices),
-    "LOG_LEVEL": _Variable("warning", _choice("trace", "debug", "info", "warning", "error", "off")),
-    "LOOKAHEAD": _Variable("auto", _choice("none", "auto", "infinite")),
+    "DEVICES": _Variable("", _devices, is_own=True),
+    "LOG_LEVEL": _Variable("warning", _choice("trace", "debug", "info", "warning", "error", "off"), is_own=True),
+    "LOOKAHEAD": _Variable("auto", _choice("none", "auto", "infinite"), is_own=True),
     "HORIZON_STEP": _Variable("4", _integer(1, 65536)),
     "HORIZON_MAX_PARALLELISM": _Variable("64", _integer(1, 65536)),
-    "RUN_AHEAD": _Variable("16", _integer(2, 65536)),
+    "RUN_AHEAD": _Variable("16", _integer(2, 65536), is_own=True),
     "TRANSPORT": _Variable("auto", _choice("auto", "host", "direct", "cuda_aware"), ("auto", "host", "direct")),
-    "POLL": _Variable("adaptive", _choice("adaptive", "spin")),
+    "POLL": _Variable("adaptive", _choice("adaptive", "spin"), is_own=True),
     "CHECK": _Variable("0", _switch),
-    "BOUNDS_CHECK": _Variable("0", _switch),
-    "SYNC": _Variable("0", _switch),
-    "LANE_EVENTS": _Variable("1", _switch),
+    "BOUNDS_CHECK": _Variable("0", _switch, is_own=True),
+    "SYNC": _Variable("0", _switch, is_own=True),
+    "LANE_EVENTS": _Variable("1", _switch, is_own=True),
     "OVERWRITE_WAITS": _Variable("device", _choice("host", "device")),
-    "KERNEL_LANES": _Variable("12", _integer(1, 12)),
-    "STATS": _Variable("0", _output("celerity_stats")),
-    "TRACE": _Variable("0", _output("celerity_trace")),
+    "KERNEL_LANES": _Variable("12", _integer(1, 12), is_own=True),
+    "STATS": _Variable("0", _output("celerity_stats"), is_own=True),
+    "TRACE": _Variable("0", _output("celerity_trace"), is_own=True),
     "PRINT_GRAPHS": _Variable("0", _output("celerity_graphs"), ("",)),
     "DRY_RUN_RANKS": _Variable("0", _integer(0, 65536)),
+    "STALL_S": _Variable("60", _integer(0, 10**9)),
 }
 
 
@@ -230,6 +234,11 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
     return Configuration(**values)
 
 
+def compared_settings(settings: Configuration) -> dict[str, Any]:
+    """The settings that must be the same on every rank, by their names as environment variables."""
+    return {PREFIX + name: getattr(settings, name.lower()) for name, variable in _TABLE.items() if not variable.is_own}
+
+
 _settings: dict[str, Any] = {}
 _started = False
 
@@ -281,4 +290,4 @@ def thaw() -> None:
     _started = False
 
 
-__all__ = ["Configuration", "DeviceChoice", "configure", "freeze", "resolve", "thaw"]
+__all__ = ["Configuration", "DeviceChoice", "compared_settings", "configure", "freeze", "resolve", "thaw"]

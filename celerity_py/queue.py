@@ -153,9 +153,8 @@ class Queue:
             runtime.note_blocked(blocked, "parallel_for()")
         function, scalars = (None, None) if launch is None else (launch[0].function, launch[1])
         try:
-            if not runtime.table.submit_kernel(
-                submission, begun, started, label, box, natives, reductions, granularity, *division, function, scalars
-            ):
+            node = (label, box, natives, reductions, granularity, *division, function, scalars)
+            if not runtime.table.submit_kernel(submission, begun, started, *node, runtime.origins.of(submission)):
                 runtime.refuse_overtaken(submission)
         except _native.AccessPatternError as error:
             raise translate(error, submission, args) from None
@@ -228,8 +227,9 @@ class Queue:
         if blocked:
             runtime.note_blocked(blocked, "host_task()")
         try:
+            origin = runtime.origins.of(submission)
             if not runtime.table.submit_host_task(
-                submission, begun, started, label, box, natives, distribution, unordered
+                submission, begun, started, label, box, natives, distribution, unordered, origin
             ):
                 runtime.refuse_overtaken(submission)
         except _native.AccessPatternError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from celerity_py import _native, execution
+from celerity_py.agreement import agree_on_settings
 from celerity_py.call_checks import CallChecks
 from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
@@ -27,6 +28,7 @@ from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
 from celerity_py.mapping import Port
 from celerity_py.notation import show
+from celerity_py.origins import Origins
 from celerity_py.outputs import check_output, path_of_rank, write_output
 from celerity_py.run_summary import log_choices
 from celerity_py.scheduler.errors import (
@@ -44,7 +46,7 @@ from celerity_py.scheduler.errors import (
 from celerity_py.small_copies import small_copy_functions
 from celerity_py.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.statistics import RuntimeStatistics, write_statistics
-from celerity_py.submissions import Submission
+from celerity_py.submissions import Submission, line_of
 from celerity_py.submit_memos import make_submitter, make_table
 from celerity_py.tracing import start_trace
 from celerity_py.user_memory import UserMemory, address_of
@@ -87,6 +89,7 @@ class Runtime:
         self.communicator = communicator
         self.rank = communicator.rank
         self.size = settings.dry_run_ranks or communicator.size
+        agree_on_settings(settings, communicator)
         for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
             if output:
                 check_output(variable, output, communicator.rank, communicator.size)
@@ -97,7 +100,7 @@ class Runtime:
         self.is_cuda = self.devices.is_cuda
         #: Compiled kernels are kept for as long as this is the same.
         self.cuda_token = object()
-        self._is_direct = False
+        self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
         #: Why calls are refused: the runtime has ended or failed. Read on every submit.
         self.refuses = False
@@ -121,7 +124,8 @@ class Runtime:
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         self._labels: dict[int, str] = {}  # of buffers whose handles live
         self._forget_me = forget
-        self._last_submission = 0
+        #: What the ranks compare of their programs; None if there is nobody to compare with.
+        self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
         self._has_failed = _native.SpinFlag()
         #: Call the callbacks of futures.
         self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
@@ -146,23 +150,26 @@ class Runtime:
         direct_ranks = [False] * self.size
         if not self.is_dry:
             from celerity_py.executor.direct_peers import agree_on_direct_peers
+            from celerity_py.executor.failure_handler import FailureTimes
             from celerity_py.executor.live_executor import LiveExecutor
 
             self.executor = self._make_executor()
-            direct_ranks = agree_on_direct_peers(
+            direct = agree_on_direct_peers(
                 self.executor,
                 communicator,
                 wanted=self._may_be_direct(),
                 required=settings.transport == "direct" and not settings.sync,
             )
-            self._is_direct = any(direct_ranks)
+            direct_ranks, self._must_drain = direct
             self.live = LiveExecutor(
                 self.executor,
                 communicator,
                 self,
                 num_devices=self.num_devices,
                 poll=settings.poll,
-                direct=self._is_direct,
+                direct=any(direct_ranks),
+                times=FailureTimes(stall_s=settings.stall_s),
+                program=self.program,
             )
         log_choices(settings, communicator, self.devices, direct_ranks)
         self.user_memory = UserMemory(self.executor)
@@ -179,6 +186,7 @@ class Runtime:
             run_ahead=settings.run_ahead,
             executor=self.executor,
             trace=self.tracer.recorder if self.tracer is not None else None,
+            program=self.program,
             foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
             joined_bytes=_JOINED_BYTES,
             gathered_bytes=_GATHERED_BYTES,
@@ -186,6 +194,7 @@ class Runtime:
         )
         self.table = self.completion.table = make_table(self)
         self.submitter = make_submitter(self)
+        self.origins = Origins(is_compared=self.program is not None, with_values=settings.check)
         #: Submits a kernel that was submitted before.
         self.repeat = self.submitter.repeat
         if self.live is not None:
@@ -228,6 +237,7 @@ class Runtime:
             direct=may_be_direct,
             idle_spin_s=self._spin.idle_s,
             trace=self.tracer.recorder if self.tracer is not None else None,
+            program=self.program,
             release_cached=release_cached_memory if is_cuda else None,
         )
 
@@ -247,9 +257,6 @@ class Runtime:
         if self.has_ended:
             return
         self.check_usable("closing the last queue")
-        self._last_submission = self.next_id - 1
-        if self.live is not None:
-            self.live.announce_shutdown()
         self._submit_epoch("shutdown", "shutdown", frame)
         if self.live is not None:
             while not self.live.wait_shutdown(0.1):
@@ -475,7 +482,7 @@ class Runtime:
 
     def drain(self) -> None:
         """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
-        if self._is_direct:
+        if self._must_drain:
             self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
 
     def _finish_dry_run(self) -> None:
@@ -483,13 +490,21 @@ class Runtime:
 
     # ---- buffers
 
-    def create_buffer(self, record: Any, initial: str, raw: int) -> None:
+    def create_buffer(self, record: Any, initial: str, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
         """Announce a buffer to the graphs; sets the record's id and runtime."""
         self.check_usable(f"making a buffer of shape {record.shape}")
         dtype = record.dtype
         record.runtime = self
         record.id = self.scheduler.create_buffer(
-            record.shape, dtype.itemsize, dtype.alignment, initial, raw, record.name
+            record.shape,
+            dtype.itemsize,
+            dtype.alignment,
+            initial,
+            raw,
+            record.name,
+            str(dtype),
+            self.origins.of_buffer(contents),
+            self.table.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
         )
         self._labels[record.id] = record.label
         if self.tracer is not None:
@@ -618,9 +633,10 @@ class Runtime:
         """How messages call a buffer: with its name, as long as its handle lives."""
         return self._labels.get(buffer, f"B{buffer}")
 
-    def last_submission(self) -> int:
-        """The newest id handed to the scheduler, the shutdown epoch not counted."""
-        return self.next_id - 1 if self._last_submission == 0 else self._last_submission
+    def describe_site(self, number: int) -> str:
+        """Return the "file:line" of a line that the submitter has numbered; empty if it is not known."""
+        site = self.table.find_site(number)
+        return "" if site is None else f"{site[0].co_filename}:{line_of(*site)}"
 
     # ---- numbers
 

@@ -54,7 +54,7 @@ def remember(  # noqa: PLR0917 - what a submit knows
         division: What the hints come to.
         launch: The plan of a `CudaKernel` that native code launches.
     """
-    if not isinstance(kernel, CudaKernel | Kernel):
+    if not isinstance(kernel, CudaKernel | Kernel) or runtime.origins.with_values:
         return
     function: Any = None
     pack: Any = None
@@ -64,4 +64,5 @@ def remember(  # noqa: PLR0917 - what a submit knows
         if plan.packing is None:
             return
         function, (pack, scalars) = plan.function, plan.packing
-    runtime.submitter.remember(kernel, args, hints, submission.box, *division, function, pack, scalars)
+    code, _ = runtime.origins.of(submission)
+    runtime.submitter.remember(kernel, args, hints, submission.box, *division, function, pack, scalars, code)

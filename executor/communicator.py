@@ -16,9 +16,11 @@ PILOT_LIMIT_BYTES: Final = 316
 NOTICE_LIMIT_BYTES: Final = 4092
 
 NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
-NOTICE_GOODBYE: Final = 2  # the sender submits nothing more; the payload is its last submission
-NOTICE_PING: Final = 3  # the sender has been waiting for long and wants a sign of life
-NOTICE_PONG: Final = 4  # the answer
+NOTICE_CLAIM: Final = 2  # how far the sender's program has come
+NOTICE_QUERY: Final = 3  # a claim; the sender has been waiting, and wants the receiver's status
+NOTICE_STATUS: Final = 4  # the answer: a claim, and what the sender of it does
+NOTICE_DIGESTS: Final = 5  # digests of the sender's program, which differs from the receiver's
+NOTICE_ENTRY: Final = 6  # the sender's first entry that differs from the receiver's
 
 
 class Payload(NamedTuple):

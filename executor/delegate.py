@@ -3,12 +3,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from celerity_py.executor.failure import Failure
+
+
+class ActiveInstruction(NamedTuple):
+    """An instruction that is under way."""
+
+    age_s: float
+    text: str  # what it is, and what it lacks
+    submission: int  # 0: of none
+    buffer: int  # 0: it concerns none
+    box: tuple[int, ...] | None
+    peer_rank: int  # -1: none
+    transfer: tuple[int, int, int] | None  # (consumer task, buffer, reduction)
+    kind: str = ""
+    is_computing: bool = False  # code of the user runs
+
+    def without_age(self) -> tuple[Any, ...]:
+        """The same as long as nothing has moved."""
+        return self[1:]
 
 
 class ExecutorDelegate(Protocol):
@@ -59,8 +77,8 @@ class ExecutorDelegate(Protocol):
     def describe_buffer(self, buffer: int) -> str:
         """Return how messages call a buffer, such as 'B3 "u"'."""
 
-    def last_submission(self) -> int:
-        """Return the highest submission id handed to the scheduler so far. Any thread."""
+    def describe_site(self, number: int) -> str:
+        """Return the "file:line" of a number that the program log gives, or an empty string. Any thread."""
 
 
 class NativeExecutor(Protocol):
@@ -101,7 +119,7 @@ class NativeExecutor(Protocol):
         """The host task of this ticket has run."""
 
     def active_instructions(self) -> list[tuple[Any, ...]]:
-        """(age in s, text, submission, buffer, box, peer rank, transfer) of what is under way, oldest first."""
+        """The fields of an `ActiveInstruction` for each instruction that is under way, oldest first."""
 
     def fail(self) -> None:
         """Issue nothing new from now on."""

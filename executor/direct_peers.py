@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from celerity_py.scheduler.errors import ConfigurationError
 
@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from celerity_py.executor.communicator import Communicator
 
 
-def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bool, required: bool) -> list[bool]:
+class DirectPeers(NamedTuple):
+    """Who transfers directly."""
+
+    with_rank: list[bool]  # for every rank, whether this rank's transfers to and from it are direct
+    anywhere: bool  # whether any two ranks of the run do; the same on all ranks
+
+
+def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bool, required: bool) -> DirectPeers:
     """Connect the executors of one host for direct transfers. Collective.
 
     Args:
@@ -22,7 +29,7 @@ def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bo
         required: Whether it is an error if this rank finds no peer although there are other ranks.
 
     Returns:
-        For every rank, whether transfers to and from it are direct; the same on both sides.
+        Who transfers directly; two ranks agree about each other.
 
     Raises:
         ConfigurationError: On all ranks, if one that requires a peer has none.
@@ -51,7 +58,8 @@ def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bo
         native.agree_direct(peers)
     if communicator.size > 1:
         _check_required(reports)
-    return [rank in peers for rank in range(communicator.size)]
+    anywhere = any(rank in reports[peer]["opened"] for rank, report in enumerate(reports) for peer in report["opened"])
+    return DirectPeers([rank in peers for rank in range(communicator.size)], anywhere)
 
 
 def _check_required(reports: list[dict[str, Any]]) -> None:
@@ -65,4 +73,4 @@ def _check_required(reports: list[dict[str, Any]]) -> None:
             )
 
 
-__all__ = ["agree_on_direct_peers"]
+__all__ = ["DirectPeers", "agree_on_direct_peers"]

@@ -181,6 +181,11 @@ def print_whole(text: str) -> None:
                 sys.stderr.write(text)
 
 
+def is_library_file(filename: str) -> bool:
+    """Whether a file belongs to this package, the standard library or an installed package, and not to the program."""
+    return _is_ours(filename) or any(Path(filename).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+
+
 def _is_ours(filename: str) -> bool:
     return any(Path(filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS)
 

@@ -44,9 +44,11 @@ class FailureTimes:
     )
     abort_s: float = 3.0  # from the first failure to MPI_Abort: time for all ranks to hear of it and to print it
     gone_s: float = 3.0  # no progress for so long: a peer on this host whose process is gone is a failure
-    ping_s: float = 10.0  # no progress for so long: ask the others for a sign of life
-    report_s: float = 20.0  # no progress for so long: print what everyone is waiting for
+    compare_s: float = 2.0  # something is under way for so long: ask the others what they do, and compare programs
+    still_s: float = 10.0  # a rank where nothing has moved for so long stands still
+    report_s: float = 20.0  # no progress for so long, and all ranks stand still: print who waits for what
     silent_s: float = 25.0  # no progress for so long, and a peer did not answer: that is a failure
+    stall_s: float = 60.0  # no progress for so long, and all ranks stand still: that is a failure; 0: never
 
 
 class _Report(NamedTuple):

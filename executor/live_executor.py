@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor import uncaught_exceptions
 from celerity_py.executor.communicator import (
+    NOTICE_CLAIM,
+    NOTICE_DIGESTS,
+    NOTICE_ENTRY,
     NOTICE_FAILURE,
-    NOTICE_GOODBYE,
-    NOTICE_PING,
-    NOTICE_PONG,
+    NOTICE_QUERY,
+    NOTICE_STATUS,
     Notice,
     Payload,
 )
+from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failure import (
     Failure,
     attempt,
@@ -38,12 +41,15 @@ from celerity_py.executor.flag import Flag
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.leftovers import find_leftovers
 from celerity_py.executor.pacing import Pacing, num_cores
+from celerity_py.executor.program_activity import ProgramActivity
+from celerity_py.executor.program_comparison import ProgramComparison
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
-from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
+from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from celerity_py._native import ProgramLog
     from celerity_py.executor.communicator import Communicator
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
 
@@ -83,7 +89,8 @@ class LiveExecutor:
         num_devices: Of this rank.
         poll: "adaptive" sleeps between looks at the network, the longer nothing has moved; "spin" does not.
         direct: Some transfers need no network, so it is looked at less often.
-        times: When to give up; for tests.
+        times: When to give up.
+        program: What the ranks compare; None if this is the only one.
     """
 
     def __init__(
@@ -96,17 +103,24 @@ class LiveExecutor:
         poll: str = "adaptive",
         direct: bool = False,
         times: FailureTimes | None = None,
+        program: ProgramLog | None = None,
     ) -> None:
         self._native = native
         self._communicator = communicator
         self._delegate = delegate
         self._times = times or FailureTimes()
         self._failures = FailureHandler(communicator, self._times, self._enter_failed_state)
+        self._comparison: ProgramComparison | None = None
+        if program is not None:
+            self._comparison = ProgramComparison(program, communicator, delegate.describe_site)
+        now_s = time.monotonic()
+        activity = ProgramActivity(now_s)
+        self._watchdog = ProgressWatchdog(
+            native, communicator, delegate, activity, self._comparison, self._times, now_s
+        )
         cores_per_rank = num_cores() / communicator.local_size
         self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
-        self._announced: int | None = None  # the last submission before the shutdown, once it has been announced
-        self._departed: dict[int, int] = {}  # the same of other ranks
         self._is_leaving = False  # the shutdown epoch of this rank is complete
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
@@ -152,14 +166,6 @@ class LiveExecutor:
             self._add_host_thread()
         except (RuntimeError, MemoryError) as error:
             raise no_thread(error) from error
-
-    def announce_shutdown(self) -> None:
-        """Tell the other ranks that this one submits nothing more; call it before submitting the shutdown epoch.
-
-        A rank that goes on is not kept waiting for this one: it fails, because the two run different programs.
-        """
-        self._announced = self._delegate.last_submission()
-        self._tell_everyone(NOTICE_GOODBYE, b"%d" % self._announced)
 
     def wait_shutdown(self, timeout_s: float) -> bool:
         """Wait until the shutdown epoch is complete on all ranks, or the run has failed. False on timeout."""
@@ -263,9 +269,8 @@ class LiveExecutor:
                 self._communicator.poll()
 
     def _loop(self) -> None:
-        native, communicator = self._native, self._communicator
+        native, communicator, watchdog = self._native, self._communicator, self._watchdog
         last_progress_s = last_arrival_s = time.monotonic()
-        watchdog = ProgressWatchdog(native, communicator, self._delegate, self._times, last_progress_s)
         timeout_s = 0.0
         while not self._stop_requested.is_set() and self.failure is None:
             items = native.run(timeout_s)
@@ -282,8 +287,6 @@ class LiveExecutor:
             for notice in arrivals.notices:
                 watchdog.note_sign_of_life(notice.source_rank)
                 self._take_notice(notice)
-            if self._departed:
-                self._compare_with_departed()
             if self._is_leaving and (leftovers := find_leftovers(native, communicator, self._delegate)) is not None:
                 self.fail(leftovers)
 
@@ -293,8 +296,11 @@ class LiveExecutor:
             if items or arrivals.pilots or arrivals.completed:
                 last_progress_s = now_s
                 watchdog.note_progress(now_s)
-            elif (loss := watchdog.check(now_s)) is not None:
-                self._failures.report(loss)
+            failure = watchdog.check(now_s)
+            if failure is None and self._comparison is not None and not self._is_leaving:
+                failure = self._comparison.check(now_s)
+            if failure is not None:
+                self._failures.report(failure)
             has_requests = communicator.outstanding > 0
             timeout_s = self._pacing.timeout_s(
                 now_s - last_progress_s,
@@ -314,29 +320,32 @@ class LiveExecutor:
             self._native.notify_complete(request)
 
     def _settle(self, request: int) -> None:
-        self._is_leaving = True
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._watchdog.note_leaving(time.monotonic())
+            if self._comparison is not None:  # a rank that goes on hears that this one has come to its end
+                self._tell_everyone(NOTICE_CLAIM, self._comparison.claim())
+                self._empty_outbox()
         self._communicator.settle(request)
 
     def _take_notice(self, notice: Notice) -> None:
-        if notice.kind == NOTICE_FAILURE:
-            self._failures.report(decode_failure(notice.content))
-        elif notice.kind == NOTICE_GOODBYE:
-            self._departed[notice.source_rank] = int(notice.content)
-        elif notice.kind == NOTICE_PING:
-            self._communicator.send_notice(notice.source_rank, NOTICE_PONG, b"")
-
-    def _compare_with_departed(self) -> None:
-        last = self._announced if self._announced is not None else self._delegate.last_submission()
-        for rank, last_there in self._departed.items():
-            if last > last_there:
-                name, site = self._delegate.describe_submission(last_there + 1) or ("", "")
-                task = f" with '{name}' (submitted at {site})" if name else ""
-                self.fail(
-                    CommunicationError(
-                        f"rank {rank} has ended its program after submission {last_there}, but this rank goes on{task}"
-                        ". All ranks must submit the same tasks"
-                    )
-                )
+        """Act on a control message, after the sender's program has been compared with this one if it tells of it."""
+        kind, source_rank, content = notice
+        comparison, watchdog = self._comparison, self._watchdog
+        if comparison is not None and kind in {NOTICE_CLAIM, NOTICE_QUERY, NOTICE_STATUS}:
+            content = comparison.take_claim(source_rank, content)
+        if kind == NOTICE_FAILURE:
+            self._failures.report(decode_failure(content))
+        elif kind == NOTICE_QUERY:
+            claim = b"" if comparison is None else comparison.claim()
+            answer = claim + watchdog.describe_self(time.monotonic())
+            self._communicator.send_notice(source_rank, NOTICE_STATUS, answer)
+        elif kind == NOTICE_STATUS:
+            watchdog.take_status(content, time.monotonic())
+        elif comparison is not None and kind == NOTICE_DIGESTS:
+            comparison.take_digests(source_rank, content)
+        elif comparison is not None and kind == NOTICE_ENTRY:
+            self._failures.report(comparison.take_entry(source_rank, content))
 
     def _tell_everyone(self, kind: int, content: bytes) -> None:
         self._outbox.extend(
@@ -379,8 +388,8 @@ class LiveExecutor:
 
     def _kernels_in_flight(self, newest: int) -> list[int]:
         """Submissions of the kernels that a device has not finished, in their order."""
-        active = self._native.active_instructions()
-        return sorted({item[2] for item in active if item[2] and "device_kernel" in item[1]} | {newest})
+        active = [ActiveInstruction(*entry) for entry in self._native.active_instructions()]
+        return sorted({entry.submission for entry in active if entry.kind == "device_kernel"} | {newest})
 
     def _next_kernel(self, device: int) -> tuple[Any, ...] | None:
         try:

@@ -167,6 +167,7 @@ class MpiCommunicator:
         self._settling: _Settling | None = None
         self._heard: array[int] | None = None  # when settled: see _Settling
         self._is_settled = False  # and nothing has been sent since
+        self._has_sent_late = False  # a frame left after the others had been told how many there are
 
         others = [rank for rank in range(self.size) if rank != self.rank]
         self._inboxes = [_Inbox(self._comm, rank, _PILOT_TAG, _WINDOW, PILOT_LIMIT_BYTES) for rank in others]
@@ -221,6 +222,7 @@ class MpiCommunicator:
         self._num_held = 0
         told = array("q", [n for pair in zip(self._frames_sent, self._payloads_sent, strict=True) for n in pair])
         heard = array("q", bytes(told.itemsize * len(told)))
+        self._has_sent_late = False
         operation = self._comm.Ialltoall([told, 2, MPI.INT64_T], [heard, 2, MPI.INT64_T])
         self._settling = _Settling(request, operation, heard)
         self._track(operation, _NO_REQUEST, (told, heard))
@@ -239,7 +241,7 @@ class MpiCommunicator:
                     self._retire(index, arrivals)
         if self._settling is not None and self._has_all(self._settling):
             arrivals.completed.append(self._settling.request)
-            self._heard, self._settling, self._is_settled = self._settling.heard, None, True
+            self._heard, self._settling, self._is_settled = self._settling.heard, None, not self._has_sent_late
         return arrivals
 
     def is_alive(self, rank: int) -> bool | None:
@@ -269,6 +271,7 @@ class MpiCommunicator:
         num_credits, self._owed[destination_rank] = self._owed[destination_rank], 0
         self._frames_sent[destination_rank] += 1
         self._is_settled = False
+        self._has_sent_late |= self._settling is not None
         frame = bytes((len(content) & 255, len(content) >> 8, num_credits, kind)) + content
         operation = self._comm.Isend([frame, MPI.BYTE], destination_rank, tag)
         self._track(operation, _NO_REQUEST, frame)

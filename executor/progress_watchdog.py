@@ -1,124 +1,246 @@
 # SPDX-License-Identifier: MIT
-"""Says what a run is waiting for when it does not move, and finds peers that are gone."""
+"""Notices a run that does not move: says who waits for what, finds peers that are gone, and ends the run."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Final
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.communicator import NOTICE_PING
-from celerity_py.executor.failure import Failure
-from celerity_py.scheduler.errors import CommunicationError
+from celerity_py.executor.communicator import NOTICE_QUERY
+from celerity_py.executor.delegate import ActiveInstruction
+from celerity_py.executor.failure import Failure, print_whole
+from celerity_py.scheduler.errors import CommunicationError, Stalled
 
 if TYPE_CHECKING:
     from celerity_py.executor.communicator import Communicator
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
     from celerity_py.executor.failure_handler import FailureTimes
+    from celerity_py.executor.program_activity import ProgramActivity
+    from celerity_py.executor.program_comparison import ProgramComparison
 
 _CHECK_INTERVAL_S: Final = 1.0
-_LONGEST_REPORT: Final = 12  # instructions
+_LONGEST_REPORT: Final = 10  # lines
+_LONGEST_QUERY_INTERVAL_S: Final = 5.0
+_MOST_RANKS_NAMED: Final = 3  # in the failure, which is one line
+_LONGEST_WORD: Final = 300  # characters of a status, which take up to six bytes each
+
+
+@dataclass(frozen=True)
+class RankStatus:
+    """What a rank says about itself when another one has been waiting."""
+
+    rank: int
+    still_s: float = 0.0  # since something moved
+    is_computing: bool = False  # code of the user runs, or the program itself is busy
+    is_waiting: bool = False  # instructions are under way
+    waits_for: str = ""  # the oldest of them
+    line: str = ""  # "file:line" of the program's thread
 
 
 class ProgressWatchdog:
     """Executor thread only. Times are those of one monotonic clock, in seconds.
 
-    A stall begins when the set of active instructions stops changing. A peer counts as silent if it was asked for a
-    sign of life, did not give one, and cannot be seen to run: its executor thread answers even while its program
-    computes, unless a kernel holds the interpreter lock for as long.
+    A stall begins when the set of active instructions stops changing. It ends the run if all ranks stand still and none
+    computes. A peer counts as silent if it was asked for its status, did not answer, and cannot be seen to run: its
+    executor thread answers even while its program computes, unless a kernel holds the interpreter lock for as long.
+
+    Args:
+        native: Of this rank.
+        communicator: Of the run.
+        delegate: Names tasks and buffers.
+        activity: Of the thread that runs the program.
+        comparison: Of the programs; None with one rank.
+        times: When to ask, to report, and to end the run.
+        now_s: The time now.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - all that it looks at
         self,
         native: NativeExecutor,
         communicator: Communicator,
         delegate: ExecutorDelegate,
+        activity: ProgramActivity,
+        comparison: ProgramComparison | None,
         times: FailureTimes,
         now_s: float,
     ) -> None:
         self._native = native
         self._communicator = communicator
         self._delegate = delegate
+        self._activity = activity
+        self._comparison = comparison
         self._times = times
-        self._stalled_since_s = now_s
+        self._others = [rank for rank in range(communicator.size) if rank != communicator.rank]
+        self._moved_at_s = now_s
         self._next_check_s = now_s + _CHECK_INTERVAL_S
-        self._last_active: list[tuple[Any, ...]] = []
+        self._active: list[ActiveInstruction] = []
         self._silent: set[int] = set()  # asked, and no answer yet
-        self._has_asked = False
+        self._asked_at_s = now_s
+        self._next_query_s = 0.0
+        self._query_interval_s = 0.0
+        self._statuses: dict[int, tuple[float, RankStatus]] = {}  # with the time of the answer
         self._has_reported = False
+        self._leaving_since_s: float | None = None
 
     def note_progress(self, now_s: float) -> None:
         """Something moved."""
-        self._stalled_since_s = now_s
-        self._next_check_s = now_s + _CHECK_INTERVAL_S
-        self._has_asked = self._has_reported = False
+        self._moved_at_s = now_s
+        self._has_reported = False
+
+    def note_leaving(self, now_s: float) -> None:
+        """All of this rank's work is done; it waits for the other ranks to end as well."""
+        self._leaving_since_s = now_s
 
     def note_sign_of_life(self, rank: int) -> None:
         """Something came from `rank`."""
         self._silent.discard(rank)
 
+    def describe_self(self, now_s: float) -> bytes:
+        """The answer to another rank that waits."""
+        return json.dumps(asdict(self._own_status(now_s, self._read_active(now_s)))).encode("ascii")
+
+    def take_status(self, content: bytes, now_s: float) -> None:
+        """Another rank has answered."""
+        status = RankStatus(**json.loads(content))
+        self._statuses[status.rank] = now_s, status
+
     def check(self, now_s: float) -> Failure | None:
-        """Look after the run, at most once a second; return a failure if a peer is lost."""
+        """Look after the run, at most once a second; return a failure if a peer is lost, or if nobody moves."""
         if now_s < self._next_check_s:
             return None
         self._next_check_s = now_s + _CHECK_INTERVAL_S
-        active = self._native.active_instructions()
-        if not active or [entry[1:] for entry in active] != [entry[1:] for entry in self._last_active]:
-            self._last_active = active
+        active = self._read_active(now_s)
+        if [entry.without_age() for entry in active] != [entry.without_age() for entry in self._active]:
             self.note_progress(now_s)
+        self._active = active
+        is_overdue = any(not entry.is_computing and entry.age_s >= self._times.compare_s for entry in active)
+        if not is_overdue:
+            self._query_interval_s = 0.0
             return None
-        self._last_active = active
-        return self._consider_stall(now_s - self._stalled_since_s, active)
+        if self._others:
+            self._ask(now_s)
+        if any(entry.is_computing for entry in active):
+            return None
+        return self._consider_stall(now_s, active)
 
-    def _consider_stall(self, stalled_s: float, active: list[tuple[Any, ...]]) -> Failure | None:
-        others = [rank for rank in range(self._communicator.size) if rank != self._communicator.rank]
-        if stalled_s >= self._times.ping_s and not self._has_asked:
-            self._has_asked = True
-            self._silent = set(others)
-            for rank in others:
-                self._communicator.send_notice(rank, NOTICE_PING, b"")
-        if stalled_s >= self._times.report_s and not self._has_reported:
-            self._has_reported = True
-            sys.stderr.write(self._describe_stall(stalled_s, active))
-            sys.stderr.flush()
+    def _read_active(self, now_s: float) -> list[ActiveInstruction]:
+        active = [ActiveInstruction(*entry) for entry in self._native.active_instructions()]
+        if self._leaving_since_s is not None:
+            age_s = now_s - self._leaving_since_s
+            active.append(ActiveInstruction(age_s, "the other ranks to end as well", 0, 0, None, -1, None))
+        return active
+
+    def _ask(self, now_s: float) -> None:
+        """Ask the others for their status, less often the longer it takes; each question compares the programs, too."""
+        if self._query_interval_s == 0.0:
+            self._asked_at_s = now_s
+            self._silent = set(self._others)
+            self._statuses.clear()
+            self._query_interval_s = self._times.compare_s
+            self._next_query_s = now_s
+        if now_s < self._next_query_s:
+            return
+        self._query_interval_s = min(2 * self._query_interval_s, _LONGEST_QUERY_INTERVAL_S)
+        self._next_query_s = now_s + self._query_interval_s
+        claim = self._comparison.claim() if self._comparison is not None else b""
+        for rank in self._others:
+            self._communicator.send_notice(rank, NOTICE_QUERY, claim)
+
+    def _consider_stall(self, now_s: float, active: list[ActiveInstruction]) -> Failure | None:
+        stalled_s = now_s - self._moved_at_s
         if stalled_s >= self._times.gone_s:
-            for rank in others:
+            for rank in self._others:
                 if self._communicator.is_alive(rank) is False:
-                    return self._lose(rank, f"the process of rank {rank} is gone", stalled_s)
-        if stalled_s >= self._times.silent_s and self._unseen():
-            rank = min(self._unseen())
-            return self._lose(rank, f"rank {rank} does not answer any more", stalled_s)
+                    return self._lose(f"the process of rank {rank} is gone", stalled_s)
+        has_had_time = now_s - self._asked_at_s >= self._times.silent_s / 2
+        if stalled_s >= self._times.silent_s and has_had_time and self._unseen():
+            return self._lose(f"rank {min(self._unseen())} does not answer any more", stalled_s)
+        own = self._own_status(now_s, active)
+        if stalled_s < self._times.report_s or own.is_computing or not self._is_first_of_all_that_stand(own, now_s):
+            return None
+        if not self._has_reported:
+            self._has_reported = True
+            print_whole(self._describe_stall(own))
+        if 0 < self._times.stall_s <= stalled_s and not self._unseen():
+            return self._give_up(own)
         return None
+
+    def _is_first_of_all_that_stand(self, own: RankStatus, now_s: float) -> bool:
+        """Whether nobody moves, as far as the latest answers tell, and no rank before this one waits as well."""
+        for rank in self._others:
+            told_at_s, status = self._statuses.get(rank, (0.0, own))
+            is_fresh = rank in self._statuses and now_s - told_at_s <= 2 * _LONGEST_QUERY_INTERVAL_S
+            if not is_fresh:
+                if rank in self._unseen():  # it will be lost, if it goes on like this
+                    continue
+                return False
+            if status.is_computing or status.still_s < self._times.still_s:
+                return False
+            if status.is_waiting and rank < own.rank:
+                return False
+        return True
 
     def _unseen(self) -> set[int]:
         return {rank for rank in self._silent if not self._communicator.is_alive(rank)}
 
-    def _lose(self, rank: int, what: str, stalled_s: float) -> Failure:
-        text = f"{what}, and nothing has moved for {stalled_s:.0f} s; look for its last output, or a kill by the system"
-        error = CommunicationError(text)
-        return Failure(self._communicator.rank, f"CommunicationError: {text}", error=error)
+    def _own_status(self, now_s: float, active: list[ActiveInstruction]) -> RankStatus:
+        return RankStatus(
+            rank=self._communicator.rank,
+            still_s=round(now_s - self._moved_at_s, 1),
+            is_computing=any(entry.is_computing for entry in active) or self._activity.is_busy(now_s),
+            is_waiting=bool(active),
+            waits_for=self._describe(active[0])[:_LONGEST_WORD] if active else "",
+            line=self._activity.line()[-_LONGEST_WORD:],
+        )
 
-    def _describe(self, entry: tuple[Any, ...]) -> str:
-        _, text, submission, buffer, box, peer, transfer = entry
-        parts = [text]
-        if buffer:
-            parts.append(f"{self._delegate.describe_buffer(buffer)} {show_box(box)}".rstrip())
-        if peer >= 0:
-            parts.append(f"peer rank {peer}")
-        if transfer is not None:
-            task, transferred, reduction = transfer
+    def _lose(self, what: str, stalled_s: float) -> Failure:
+        text = f"{what}, and nothing has moved for {stalled_s:.0f} s; look for its last output, or a kill by the system"
+        return self._fail(text, CommunicationError)
+
+    def _give_up(self, own: RankStatus) -> Failure:
+        others = [self._statuses[rank][1] for rank in sorted(self._statuses)]
+        text = (
+            f"nothing has moved for {own.still_s:.0f} s, and no rank computes: "
+            f"{'; '.join(map(_tell, [own, *others][:_MOST_RANKS_NAMED]))}. "
+            f"CELERITY_STALL_S says after how many seconds such a run ends (0: never)"
+        )
+        return self._fail(text, Stalled)
+
+    def _fail(self, text: str, kind: type[CommunicationError]) -> Failure:
+        return Failure(self._communicator.rank, f"{kind.__name__}: {text}", error=kind(text))
+
+    def _describe(self, entry: ActiveInstruction) -> str:
+        parts = [entry.text]
+        if entry.buffer:
+            parts.append(f"{self._delegate.describe_buffer(entry.buffer)} {show_box(entry.box)}".rstrip())
+        if entry.peer_rank >= 0:
+            parts.append(f"peer rank {entry.peer_rank}")
+        if entry.transfer is not None:
+            task, transferred, reduction = entry.transfer
             parts.append(f"transfer T{task}.B{transferred}" + (f".R{reduction}" if reduction else ""))
-        if submission and (description := self._delegate.describe_submission(submission)) is not None:
-            parts.append(f"task '{description[0]}' (submitted at {description[1]})")
+        if entry.submission and (found := self._delegate.describe_submission(entry.submission)) is not None:
+            parts.append(f"task '{found[0]}' (submitted at {found[1]})")
         return ", ".join(parts)
 
-    def _describe_stall(self, stalled_s: float, active: list[tuple[Any, ...]]) -> str:
-        lines = [f"celerity_py, rank {self._communicator.rank}: no progress for {stalled_s:.0f} s. Under way:"]
-        lines += [f"  for {entry[0]:.0f} s: {self._describe(entry)}" for entry in active[:_LONGEST_REPORT]]
-        if len(active) > _LONGEST_REPORT:
-            lines.append(f"  and {len(active) - _LONGEST_REPORT} more")
-        unanswered_s = stalled_s - self._times.ping_s
-        lines += [f"  rank {rank} has not answered for {unanswered_s:.0f} s" for rank in sorted(self._unseen())]
-        return "\n".join(lines) + "\n"
+    def _describe_stall(self, own: RankStatus) -> str:
+        limit_s = self._times.stall_s
+        end = f"The run ends after {limit_s:g} s." if limit_s else "It goes on, as CELERITY_STALL_S=0."
+        lines = [f"celerity_py: nothing has moved for {own.still_s:.0f} s, and no rank computes. {end}", _tell(own)]
+        lines += [f"    also {self._describe(entry)}" for entry in self._active[1:3]]
+        statuses = [self._statuses[rank][1] for rank in sorted(self._statuses)]
+        told = [*map(_tell, statuses), *(f"rank {rank} does not answer" for rank in sorted(self._unseen()))]
+        room = _LONGEST_REPORT - len(lines)
+        if len(told) > room:
+            told[room - 1 :] = [f"and {len(told) - room + 1} more ranks"]
+        return "\n  ".join([*lines, *told]) + "\n"
+
+
+def _tell(status: RankStatus) -> str:
+    """One line about a rank."""
+    wait = f"waits for {status.waits_for}" if status.is_waiting else "has nothing to do"
+    line = f" (its program is at {status.line})" if status.line else ""
+    return f"rank {status.rank} {wait}{line}"
 
 
 def show_box(flat: tuple[int, ...] | None) -> str:
@@ -129,3 +251,6 @@ def show_box(flat: tuple[int, ...] | None) -> str:
     while ranges and ranges[-1] == (0, 1):
         ranges.pop()
     return f"[{', '.join(f'{start}:{stop}' for start, stop in ranges)}]"
+
+
+__all__ = ["ProgressWatchdog", "RankStatus"]

@@ -97,7 +97,15 @@ class DeviceError(CelerityError):
 
 
 class CommunicationError(CelerityError):
-    """Ranks do not reach each other, or do not run the same program."""
+    """Ranks do not reach each other, or wait for each other in vain."""
+
+
+class DivergedPrograms(CommunicationError):  # noqa: N818
+    """Ranks do not run the same program: their calls differ, or the arguments of one."""
+
+
+class Stalled(CommunicationError):  # noqa: N818
+    """Nothing has moved for `CELERITY_STALL_S` seconds, and no rank computes."""
 
 
 class LaunchError(CommunicationError, RuntimeError):

@@ -155,8 +155,8 @@ class ScriptedRuntime:
     def describe_buffer(self, buffer: int) -> str:
         return f'B{buffer} "u"'
 
-    def last_submission(self) -> int:
-        return len(self.functions)
+    def describe_site(self, number: int) -> str:
+        return f"program.py:{number}" if number else ""
 
 
 class MemoryNetwork:

@@ -190,7 +190,8 @@ nb::list active_instructions(executor_loop& self) {
 		const nb::object where = item.where.has_value() ? nb::object(to_python(*item.where)) : nb::none();
 		const nb::object transfer = item.transfer.has_value() ? nb::cast(flatten(*item.transfer)) : nb::none();
 		const auto peer = item.peer.has_value() ? static_cast<std::int64_t>(item.peer->value) : -1;
-		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, where, peer, transfer));
+		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, where, peer, transfer, instruction_kind_names[item.kind],
+		    item.is_computing));
 	}
 	return result;
 }
@@ -247,9 +248,9 @@ nb::dict statistics(executor_loop& self) {
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
     const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals,
     const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
-    const std::optional<nb::callable>& release_cached) {
+    std::shared_ptr<program_log> program, const std::optional<nb::callable>& release_cached) {
 	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
-	    overwrites_wait, to_nanoseconds(idle_spin_s)};
+	    std::move(program), overwrites_wait, to_nanoseconds(idle_spin_s)};
 	if(cuda_ordinals.empty()) {
 		new(self) executor_loop(options);
 		return;
@@ -377,7 +378,7 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
 	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{},
 	        "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
-	        "trace"_a = nb::none(), "release_cached"_a = nb::none())
+	        "trace"_a = nb::none(), "program"_a = nb::none(), "release_cached"_a = nb::none())
 	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 
 Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")
@@ -423,8 +424,9 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
 	    .def("set_scheduler_busy", &executor_loop::set_scheduler_busy, "busy"_a, "For the statistics: time with nothing in flight while the scheduler works.")
 	    .def("active_instructions", &active_instructions,
-	        nb::sig("def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None]]"),
-	        R"(What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None).
+	        nb::sig("def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None, str, bool]]"),
+	        R"(What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None,
+kind, whether code of the user runs).
 
 If nothing is in flight although something should be, what has not been issued.)")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),

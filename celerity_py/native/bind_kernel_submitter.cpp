@@ -23,12 +23,14 @@ void bind_kernel_submitter(nb::module_& m);
 namespace {
 
 void remember(kernel_submitter& self, const nb::handle kernel, const nb::tuple& args, const nb::handle hints, const user_box& space, const bool split_2d,
-    const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> native, nb::object pack, std::vector<std::size_t> scalars) {
+    const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> native, nb::object pack, std::vector<std::size_t> scalars,
+    const std::uint64_t code_digest) {
 	submit_memo::entry found;
 	found.geometry = make_kernel("", space, nb::tuple(), nb::tuple(), nb::none(), split_2d, oversubscribe, border).geometry;
 	found.native = std::move(native);
 	found.pack = std::move(pack);
 	found.scalars = std::move(scalars);
+	found.code_digest = code_digest;
 	self.remember(kernel.ptr(), args.ptr(), hints.ptr(), std::move(found));
 }
 
@@ -56,7 +58,7 @@ void bind_kernel_submitter(nb::module_& m) {
 	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "frame"_a,
 	        "The id of the submission; 0 if nothing has happened because something is new, wrong, or has to wait.")
 	    .def("remember", &remember, "kernel"_a, "args"_a, "hints"_a.none(), "box"_a, "split_2d"_a, "oversubscribe"_a, "border"_a, "function"_a.none(),
-	        "pack"_a.none(), "scalars"_a, R"(Submit this kernel with arguments of these kinds, and these hints, by `repeat` from now on.
+	        "pack"_a.none(), "scalars"_a, "code_digest"_a = 0, R"(Submit this kernel with arguments of these kinds, and these hints, by `repeat` from now on.
 
 function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which are at the positions `scalars` of `args`.)")
 	    .def("refuse", &kernel_submitter::refuse, "Repeat nothing any more.")

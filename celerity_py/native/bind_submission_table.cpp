@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <cstdint>
 #include <memory>
@@ -25,8 +26,10 @@ namespace {
 
 std::uint64_t submit_kernel(submission_table& self, const nb::handle submission, const std::uint64_t begun, const std::int64_t started_ns, std::string name,
     const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity, const bool split_2d,
-    const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> function, const std::optional<nb::bytes>& scalars) {
+    const std::uint32_t oversubscribe, const std::uint32_t border, std::shared_ptr<cuda_function> function, const std::optional<nb::bytes>& scalars,
+    const origin& from) {
 	task node = make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe, border);
+	set_origin(node, from);
 	if(self.is_overtaken(begun)) return 0;
 	std::optional<native_launch> launch;
 	if(function != nullptr) {
@@ -37,8 +40,10 @@ std::uint64_t submit_kernel(submission_table& self, const nb::handle submission,
 }
 
 std::uint64_t submit_host_task(submission_table& self, const nb::handle submission, const std::uint64_t begun, const std::int64_t started_ns,
-    std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
+    std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered,
+    const origin& from) {
 	task node = make_host_task(std::move(name), space, accesses, on, unordered);
+	set_origin(node, from);
 	return self.is_overtaken(begun) ? 0 : self.enter(submission, std::move(node), std::nullopt, started_ns);
 }
 
@@ -97,10 +102,10 @@ They return the number of the submission, or 0, with nothing done, if several ra
 	        "is_shared"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
 	        "entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.")
 	    .def("submit_kernel", &submit_kernel, "submission"_a, "begun"_a, "started_ns"_a, "name"_a, "box"_a, "accesses"_a, "reductions"_a,
-	        "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a, "function"_a = nb::none(), "scalars"_a = nb::none(),
+	        "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a, "function"_a = nb::none(), "scalars"_a = nb::none(), "origin"_a = origin{},
 	        "Raises AccessPatternError with nothing done. function: a CudaFunction that the executor launches with the bytes `scalars`.")
 	    .def("submit_host_task", &submit_host_task, "submission"_a, "begun"_a, "started_ns"_a, "name"_a, "box"_a.none(), "accesses"_a, "on"_a,
-	        "unordered"_a = false, "Raises AccessPatternError with nothing done.")
+	        "unordered"_a = false, "origin"_a = origin{}, "Raises AccessPatternError with nothing done.")
 	    .def("submit_fence", &submit_fence, "submission"_a, "begun"_a, "started_ns"_a, "buffer"_a, "box"_a, "address"_a, "size_bytes"_a, "on_all"_a,
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def("submit_epoch", &submit_epoch, "submission"_a, "begun"_a, "started_ns"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")
@@ -108,6 +113,11 @@ They return the number of the submission, or 0, with nothing done, if several ra
 	    .def("forget_until", &submission_table::forget_until, "last"_a, "Drop the records of all submissions up to `last`.")
 	    .def("set_observer", &submission_table::set_observer, "observer"_a,
 	        "Call observer(number, submission, perf_counter_ns() at the beginning) behind each submit.")
+	    .def(
+	        "number_site", [](submission_table& self, const nb::handle code, const int lasti) { return self.sites().number(code.ptr(), lasti); }, "code"_a,
+	        "lasti"_a, "The number of a line of the program; 0 if there are too many.")
+	    .def("find_site", [](submission_table& self, const std::uint64_t number) { return self.sites().find(number); }, "number"_a,
+	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int] | None"), "(code, byte offset of the instruction) of such a line.")
 	    .def_prop_ro("num_submitted", &submission_table::num_submitted)
 	    .def_prop_ro("num_thread_changes", &submission_table::num_thread_changes, "How often another thread than the one before has submitted.");
 }

@@ -221,6 +221,7 @@ std::uint64_t kernel_submitter::repeat(
 	node.geometry = known->geometry;
 	node.geometry.global = space.b;
 	node.name.assign(label_text, static_cast<std::size_t>(label_size));
+	node.code_digest = known->code_digest;
 	node.accesses.reserve(m_kinds.size());
 	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
 		if((m_kinds[static_cast<std::size_t>(i)] & 1) != 0) node.accesses.push_back(to_access(PyTuple_GET_ITEM(args, i)));

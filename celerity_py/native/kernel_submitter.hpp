@@ -32,6 +32,7 @@ class submit_memo {
 		std::shared_ptr<const native_kernel> native; ///< null if Python runs it
 		nanobind::object pack;                       ///< makes bytes of the scalars
 		std::vector<std::size_t> scalars;            ///< their positions among the arguments
+		std::uint64_t code_digest = 0;               ///< as `task::code_digest`
 	};
 
 	std::uint64_t owner = 0; ///< the submitter that keeps entries here

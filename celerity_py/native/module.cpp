@@ -9,6 +9,7 @@ void bind_grid(nb::module_& m);
 void bind_graphs(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_kernel_submitter(nb::module_& m);
+void bind_program_log(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_start_watch(nb::module_& m);
 void bind_submission_table(nb::module_& m);
@@ -24,6 +25,7 @@ NB_MODULE(_native, m) {
 	bind_graphs(m);
 	bind_trace(m);
 	bind_executor(m);
+	bind_program_log(m);
 	bind_scheduler(m);
 	bind_start_watch(m);
 	bind_submission_table(m);

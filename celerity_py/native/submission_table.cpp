@@ -50,6 +50,7 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 	if(!number) throw nb::python_error();
 	PyObject* const future = m_future.get(submission.ptr());
 	const bool has_future = future != nullptr && future != Py_None;
+	if(m_is_shared) node.site = m_sites.number(m_code.get(submission.ptr()), static_cast<int>(PyLong_AsLong(m_lasti.get(submission.ptr()))));
 	if(has_future) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
 	rollback undo(m_entries.ptr(), number.ptr(), launch.has_value() ? m_executor : nullptr, id);

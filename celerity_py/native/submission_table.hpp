@@ -14,6 +14,7 @@
 #include "executor/core/native_launch.hpp"
 #include "scheduler/core/scheduler.hpp"
 #include "scheduler/core/task.hpp"
+#include "site_table.hpp"
 #include "slot.hpp"
 
 namespace celerity::native {
@@ -24,7 +25,8 @@ class submission_table {
   public:
 	/// `executor` may be null. `entries`: number -> Submission. `is_shared`: several ranks have to submit in the same order.
 	submission_table(scheduler& target, executor_loop* executor, nanobind::dict entries, const nanobind::handle submission_class, const bool is_shared)
-	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_future(submission_class, "future"), m_is_shared(is_shared),
+	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_future(submission_class, "future"), m_code(submission_class, "code"),
+	      m_lasti(submission_class, "lasti"), m_is_shared(is_shared),
 	      m_oldest(target.next_submission().value) {}
 
 	/// Its number. The future of the submission, if it has one, knows the number before the scheduler hears of the task.
@@ -45,13 +47,16 @@ class submission_table {
 	/// How often another thread than the one before has submitted.
 	std::uint64_t num_thread_changes() const { return m_num_thread_changes; }
 	scheduler& target() const { return m_scheduler; }
+	/// The lines that have submitted something, if several ranks compare what they submit.
+	site_table& sites() { return m_sites; }
 
   private:
 	scheduler& m_scheduler;
 	executor_loop* m_executor;
 	nanobind::dict m_entries;
-	slot m_future;
+	slot m_future, m_code, m_lasti;
 	bool m_is_shared;
+	site_table m_sites;
 	nanobind::object m_observer;
 	std::uint64_t m_oldest; ///< that has not been forgotten
 	std::deque<std::uint64_t> m_with_future;

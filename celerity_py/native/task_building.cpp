@@ -63,6 +63,8 @@ namespace {
 
 } // namespace
 
+void set_origin(task& node, const origin& from) { std::tie(node.code_digest, node.values_digest) = from; }
+
 task make_kernel(std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
     const bool split_2d, const std::uint32_t oversubscription, const std::uint32_t border) {
 	task result;

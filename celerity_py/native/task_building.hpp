@@ -6,12 +6,17 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "scheduler/core/task.hpp"
 #include "user_geometry.hpp"
 
 namespace celerity::native {
+
+/// What Python says of a task or buffer for comparisons between ranks: (digest of the code, digest of values or contents).
+using origin = std::tuple<std::uint64_t, std::uint64_t>;
+void set_origin(task& node, const origin& from);
 
 /// `accesses`: a sequence of (buffer, mode, RangeMapper); `reductions`: of (buffer, op, dtype name, include_current).
 task make_kernel(std::string name, const user_box& space, nanobind::handle accesses, nanobind::handle reductions, nanobind::handle granularity, bool split_2d,

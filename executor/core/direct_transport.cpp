@@ -53,7 +53,8 @@ void direct_transport::agree(const std::vector<rank_id>& peers) {
 
 // ---- sending --------------------------------------------------------------------------------------------------------------------
 
-void direct_transport::plan_send(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
+void direct_transport::plan_send(const instruction& item, const send_instruction& send, const std::uint64_t stamp,
+    const std::uint64_t program_digest) {
 	outgoing planned;
 	planned.id = item.id;
 	planned.dependencies = item.dependencies;
@@ -64,6 +65,7 @@ void direct_transport::plan_send(const instruction& item, const send_instruction
 	planned.allocated_box = send.allocated_box;
 	planned.sent_box = send.sent_box;
 	planned.stamp = stamp;
+	planned.program_digest = program_digest;
 	auto& out = m_outgoing.emplace(item.id, planned).first->second;
 	if(m_allocations.contains(send.source)) {
 		announce(out);
@@ -90,7 +92,7 @@ void direct_transport::announce(outgoing& out) {
 	out.done = {m_own_flags.done_flag(peer.position, out.slot), ++peer.done_values[out.slot]};
 	out.is_announced = true;
 
-	auto pilot = pilot_message::make(out.transfer, out.message, out.sent_box);
+	auto pilot = pilot_message::make(out.transfer, out.message, out.sent_box, out.program_digest);
 	const auto location = m_backend.locate(out.source.memory, m_allocations.address(out.source));
 	pilot.kind = pilot_message::kind_type::direct;
 	pilot.set_allocated_box(out.allocated_box);

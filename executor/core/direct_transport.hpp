@@ -72,7 +72,7 @@ class direct_transport {
 		return is_device_memory(send.source.memory) && send.destination_rank.value < m_neighbours.size() && m_neighbours[send.destination_rank.value].is_peer;
 	}
 	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The engine holds it until then.
-	void plan_send(const instruction& item, const send_instruction& send, std::uint64_t stamp);
+	void plan_send(const instruction& item, const send_instruction& send, std::uint64_t stamp, std::uint64_t program_digest);
 	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }
 	void notify_allocated(allocation_id allocation);
 	void signal(const issue& item, const send_instruction& send, const lane_waits& waits);
@@ -151,6 +151,7 @@ class direct_transport {
 		bool is_announced = false;
 		bool is_issued = false;
 		std::uint64_t stamp = 0;
+		std::uint64_t program_digest = 0; ///< for the pilot
 		trace_event traced; ///< from issue to acknowledgement; with a timeline
 	};
 	/// One of this rank's `ready` flags, and the messages of which it tells: those that depend on the same instructions are ready at the same time.

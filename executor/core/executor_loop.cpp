@@ -254,6 +254,8 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		}
 		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued || is_waiting, call, m_communication.arbiter()));
 		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
+		const bool is_kernel = std::holds_alternative<device_kernel_instruction>(live.payload->operation);
+		entry.is_computing = call == call_state::running || (is_kernel && call == call_state::on_stream && live.may_run);
 		if(!is_waiting) return;
 		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
 		if(!transfer->text.empty()) entry.text = label(live.id) + " " + instruction_kind_names[live.payload->operation.index()] + ": " + transfer->text;
@@ -370,7 +372,7 @@ bool executor_loop::work() {
 				break;
 			}
 			bool has_progressed = take_inbox();
-			if(m_is_failed.load(std::memory_order_relaxed)) break;
+			if(!may_go_on()) break;
 			has_progressed |= poll_direct();
 			has_progressed |= allocate_waiting();
 			if(const int issued = issue_ready(); issued > 0) {
@@ -405,14 +407,12 @@ bool executor_loop::take_inbox() {
 		std::swap(m_inbox, m_received);
 	}
 	m_current = nullptr;
-	if(!m_is_failed.load(std::memory_order_relaxed)) {
+	if(may_go_on()) {
 		for(const auto& batch : m_received.batches) {
 			++m_statistics.num_batches;
 			take_batch(batch);
 		}
-		for(const auto& [from, pilot] : m_received.pilots) {
-			m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
-		}
+		for(const auto& [from, pilot] : m_received.pilots) take_pilot(from, pilot);
 		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
 		for(const auto call : m_received.host_calls) m_done.push_back(call);
 		m_num_host_calls -= m_received.host_calls.size();
@@ -430,7 +430,7 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	if(m_direct != nullptr) {
 		for(const auto* const instruction : batch.instructions) {
 			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct->is_direct(*send)) {
-				m_direct->plan_send(*instruction, *send, stamp);
+				m_direct->plan_send(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
 			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
 				m_direct->plan_receive(instruction->id, *receive, stamp);
 				m_communication.arbiter().receive(instruction->id, *receive);
@@ -439,9 +439,26 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	}
 	for(const auto& pilot : batch.pilots) {
 		if(m_direct != nullptr && m_direct->is_planned(pilot.send)) continue; // it sends its own
-		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box)});
+		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
 		m_has_unsent_pilots = true;
 	}
+}
+
+std::uint64_t executor_loop::program_digest_at(const task_id consumer) const {
+	return m_options.program != nullptr ? m_options.program->digest_at(consumer) : 0;
+}
+
+bool executor_loop::may_go_on() const {
+	return !m_is_failed.load(std::memory_order_relaxed) && (m_options.program == nullptr || !m_options.program->has_diverged());
+}
+
+// Data of another program must not be taken for data of this one. A pilot for a task still to come is compared when that task comes, before its receives.
+void executor_loop::take_pilot(const rank_id from, const pilot_message& pilot) {
+	if(m_options.program != nullptr
+	    && m_options.program->compare_task(from, task_id(pilot.consumer_task), pilot.program_digest) == program_log::verdict::different) {
+		return;
+	}
+	m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
 }
 
 bool executor_loop::poll_direct() {
@@ -449,7 +466,7 @@ bool executor_loop::poll_direct() {
 	m_direct->send_pilots();
 	bool has_progressed = false;
 	m_direct->take_pilots([&](const rank_id source, const pilot_message& pilot) {
-		m_communication.arbiter().pilot(source, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
+		take_pilot(source, pilot);
 		has_progressed = true;
 	});
 	m_direct->poll(m_done);

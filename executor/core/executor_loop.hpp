@@ -32,6 +32,7 @@
 #include "out_of_order_engine.hpp"
 #include "progress_report.hpp"
 #include "scheduler/core/instruction_sink.hpp"
+#include "scheduler/core/program_log.hpp"
 #include "scheduler/core/trace_recorder.hpp"
 #include "spin_flag.hpp"
 
@@ -47,6 +48,7 @@ struct executor_options {
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	std::shared_ptr<program_log> program = nullptr;  ///< to compare with other ranks; null: there are none
 	bool overwrites_wait = false; ///< on their lanes until other ranks have fetched, and not for the host to see that
 	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
 	/// With direct transfers nothing is put on lanes while some lane has so many instructions in flight: its queue might be full, and block the thread that other
@@ -229,6 +231,10 @@ class executor_loop final : public instruction_sink {
 	bool work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
+	void take_pilot(rank_id from, const pilot_message& pilot);
+	std::uint64_t program_digest_at(task_id consumer) const;
+	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
+	bool may_go_on() const;
 	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
 	void trace_call(call_ticket ticket, const running_call& call) const;
 	bool poll_lanes();

@@ -74,6 +74,7 @@ class out_of_order_engine {
 		bool is_on_lane = false; ///< with all that it consists of
 		lane_index lane = no_lane;
 		std::uint64_t stamp = 0; ///< given to next()
+		bool may_run = false; ///< it is issued, all its predecessors are complete, and nothing is ahead of it on its lane
 	};
 	struct counters {
 		std::uint64_t submitted = 0;
@@ -122,7 +123,7 @@ class out_of_order_engine {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
 			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned,
-			    n.target == issue_target::lane && n.state == node_state::issued, n.lane, n.stamp});
+			    n.target == issue_target::lane && n.state == node_state::issued, n.lane, n.stamp, may_run(n)});
 		});
 	}
 
@@ -202,6 +203,10 @@ class out_of_order_engine {
 	std::size_t m_num_in_flight = 0;
 	counters m_counters;
 
+	bool may_run(const node& n) const {
+		if(n.state != node_state::issued || n.num_incomplete > 0) return false;
+		return n.target != issue_target::lane || n.sequence == m_lanes.completed(n.lane) + 1;
+	}
 	slot_type allocate_slot();
 	std::span<std::uint64_t> node_clock(slot_type slot);
 	std::span<const std::uint64_t> node_clock(slot_type slot) const;

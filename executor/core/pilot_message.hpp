@@ -25,7 +25,7 @@ struct pilot_message {
 	std::uint32_t version = current_version;
 	kind_type kind = kind_type::transfer;
 	std::uint64_t consumer_task = 0;
-	std::uint64_t task_stream_hash = 0; ///< of the sender's program up to the consumer task; 0: not compared
+	std::uint64_t program_digest = 0; ///< of the sender's program up to the consumer task; 0: not compared
 	std::uint64_t buffer = 0;
 	std::uint64_t reduction = 0;
 	std::uint64_t message = 0;
@@ -57,8 +57,9 @@ struct pilot_message {
 		}
 	}
 
-	static pilot_message make(const transfer_id& transfer, const message_id message, const box& sent_box) {
+	static pilot_message make(const transfer_id& transfer, const message_id message, const box& sent_box, const std::uint64_t program_digest) {
 		pilot_message pilot;
+		pilot.program_digest = program_digest;
 		pilot.consumer_task = transfer.consumer.value;
 		pilot.buffer = transfer.buffer.value;
 		pilot.reduction = transfer.reduction.value;

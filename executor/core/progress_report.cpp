@@ -103,9 +103,10 @@ struct describer {
 
 active_instruction describe(const instruction& item, const bool is_issued, const call_state call, const receive_arbiter& arbiter) {
 	active_instruction out;
-	out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()];
+	out.kind = item.operation.index();
+	out.text = label(item.id) + " " + instruction_kind_names[out.kind];
 	std::visit(describer{out, item, call, arbiter}, item.operation);
-	if(!is_issued) out.text = label(item.id) + " " + instruction_kind_names[item.operation.index()] + " waits for its predecessors";
+	if(!is_issued) out.text = label(item.id) + " " + instruction_kind_names[out.kind] + " waits for its predecessors";
 	return out;
 }
 

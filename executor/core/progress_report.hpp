@@ -20,6 +20,8 @@ struct active_instruction {
 	std::optional<box> where;
 	std::optional<rank_id> peer;
 	std::optional<transfer_id> transfer;
+	std::size_t kind = 0;      ///< of its operation
+	bool is_computing = false; ///< code of the user runs; for a GPU: nothing that it waits for is missing
 };
 
 /// Where a call of the user's code is.

@@ -321,6 +321,12 @@ bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) co
 
 bool range_mapper::is_additive() const { return m_kind != kind::table && m_kind != kind::function; }
 
+void range_mapper::add_to(digest& out) const {
+	out.add(static_cast<std::uint64_t>(m_kind) | static_cast<std::uint64_t>(m_shape) << 8U | static_cast<std::uint64_t>(m_dims) << 16U);
+	out.add(m_params);
+	if(m_fixed != nullptr) out.add(*m_fixed);
+}
+
 std::string range_mapper::describe() const {
 	switch(m_kind) {
 	case kind::one_to_one: return "one_to_one()";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "digest.hpp"
 #include "grid.hpp"
 
 namespace celerity {
@@ -54,6 +55,9 @@ class range_mapper {
 	bool is_injective(int kernel_dims, int buffer_dims) const;
 	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not tables and functions.
 	bool is_additive() const;
+
+	/// Adds kind and parameters of a built-in mapper; tables and functions have none.
+	void add_to(digest& out) const;
 
 	/// As the user would write it: "neighborhood(1, 1, shape='axes')".
 	std::string describe() const;

@@ -19,7 +19,7 @@ namespace {
 } // namespace
 
 scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
-    : m_sink(sink), m_warn(observers.warning), m_lookahead(settings.lookahead), m_tasks(settings.horizons, std::move(observers.task), observers.warning),
+    : m_sink(sink), m_warn(observers.warning), m_lookahead(settings.lookahead), m_program(settings.program), m_tasks(settings.horizons, std::move(observers.task), observers.warning),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
       m_instructions(settings.capabilities, [this](std::string&& text) {
 	      if(m_warn) m_warn(m_compiled, std::move(text));
@@ -32,6 +32,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 }
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
+	if(m_program != nullptr) m_program->add_buffer(info);
 	m_tasks.create_buffer(info);
 	m_commands.create_buffer(info);
 	m_instructions.create_buffer(info); // not held back: anticipation must know it
@@ -47,6 +48,7 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 	m_new_tasks.clear();
 	m_tasks.add(std::move(submitted), m_new_tasks);
+	if(m_program != nullptr) m_program->add_task(m_new_tasks.front()); // before there are instructions that exchange something for it
 	for(const auto& node : m_new_tasks) {
 		m_new_commands.clear();
 		m_commands.lower(node, m_new_commands);

@@ -15,6 +15,7 @@
 #include "instruction_graph.hpp"
 #include "instruction_sink.hpp"
 #include "lookahead_mode.hpp"
+#include "program_log.hpp"
 #include "task_graph.hpp"
 
 namespace celerity {
@@ -23,6 +24,7 @@ struct pipeline_settings {
 	system_capabilities capabilities;
 	horizon_policy horizons;
 	lookahead_mode lookahead = lookahead_mode::automatic;
+	std::shared_ptr<program_log> program = nullptr; ///< of what the ranks compare; null if there is nobody to compare with
 };
 
 /// All may be empty.
@@ -80,6 +82,7 @@ class scheduling_pipeline {
 	instruction_sink& m_sink;
 	std::function<void(submission_id, std::string&&)> m_warn;
 	lookahead_mode m_lookahead;
+	std::shared_ptr<program_log> m_program;
 	task_graph m_tasks;
 	command_graph_generator m_commands;
 	instruction_graph_generator m_instructions;

@@ -74,6 +74,9 @@ struct task {
 	box fence_box;                  ///< fence: what is copied out, from accesses[0].buffer
 	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out
 	std::string name;
+	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
+	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
+	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of whoever submits
 };
 
 /// What the graphs know of a buffer.
@@ -88,6 +91,9 @@ struct buffer_info {
 	/// user_array: the registered allocation in user memory that holds the full buffer, row-major.
 	allocation_id user_allocation;
 	std::string name;
+	std::string type_name;             ///< of an element, for comparisons between ranks
+	std::uint64_t contents_digest = 0; ///< of the initial contents, if they are to be compared
+	std::uint64_t site = 0;            ///< as `task::site`
 };
 
 } // namespace celerity

@@ -13,34 +13,38 @@ from celerity_py.executor.failure_handler import FailureTimes
 from celerity_py.executor.interpreter import register_exit_hook
 from celerity_py.executor.launcher import make_communicator
 from celerity_py.executor.live_executor import LiveExecutor
+from tests.planned_rank import Planned
 from tests.scripted_executor import ScriptedExecutor, ScriptedRuntime
 
 communicator = make_communicator()
 native, runtime = ScriptedExecutor(), ScriptedRuntime()
 is_hasty = "hasty" in sys.argv
-times = FailureTimes(gone_s=2.0, ping_s=1.0, report_s=2.0, silent_s=3.0) if is_hasty else FailureTimes()
-executor = LiveExecutor(native, communicator, runtime, num_devices=1, times=times)
+times = FailureTimes(gone_s=2.0, compare_s=1.0, report_s=2.0, silent_s=3.0) if is_hasty else FailureTimes()
+planned = Planned(communicator.rank)
+executor = LiveExecutor(native, communicator, runtime, num_devices=1, times=times, program=planned.log)
 
 
 def shutdown() -> None:
     if executor.failure is not None:
         executor.leave_failed(unseen=runtime.functions == {})
-    executor.announce_shutdown()
-    runtime.submit(shutdown)
+    planned.scheduler.submit_epoch("shutdown")
+    planned.scheduler.wait_until_planned()
     native.emit(("shutdown",))
     while not executor.wait_shutdown(0.1):
         pass
     if executor.failure is not None:
         executor.leave_failed()
     executor.stop()
+    planned.scheduler.stop()
     communicator.close()
 
 
 def wait() -> None:
     """Like a future: wait for something that only a failure brings."""
-    runtime.submit(wait)
+    submission = runtime.submit(wait)
+    planned.scheduler.submit_epoch("none")
     native.outstanding_communication = True
-    native.active = [(0.0, "receive", runtime.last_submission(), 1, None, 1, None)]
+    native.active = [(30.0, "receive", submission, 1, None, 1, None)]
     runtime.has_failed.wait(60)
     assert runtime.failure is not None, "waited in vain"
     raise RuntimeError("the run has failed") from runtime.failure.exception()

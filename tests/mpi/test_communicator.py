@@ -14,7 +14,7 @@ import pytest
 from celerity_py.executor.communicator import (
     NOTICE_FAILURE,
     NOTICE_LIMIT_BYTES,
-    NOTICE_PING,
+    NOTICE_QUERY,
     PILOT_LIMIT_BYTES,
     Notice,
     Payload,
@@ -165,11 +165,11 @@ def test_the_largest_pilot_arrives_and_a_larger_one_is_refused(communicator: Mpi
 def test_the_largest_notice_arrives_and_a_larger_one_is_refused(communicator: MpiCommunicator, inbox: Inbox) -> None:
     following, preceding = neighbours(communicator)
     communicator.send_notice(following, NOTICE_FAILURE, b"x" * NOTICE_LIMIT_BYTES)
-    communicator.send_notice(following, NOTICE_PING, b"")
+    communicator.send_notice(following, NOTICE_QUERY, b"")
     inbox.poll_until(lambda: len(inbox.notices) == 2)
     assert inbox.notices == [
         Notice(NOTICE_FAILURE, preceding, b"x" * NOTICE_LIMIT_BYTES),
-        Notice(NOTICE_PING, preceding, b""),
+        Notice(NOTICE_QUERY, preceding, b""),
     ]
     with pytest.raises(ValueError, match=str(NOTICE_LIMIT_BYTES + 1)):
         communicator.send_notice(following, NOTICE_FAILURE, b"x" * (NOTICE_LIMIT_BYTES + 1))
@@ -416,10 +416,10 @@ def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -
     following, preceding = neighbours(communicator)
     for i in range(200):
         communicator.send_pilot(following, b"%d" % i)
-    communicator.send_notice(following, NOTICE_PING, b"")
+    communicator.send_notice(following, NOTICE_QUERY, b"")
     inbox = end(communicator)
     assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
-    assert inbox.notices == [Notice(NOTICE_PING, preceding, b"")]
+    assert inbox.notices == [Notice(NOTICE_QUERY, preceding, b"")]
     assert communicator.unasked_payloads() == []
 
 

@@ -62,6 +62,7 @@ def agree(
     """What every rank finds: its direct peers, or an error."""
     host = Host(hosts, unreachable or set())
     found: list[Any] = [None] * host.size
+    anywhere: list[bool] = []
 
     def run(number: int) -> None:
         rank: Any = Rank(host, number)
@@ -70,7 +71,8 @@ def agree(
         except ConfigurationError as error:
             found[number] = str(error)
             return
-        found[number] = [other for other, is_peer in enumerate(peers) if is_peer]
+        found[number] = [other for other, is_peer in enumerate(peers.with_rank) if is_peer]
+        anywhere.append(peers.anywhere)
         assert rank.agreed == (None if number in unwilling else found[number])
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(host.size)]
@@ -78,6 +80,7 @@ def agree(
         thread.start()
     for thread in threads:
         thread.join(20)
+    assert set(anywhere) <= {any(found)}, "the ranks must agree, also those without a peer of their own"
     return found
 
 

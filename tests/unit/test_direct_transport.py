@@ -271,13 +271,13 @@ def test_the_report_tells_what_is_not_announced_and_what_is_not_ready(pair: Pair
     pair.submit(1, r)
     pair.settle()
     assert pair.ranks[1].outstanding_communication
-    ((_, text, _, buffer, box, peer, transfer),) = pair.ranks[1].active_instructions()
+    ((_, text, _, buffer, box, peer, transfer, *_),) = pair.ranks[1].active_instructions()
     assert "10 of them not even been announced" in text
     assert (buffer, box, peer, transfer) == (1, row(0, 10), -1, TRANSFER)
 
     pair.submit(0, gated_send(pair, np.arange(10.0)))
     pair.settle()
-    ((_, text, _, buffer, box, peer, transfer),) = pair.ranks[1].active_instructions()
+    ((_, text, _, buffer, box, peer, transfer, *_),) = pair.ranks[1].active_instructions()
     assert text == "I2 receive: message 7 is announced, its data is not ready"
     assert (buffer, box, peer, transfer) == (1, row(0, 10), 0, TRANSFER)
 
@@ -290,7 +290,7 @@ def test_the_report_tells_what_nobody_has_fetched(pair: Pair) -> None:
     pair.step()
     pair.finish_host_task(0)
     pair.settle()
-    ((_, text, _, _, box, peer, transfer),) = pair.ranks[0].active_instructions()
+    ((_, text, _, _, box, peer, transfer, *_),) = pair.ranks[0].active_instructions()
     assert text == "I4 send: message 7 is ready and has not been fetched"
     assert (box, peer, transfer) == (row(0, 10), 1, TRANSFER)
 

@@ -125,19 +125,21 @@ def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callabl
     send = h.run_until("send")
     assert started.wait(5)
     active = {text.split()[1]: (text, *rest) for _, text, *rest in h.executor.active_instructions()}
-    assert active["device_kernel"] == ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), -1, None)
-    text, _, buffer, box, peer, transfer = active["receive"]
+    running = ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), -1, None, "device_kernel", True)
+    assert active["device_kernel"] == running
+    text, _, buffer, box, peer, transfer, kind, is_computing = active["receive"]
+    assert (kind, is_computing) == ("receive", False)
     assert isinstance(text, str)
     assert "for T4: 3 elements have not arrived, 3 of them not even been announced" in text
     assert (buffer, box, peer, transfer) == (1, row(2, 5), -1, TRANSFER)
-    assert active["send"][1:] == (0, 1, row(4, 6), 1, TRANSFER)
+    assert active["send"][1:] == (0, 1, row(4, 6), 1, TRANSFER, "send", False)
     ages = [age for age, *_ in h.executor.active_instructions()]
     assert ages == sorted(ages, reverse=True)
     assert min(ages) >= 0
 
     h.executor.notify_pilot(1, make_pilot(row(2, 5)))
     receive = h.run_until("receive")
-    peers = {text.split()[1]: peer for _, text, _, _, _, peer, _ in h.executor.active_instructions()}
+    peers = {text.split()[1]: peer for _, text, _, _, _, peer, *_ in h.executor.active_instructions()}
     assert peers["receive"] == 1
     for request in (send[1], receive[1]):
         h.executor.notify_complete(request)

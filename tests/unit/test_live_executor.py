@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from celerity_py._native import ProgramLog
 from celerity_py.executor import uncaught_exceptions
 from celerity_py.executor.communicator import Payload
+from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
 from celerity_py.executor.local_communicator import LocalCommunicator
+from celerity_py.scheduler.errors import Stalled
+from tests.planned_rank import Planned
 from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedRuntime
 
 if TYPE_CHECKING:
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.communicator import Communicator
 
 PATIENCE_S = 20.0
-HASTE = FailureTimes(abort_s=0.2, gone_s=0.0, ping_s=0.5, report_s=1.5, silent_s=2.5)
+HASTE = FailureTimes(abort_s=0.2, gone_s=0.0, compare_s=0.5, still_s=0.5, report_s=1.5, silent_s=2.5, stall_s=2.0)
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -34,10 +38,12 @@ def wait_until(condition: Callable[[], object]) -> None:
 class Rank:
     """A live executor between a scripted engine and a scripted runtime."""
 
-    def __init__(self, communicator: Communicator, num_devices: int = 1) -> None:
+    def __init__(self, communicator: Communicator, num_devices: int = 1, program: ProgramLog | None = None) -> None:
         self.native = ScriptedExecutor()
         self.runtime = ScriptedRuntime()
-        self.executor = LiveExecutor(self.native, communicator, self.runtime, num_devices=num_devices, times=HASTE)
+        self.executor = LiveExecutor(
+            self.native, communicator, self.runtime, num_devices=num_devices, times=HASTE, program=program
+        )
 
     def stop(self) -> None:
         self.executor.stop()
@@ -53,11 +59,18 @@ def single() -> Iterator[Rank]:
 
 
 class Pair:
-    def __init__(self) -> None:
+    def __init__(self, programs: list[ProgramLog] | None = None) -> None:
         self.network = MemoryNetwork(2)
-        self.ranks = [Rank(communicator) for communicator in self.network.ranks]
+        logs: list[ProgramLog | None] = [*programs] if programs else [None, None]
+        self.ranks = [
+            Rank(communicator, program=log) for communicator, log in zip(self.network.ranks, logs, strict=True)
+        ]
         for rank in self.ranks:
             rank.executor.start()
+
+    def stop(self) -> None:
+        for rank in reversed(self.ranks):
+            rank.stop()
 
 
 @pytest.fixture
@@ -66,8 +79,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     hooks = sys.excepthook, threading.excepthook
     pair = Pair()
     yield pair
-    for rank in reversed(pair.ranks):
-        rank.stop()
+    pair.stop()
     assert (sys.excepthook, threading.excepthook) == hooks
 
 
@@ -182,7 +194,6 @@ def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair
 
 def test_ranks_shut_down_together(pair: Pair) -> None:
     first, second = pair.ranks
-    first.executor.announce_shutdown()
     first.native.emit(("shutdown",))
     assert not first.executor.wait_shutdown(0.2)
     second.native.emit(("shutdown",))
@@ -255,41 +266,94 @@ def test_an_interrupt_ends_the_job_with_the_status_of_an_interrupt(pair: Pair) -
     wait_until(lambda: pair.network.aborts == [130, 130])  # of both ranks
 
 
-def test_a_rank_that_goes_on_after_another_has_ended_fails(pair: Pair) -> None:
+def test_a_rank_that_goes_on_after_another_has_ended_fails() -> None:
+    with Planned(0) as ending, Planned(1) as going_on:
+        pair = Pair([ending.log, going_on.log])
+        first, second = pair.ranks
+        for planned in (ending, going_on):
+            planned.kernel(planned.buffer())
+            planned.latest()
+        ending.scheduler.submit_epoch("shutdown")
+        ending.latest()
+        first.native.emit(("shutdown",))
+        time.sleep(0.1)
+        assert second.executor.failure is None
+        going_on.kernel(1, name="more")
+        assert second.runtime.has_failed.wait(PATIENCE_S)
+        failure = second.executor.failure
+        assert failure is not None
+        assert "Call 4 is the first that differs. Rank 0: end of the program." in failure.text
+        assert 'Rank 1: kernel "more".' in failure.text
+        wait_until(lambda: len(pair.network.aborts) == 2)
+        pair.stop()
+
+
+def test_ranks_that_wait_compare_their_programs() -> None:
+    with Planned(0) as one, Planned(1) as other:
+        pair = Pair([one.log, other.log])
+        for rank, planned in zip(pair.ranks, (one, other), strict=True):
+            planned.kernel(planned.buffer(), name="a" if planned is one else "b")
+            planned.latest()
+            rank.native.active = [ActiveInstruction(5.0, "receive", 0, 1, None, -1, None)]
+        assert pair.ranks[0].runtime.has_failed.wait(PATIENCE_S)
+        failure = pair.ranks[0].executor.failure
+        assert failure is not None
+        assert "Call 3 is the first that differs, in its name." in failure.text
+        wait_until(lambda: len(pair.network.aborts) == 2)
+        pair.stop()
+
+
+@pytest.mark.parametrize("is_computing", [False, True])
+def test_a_run_in_which_nobody_moves_is_reported_by_one_rank_and_ends(
+    is_computing: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pair = Pair()
     first, second = pair.ranks
-    for rank in pair.ranks:
-        rank.runtime.submit(raise_sorry)
-        rank.runtime.submit(raise_sorry)
-    first.executor.announce_shutdown()
-    first.runtime.submit(raise_sorry)  # the shutdown epoch
-    time.sleep(0.1)
-    assert second.executor.failure is None
-    second.runtime.submit(raise_sorry)
-    second.native.wake()
-    assert second.runtime.has_failed.wait(PATIENCE_S)
-    assert second.runtime.failure is not None
-    assert "rank 0 has ended its program after submission 2" in second.runtime.failure.text
-    assert "program.py:3" in second.runtime.failure.text
+    submission = first.runtime.submit(raise_sorry)
+    first.native.active = [
+        ActiveInstruction(5.0, "I7 receive", submission, 3, (0, 4, 0, 8, 5, 1), 1, (6, 3, 0), "receive")
+    ]
+    second.native.active = [
+        ActiveInstruction(5.0, "I9 device_kernel", 0, 0, None, -1, None, "device_kernel", is_computing)
+    ]
+    has_ended = first.runtime.has_failed.wait(PATIENCE_S if not is_computing else 3 * HASTE.stall_s)
+    errors = capfd.readouterr().err
+    if is_computing:
+        assert (has_ended, errors) == (False, "")
+        pair.stop()
+        return
+    assert errors.count("nothing has moved for") - errors.count("Stalled: nothing has moved") == 1
+    assert (
+        'rank 0 waits for I7 receive, B3 "u" [0:8, 4:5], peer rank 1, transfer T6.B3, '
+        "task 'raise_sorry' (submitted at program.py:1) (its program is at "
+    ) in errors
+    assert "rank 1 waits for I9 device_kernel (its program is at " in errors
+    failure = first.executor.failure
+    assert failure is not None
+    assert isinstance(failure.error, Stalled)
+    assert "CELERITY_STALL_S" in failure.text
     wait_until(lambda: len(pair.network.aborts) == 2)
+    pair.stop()
 
 
-def test_a_stall_is_reported_once_and_a_silent_peer_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_rank_alone_ends_when_nothing_moves(single: Rank) -> None:
+    single.native.active = [ActiveInstruction(5.0, "I7 alloc", 0, 3, None, -1, None)]
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    assert single.executor.failure is not None
+    assert isinstance(single.executor.failure.error, Stalled)
+
+
+def test_a_silent_peer_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
     network = MemoryNetwork(3)
     answering, waiting = Rank(network.ranks[0]), Rank(network.ranks[2])  # nobody runs rank 1
     for rank in (answering, waiting):
         rank.executor.start()
-    submission = waiting.runtime.submit(raise_sorry)
     waiting.native.outstanding_communication = True
-    waiting.native.active = [(30.0, "I7 receive", submission, 3, (0, 4, 0, 8, 5, 1), 1, (6, 3, 0))]
+    waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     output = capfd.readouterr().err
-    assert output.count("no progress for") == 1
-    assert (
-        'for 30 s: I7 receive, B3 "u" [0:8, 4:5], peer rank 1, transfer T6.B3, '
-        "task 'raise_sorry' (submitted at program.py:1)"
-    ) in output
-    assert "rank 1 has not answered" in output
-    assert "rank 0 has not answered" not in output
+    assert "rank 1 does not answer\n" in output
+    assert "rank 0 has nothing to do" in output
     assert waiting.runtime.failure is not None
     assert "rank 1 does not answer any more" in waiting.runtime.failure.text
     wait_until(lambda: len(network.aborts) == 2)
@@ -303,7 +367,7 @@ def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest
     network.ranks[0].alive[1] = False
     waiting.executor.start()
     waiting.native.outstanding_communication = True
-    waiting.native.active = [(1.0, "receive of B3", 0, 3, None, 1, None)]
+    waiting.native.active = [ActiveInstruction(5.0, "receive of B3", 0, 3, None, 1, None)]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     assert waiting.runtime.failure is not None
     assert "the process of rank 1 is gone" in waiting.runtime.failure.text

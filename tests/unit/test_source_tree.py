@@ -12,7 +12,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORES = ("scheduler/core", "executor/core")
 # The data types that the scheduler hands to the executor; its generators are not among them.
-SHARED_HEADERS = {"arena", "grid", "ids", "instruction", "instruction_sink", "small_vector", "task", "trace_recorder"}
+SHARED_HEADERS = {
+    "arena",
+    "grid",
+    "ids",
+    "instruction",
+    "instruction_sink",
+    "program_log",
+    "small_vector",
+    "task",
+    "trace_recorder",
+}
 
 REVIEW_LINES = 500
 MAX_LINES = 800

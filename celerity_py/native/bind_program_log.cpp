@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "scheduler/core/digest.hpp"
+#include "scheduler/core/program_log.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+
+void bind_program_log(nb::module_& m);
+
+namespace {
+
+nb::object to_python(const std::optional<program_log::divergence>& found) {
+	if(!found.has_value()) return nb::none();
+	return nb::make_tuple(found->peer.value, found->entry);
+}
+
+nb::object to_python(const std::optional<program_log::description>& found) {
+	if(!found.has_value()) return nb::none();
+	nb::list aspects;
+	for(const auto& [aspect, text] : found->aspects) aspects.append(nb::make_tuple(aspect, text));
+	return nb::make_tuple(found->site, aspects);
+}
+
+} // namespace
+
+void bind_program_log(nb::module_& m) {
+	m.def(
+	    "digest_of", [](const nb::bytes& bytes, const std::uint64_t seed) {
+		    digest result(seed);
+		    result.add(std::string_view(bytes.c_str(), bytes.size()));
+		    return result.value();
+	    },
+	    "bytes"_a, "seed"_a = 0, "A 64-bit hash that is the same on all ranks.");
+	nb::class_<program_log>(m, "ProgramLog",
+	    "The buffers and tasks of this rank in program order, as digests that the ranks compare. A Scheduler adds entries; any thread may call the methods.")
+	    .def(nb::init<std::size_t>(), "num_ranks"_a)
+	    .def_prop_ro(
+	        "latest",
+	        [](const program_log& self) {
+		        const auto position = self.latest();
+		        return nb::make_tuple(position.entries, position.digest);
+	        },
+	        nb::sig("def latest(self) -> tuple[int, int]"), "(number of entries, digest of all of them)")
+	    .def_prop_ro("oldest", &program_log::oldest, "The first entry that can still be compared.")
+	    .def("digests", &program_log::digests, "first"_a, "stride"_a, "count"_a,
+	        "Digests up to the entries `first`, `first + stride`, ..., at most `count`, and none behind the latest entry.")
+	    .def(
+	        "compare",
+	        [](program_log& self, const std::uint32_t peer, const std::uint64_t entries, const std::uint64_t digest) {
+		        return self.compare(rank_id(peer), {entries, digest}) != program_log::verdict::different;
+	        },
+	        "peer"_a, "entries"_a, "digest"_a,
+	        "Compare with what another rank says of its program. False if it differs; what this rank has not come to yet is compared when it does.")
+	    .def_prop_ro("has_diverged", &program_log::has_diverged, "Whether the program of some rank is known to differ.")
+	    .def_prop_ro(
+	        "divergence", [](const program_log& self) { return to_python(self.first_divergence()); }, nb::sig("def divergence(self) -> tuple[int, int] | None"),
+	        "(rank, entry): the first rank whose program is known to differ, at or before that entry.")
+	    .def(
+	        "describe", [](const program_log& self, const std::uint64_t entry) { return to_python(self.describe(entry)); }, "entry"_a,
+	        nb::sig("def describe(self, entry: int) -> tuple[int, list[tuple[str, str]]] | None"),
+	        "(number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.");
+}

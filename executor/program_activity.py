@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Tells whether the thread that runs the program does something, and where it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from celerity_py.executor.failure import is_library_file
+
+_BUSY_SHARE: Final = 0.05  # of a core: a thread that waits for the runtime takes less
+_BUSY_BYTES_PER_S: Final = 1 << 20  # read or written
+_SHORTEST_SPAN_S: Final = 2.0
+_SECONDS_PER_TICK: Final = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+class ProgramActivity:
+    """Watches the thread that has made it. Its methods belong to one other thread.
+
+    Args:
+        now_s: The time now, on the clock that the other calls take their times from.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._thread = threading.get_ident()
+        self._folder = Path(f"/proc/self/task/{threading.get_native_id()}")
+        self._measured_at_s = now_s
+        self._measured = self._read()
+        self._is_busy = True
+
+    def is_busy(self, now_s: float) -> bool:
+        """Whether the thread has computed, read or written lately; of what it did in the last 2 s or more.
+
+        A thread that sleeps, or waits for a lock, a message or a person, is not busy.
+        """
+        span_s = now_s - self._measured_at_s
+        if span_s >= _SHORTEST_SPAN_S:
+            cpu_s, num_bytes = self._read()
+            before_s, bytes_before = self._measured
+            is_computing = cpu_s - before_s >= _BUSY_SHARE * span_s
+            self._is_busy = is_computing or num_bytes - bytes_before >= _BUSY_BYTES_PER_S * span_s
+            self._measured, self._measured_at_s = (cpu_s, num_bytes), now_s
+        return self._is_busy
+
+    def line(self) -> str:
+        """Return the "file:line" of the innermost frame that is no library's; empty if the thread has ended."""
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None and is_library_file(frame.f_code.co_filename):
+            frame = frame.f_back
+        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def _read(self) -> tuple[float, int]:
+        """Processor time in seconds, and bytes read and written; zeroes where the system does not tell."""
+        cpu_s, num_bytes = 0.0, 0
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
+            cpu_s = (int(fields[11]) + int(fields[12])) * _SECONDS_PER_TICK
+        with contextlib.suppress(OSError, ValueError):
+            counters = dict(entry.split(": ") for entry in (self._folder / "io").read_text().splitlines())
+            num_bytes = int(counters.get("rchar", 0)) + int(counters.get("wchar", 0))
+        return cpu_s, num_bytes

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Runs a program in which rank 1 does one thing otherwise: the one that the command line names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access, hints
+
+N, STEPS, ODD_STEP = 64, 30, 11
+
+
+@celerity.kernel
+def step(chunk: Any, new: Any, old: Any, factor: float) -> None:
+    inner = chunk.box & old.shape_box.shrink(1)
+    new[inner] = factor * (old[inner.shift(-1)] + old[inner.shift(1)])
+
+
+@celerity.kernel
+def other(chunk: Any, new: Any, old: Any, factor: float) -> None:
+    new[chunk.box] = factor * old[chunk.box]
+
+
+def look(part: Any, view: Any) -> None:
+    """A host task that only reads."""
+
+
+def shape_of(odd: bool) -> None:
+    celerity.Buffer((N + odd,), name="made")
+
+
+def dtype_of(odd: bool) -> None:
+    celerity.Buffer((N,), np.int32 if odd else np.float32, name="made")
+
+
+def contents_of(odd: bool) -> None:
+    celerity.Buffer.from_array(np.full(N, 1 + odd, np.float32), name="made")
+
+
+def kernel(odd: bool) -> None:
+    submit(other if odd else step, name="step")
+
+
+def name(odd: bool) -> None:
+    submit(step, name="odd" if odd else "even")
+
+
+def scalar(odd: bool) -> None:
+    submit(step, factor=0.25 + odd)
+
+
+def index_space(odd: bool) -> None:
+    submit(step, shape=N - odd)
+
+
+def mode(odd: bool) -> None:
+    submit(step, write=odd)
+
+
+def hint(odd: bool) -> None:
+    submit(step, hints=hints.oversubscribe(2) if odd else ())
+
+
+def halo(odd: bool) -> None:
+    submit(step, reach=1 + odd)
+
+
+def constrain(odd: bool) -> None:
+    submit(step, constrain=8 if odd else 4)
+
+
+def extra_task(odd: bool) -> None:
+    if odd:
+        submit(step)
+
+
+def missing_task(odd: bool) -> None:
+    if not odd:
+        submit(step)
+
+
+def extra_fence(odd: bool) -> None:
+    if odd:
+        queue.fence(u).result()
+
+
+def box_of_fence(odd: bool) -> None:
+    queue.fence(u, celerity.Box((0,), (N - odd,))).result()
+
+
+def extra_wait(odd: bool) -> None:
+    if odd:
+        queue.wait()
+
+
+def extra_barrier(odd: bool) -> None:
+    if odd:
+        queue.barrier()
+
+
+def on_of_fence(odd: bool) -> None:
+    queue.fence(u, on="master" if odd else "all")
+
+
+def on_of_host_task(odd: bool) -> None:
+    queue.host_task(look, u.read(access.all()), on="master" if odd else "once")
+
+
+def order(odd: bool) -> None:
+    """As if each rank went through a set."""
+    for buffer in (v, u) if odd else (u, v):
+        queue.host_task(look, buffer.read(access.all()), on=N)
+
+
+def early_end(odd: bool) -> None:
+    if odd:
+        queue.wait()
+        sys.exit(0)
+
+
+def no_communication(odd: bool) -> None:
+    """Nothing of this travels: only the claims tell."""
+    for _ in range(3):
+        queue.parallel_for(N, fill, w.write(access.one_to_one()), name="odd" if odd else "fill")
+    queue.wait()
+    import time
+
+    time.sleep(5)
+
+
+@celerity.kernel
+def fill(chunk: Any, out: Any) -> None:
+    out[chunk.box] = 1
+
+
+def submit(
+    what: Any, *, shape: int = N, factor: float = 0.5, reach: int = 1, write: bool = False, **options: Any
+) -> None:
+    access_of = v.write if write else v.read_write
+    queue.parallel_for(
+        shape, what, access_of(access.one_to_one()), u.read(access.neighborhood(reach)), factor, **options
+    )
+
+
+mistake: Callable[[bool], None] = globals()[sys.argv[1]]
+print(f"mistake at line {mistake.__code__.co_firstlineno}", flush=True)
+with celerity.Queue() as queue:
+    u = celerity.Buffer.from_array(np.arange(N, dtype=np.float32), name="u")
+    v = celerity.Buffer.from_array(np.arange(N, dtype=np.float32), name="v")
+    w = celerity.Buffer((N,), name="w")
+    for i in range(STEPS):
+        if i == ODD_STEP:
+            mistake(celerity.rank() == 1)
+        submit(step)
+        u, v = v, u
+    queue.fence(u).result()
+print("finished")

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""Ranks whose programs differ in one call: all end within 10 s, and the message names the call and both lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.failures.launching import Outcome, run
+
+PROGRAM = Path(__file__).with_name("diverging_program.py")
+LIMIT_S = 10
+ASPECTS = {
+    "shape_of": "shape [0:64]",
+    "dtype_of": "dtype int32",
+    "kernel": "code ",
+    "name": 'kernel "odd"',
+    "index_space": "index space [0:63]",
+    "mode": "accesses write B2",
+    "hint": "division oversubscribe(2)",
+    "halo": "by neighborhood(2)",
+    "constrain": "constrain=[0:8]",
+    "extra_task": "Call ",
+    "missing_task": "Call ",
+    "extra_fence": "fence of B",
+    "box_of_fence": "box [0:63",
+    "extra_wait": "Rank 1: wait",
+    "extra_barrier": "Rank 1: barrier",
+    "on_of_fence": "receivers master",
+    "on_of_host_task": "division master",
+    "order": "accesses read B",
+    "early_end": "wait",
+    "no_communication": 'kernel "odd"',
+}
+WITH_VALUES = {"scalar": "plain arguments ", "contents_of": "initial contents "}
+
+
+def run_diverging(mistake: str, ranks: int = 2, **variables: str) -> Outcome:
+    named = {f"CELERITY_{name}": value for name, value in variables.items()}
+    return run(ranks, sys.executable, str(PROGRAM), mistake, variables=named)
+
+
+def assert_told(outcome: Outcome, aspect: str) -> None:
+    assert outcome.status not in {0, 124}, outcome
+    assert "do not run the same program" in outcome.errors, outcome.errors
+    assert aspect in outcome.errors, outcome.errors
+    assert f"(submitted at {PROGRAM}:" in outcome.errors, outcome.errors
+    assert "finished" not in outcome.output
+    assert outcome.duration_s < LIMIT_S
+
+
+@pytest.mark.parametrize("mistake", ASPECTS)
+@pytest.mark.parametrize("transport", ["host", "direct"])
+def test_a_rank_that_differs_in_one_call_is_told_with_both_lines(mistake: str, transport: str) -> None:
+    assert_told(run_diverging(mistake, TRANSPORT=transport), ASPECTS[mistake])
+
+
+@pytest.mark.parametrize("mistake", WITH_VALUES)
+def test_values_that_differ_are_told_with_check(mistake: str) -> None:
+    assert_told(run_diverging(mistake, CHECK="1"), WITH_VALUES[mistake])
+
+
+def test_one_of_three_ranks_that_differs_is_named() -> None:
+    outcome = run_diverging("halo", ranks=3)
+    assert_told(outcome, "by neighborhood(2)")
+    assert "Rank 1: " in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [("HORIZON_STEP", "2 4"), ("DRY_RUN_RANKS", "2 0"), ("CHECK", "1 0"), ("TRANSPORT", "host auto")],
+)
+def test_settings_that_differ_are_told_at_the_start(variable: str, values: str) -> None:
+    shell = f"case ${{PMI_RANK:-0}} in 0) v={values.split(maxsplit=1)[0]};; *) v={values.split()[1]};; esac; "
+    outcome = run(2, "sh", "-c", f"{shell} CELERITY_{variable}=$v exec {sys.executable} {PROGRAM} extra_wait")
+    assert outcome.status not in {0, 124}, outcome
+    assert f"The setting CELERITY_{variable} is" in outcome.errors, outcome.errors
+    assert "on rank 1, but must be the same on all ranks" in outcome.errors
+    assert outcome.duration_s < LIMIT_S

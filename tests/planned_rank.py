@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""A rank of a program that is planned and never executed, with the log that ranks compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celerity_py import _native, access
+from celerity_py._native import Box, ProgramLog, RangeMapper
+
+RANKS = 2
+READ, WRITE = 0, 1
+
+
+class Planned:
+    """A rank that plans and executes nothing."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self.log = ProgramLog(RANKS)
+        self.scheduler = _native.Scheduler(
+            num_ranks=RANKS,
+            rank=rank,
+            num_devices=1 + rank,  # ranks may have different numbers of devices
+            device_peers=True,
+            user_device_peers=True,
+            direct_ranks=[False] * RANKS,
+            lookahead="none",
+            horizon_step=4,
+            horizon_max_parallelism=64,
+            run_ahead=1000,
+            executor=None,
+            program=self.log,
+        )
+        self.scheduler.start()
+
+    def __enter__(self) -> Planned:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.scheduler.stop()
+
+    def buffer(self, shape: tuple[int, ...] = (8,), dtype: str = "float32", name: str = "u", contents: int = 0) -> int:
+        return self.scheduler.create_buffer(shape, 4, 4, "none", 0, name, dtype, (0, contents), 7)
+
+    def kernel(self, buffer: int, mapper: RangeMapper | None = None, **options: Any) -> None:
+        where = options.pop("box", Box((0,), (8,)))
+        mode = options.pop("mode", WRITE)
+        origin = options.pop("origin", (1, 2))
+        name = options.pop("name", "step")
+        settings = {"granularity": None, "split_2d": False, "oversubscribe": 1} | options
+        accesses = [(buffer, mode, mapper or access.one_to_one())]
+        self.scheduler.submit_kernel(name, where, accesses, settings.pop("reductions", []), origin=origin, **settings)
+
+    def latest(self) -> tuple[int, int]:
+        self.scheduler.wait_until_planned()
+        return self.log.latest

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Digests of the program: equal for equal programs, on any rank; and the first entry that differs is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from celerity_py import _native, access
+from celerity_py._native import Box, RangeMapper, Region
+from tests.planned_rank import READ, Planned
+
+
+def test_ranks_that_run_the_same_program_have_the_same_digest() -> None:
+    with Planned(0) as one, Planned(1) as other:
+        for rank in (one, other):
+            u = rank.buffer()
+            for _ in range(100):
+                rank.kernel(u)
+            rank.scheduler.submit_fence(u, Box((0,), (8,)), 0, True)
+            rank.scheduler.submit_epoch("none")
+        assert one.latest() == other.latest()
+        assert one.latest()[0] == 1 + 1 + 100 + 2  # the first epoch counts
+
+
+def tabled(result: Callable[[Box], Region]) -> Callable[[Planned], RangeMapper]:
+    """What `custom_mappers` makes of a callable, which each rank evaluates for its own devices' chunks as well."""
+
+    def make(rank: Planned) -> RangeMapper:
+        chunks = rank.scheduler.chunks_for(
+            Box((0,), (8,)), granularity=None, split_2d=False, oversubscribe=1, border=0, kind="kernel"
+        )
+        return RangeMapper.table([(chunk, result(chunk)) for chunk in chunks])
+
+    return make
+
+
+def test_results_of_callables_are_compared_for_what_all_ranks_ask_for() -> None:
+    same = tabled(lambda chunk: Region([chunk]))
+    all_of_it = tabled(lambda _: Region([Box((0,), (8,))]))
+    with Planned(0) as one, Planned(1) as other, Planned(1) as third:
+        for rank, mapper in ((one, same), (other, same), (third, all_of_it)):
+            rank.kernel(rank.buffer(), mapper(rank), mode=READ)
+        assert one.latest() == other.latest()
+        assert one.latest() != third.latest()
+
+
+DIFFERENCES: dict[str, Callable[[Planned], None]] = {
+    "buffer shape": lambda rank: rank.kernel(rank.buffer((9,))),
+    "dtype": lambda rank: rank.kernel(rank.buffer(dtype="int32")),
+    "buffer name": lambda rank: rank.kernel(rank.buffer(name="v")),
+    "contents": lambda rank: rank.kernel(rank.buffer(contents=5)),
+    "kernel name": lambda rank: rank.kernel(rank.buffer(), name="other"),
+    "code": lambda rank: rank.kernel(rank.buffer(), origin=(3, 2)),
+    "values": lambda rank: rank.kernel(rank.buffer(), origin=(1, 3)),
+    "index space": lambda rank: rank.kernel(rank.buffer(), box=Box((0,), (7,))),
+    "mode": lambda rank: rank.kernel(rank.buffer(), mode=READ),
+    "mapper": lambda rank: rank.kernel(rank.buffer(), access.fixed(Box((0,), (1,))), mode=READ),
+    "halo": lambda rank: rank.kernel(rank.buffer(), access.neighborhood(2), mode=READ),
+    "another halo": lambda rank: rank.kernel(rank.buffer(), access.neighborhood(1), mode=READ),
+    "oversubscription": lambda rank: rank.kernel(rank.buffer(), oversubscribe=2),
+    "constrain": lambda rank: rank.kernel(rank.buffer(), granularity=(2,)),
+    "border": lambda rank: rank.kernel(rank.buffer(), border=1),
+    "reduction": lambda rank: rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "sum", "float32", False)]),
+    "another operation": lambda rank: rank.kernel(
+        rank.buffer(), reductions=[(rank.buffer((1,)), "max", "float32", False)]
+    ),
+    "current value": lambda rank: rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "max", "float32", True)]),
+    "a host task": lambda rank: _host_task(rank, "master"),
+    "on once": lambda rank: _host_task(rank, "once"),
+    "fence": lambda rank: _fence(rank, 8, True),
+    "fence of a box": lambda rank: _fence(rank, 4, True),
+    "fence on the master": lambda rank: _fence(rank, 8, False),
+    "wait": lambda rank: _epoch(rank, "none"),
+    "barrier": lambda rank: _epoch(rank, "barrier"),
+    "nothing more": lambda rank: _forget(rank.buffer()),
+}
+
+
+def _host_task(rank: Planned, on: str) -> None:
+    rank.scheduler.submit_host_task("step", None, [(rank.buffer(), READ, access.all())], on, origin=(1, 2))
+
+
+def _fence(rank: Planned, stop: int, on_all: bool) -> None:
+    rank.scheduler.submit_fence(rank.buffer(), Box((0,), (stop,)), 0, on_all)
+
+
+def _epoch(rank: Planned, action: str) -> None:
+    rank.buffer()
+    rank.scheduler.submit_epoch(action)
+
+
+def _forget(_: int) -> None:
+    pass
+
+
+def test_whatever_ranks_must_agree_on_changes_the_digest() -> None:
+    digests = {}
+    for name, program in DIFFERENCES.items():
+        with Planned() as rank:
+            program(rank)
+            digests[name] = rank.latest()[1]
+    assert len(set(digests.values())) == len(DIFFERENCES)
+
+
+def test_a_claim_is_compared_at_once_or_when_its_entry_comes() -> None:
+    with Planned(0) as one, Planned(1) as other:
+        for rank in (one, other):
+            rank.kernel(rank.buffer())
+        one.kernel(1)
+        other.kernel(1, name="other")
+        ahead = other.latest()
+        one.latest()
+        assert one.log.compare(1, 2, 1) is False  # at once
+        assert one.log.divergence == (1, 2)
+
+    with Planned(0) as one:
+        assert one.log.compare(1, *ahead)
+        one.kernel(one.buffer())
+        one.latest()
+        assert not one.log.has_diverged
+        one.kernel(1)
+        one.latest()
+        assert one.log.divergence == (1, ahead[0])
+
+
+def test_the_first_difference_is_found_by_the_digests() -> None:
+    with Planned(0) as one, Planned(1) as other:
+        for rank in (one, other):
+            u = rank.buffer()
+            for i in range(200):
+                rank.kernel(u, name="odd" if rank is other and i == 150 else "step")
+            rank.latest()
+        mine, theirs = (rank.log.digests(1, 1, 1000) for rank in (one, other))
+        assert len(mine) == 202
+        first = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b) + 1
+        assert first == 1 + 1 + 150 + 1
+        _, aspects = other.log.describe(first) or (0, [])
+        assert dict(aspects)["call"] == 'kernel "odd"'
+        assert dict(aspects)["accesses"] == "write B1 by one_to_one()"
+        assert one.log.digests(1, 50, 1000) == mine[::50]
+
+
+def test_an_entry_to_come_and_one_too_old_cannot_be_described() -> None:
+    with Planned() as rank:
+        u = rank.buffer()
+        for _ in range(2100):
+            rank.kernel(u)
+        latest, _ = rank.latest()
+        assert rank.log.describe(latest) is not None
+        assert rank.log.describe(latest + 1) is None
+        assert rank.log.describe(1) is None
+        assert rank.log.oldest == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_digests_of_bytes_depend_on_every_byte_and_on_the_length(seed: int) -> None:
+    texts = [b"", b"\0", b"a", b"b", b"a\0", b"12345678", b"123456789", b"\x0012345678"]
+    assert len({_native.digest_of(text, seed) for text in texts}) == len(texts)
