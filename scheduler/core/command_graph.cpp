@@ -31,7 +31,7 @@ void command_graph_generator::create_buffer(const buffer_info& info) {
 	rank_set everyone; // all ranks start with the same contents, so none ever has to be sent
 	everyone.add_first(m_num_ranks);
 	m_buffers.emplace(info.id,
-	    buffer_state{info, domain, region_map<local_state>(domain, initial), region_map<rank_set>(domain, everyone), std::nullopt, box(), true});
+	    buffer_state{info, domain, region_map<local_state>(domain, initial), region_map<rank_set>(domain, everyone), std::nullopt, box(), true, {}});
 }
 
 void command_graph_generator::destroy_buffer(const buffer_id id) { m_buffers.erase(id); }
@@ -330,9 +330,9 @@ void command_graph_generator::generate_epoch_or_horizon(const std::shared_ptr<co
 
 void command_graph_generator::apply_epoch(const command_id epoch) {
 	m_window.apply_epoch(epoch);
-	for(auto& [id, buffer] : m_buffers) {
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
 		buffer.local.transform([&](local_state& state) { state.front.apply_epoch(epoch); });
-	}
+	});
 }
 
 const box& command_graph_generator::owned_bounds(buffer_state& buffer) const {
@@ -362,12 +362,14 @@ void command_graph_generator::depend_for_write(const buffer_state& buffer, const
 
 void command_graph_generator::record_read(buffer_state& buffer, const region& where) {
 	if(where.empty()) return;
+	m_recent.use(buffer.info.id, buffer.last_use);
 	const command_id self = m_window.current();
 	buffer.local.modify(where, [&](local_state& state) { state.front.add_reader(self); });
 	if(m_current_record.has_value()) m_current_record->reads.emplace_back(buffer.info.id, where);
 }
 
 void command_graph_generator::record_write(buffer_state& buffer, const region& where, const bool is_replicated) {
+	m_recent.use(buffer.info.id, buffer.last_use);
 	local_state state;
 	state.front.writer = m_window.current();
 	state.is_replicated = is_replicated;

@@ -14,6 +14,7 @@
 #include "dependency_window.hpp"
 #include "ids.hpp"
 #include "rank_set.hpp"
+#include "recent_buffers.hpp"
 #include "region_map.hpp"
 #include "task.hpp"
 
@@ -98,6 +99,7 @@ class command_graph_generator {
 		std::optional<pending_reduction> pending;
 		box owned_bounds;             ///< bounding box of fresh, owned elements, if not dirty
 		bool owned_bounds_dirty = true;
+		recent_buffers::round last_use = 0;
 	};
 	/// One access as one chunk sees it.
 	struct chunk_access {
@@ -110,6 +112,7 @@ class command_graph_generator {
 	rank_id m_local_rank;
 	record_callback m_record;
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
 	dependency_window<command_id> m_window;
 	ordered_chain<command_id> m_side_effects; ///< of host tasks in program order, all of them on one rank
 	command_id m_pending_horizon;

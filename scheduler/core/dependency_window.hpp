@@ -144,13 +144,14 @@ struct access_front {
 		readers.clear();
 	}
 	/// Replaces everything older than `epoch` by it, except for a writer that is not younger than `settled`. Readers that stay may have been created
-	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays.
+	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays. Readers that
+	/// `settled` stands for leave nothing, as every later node comes after it.
 	void apply_epoch(const Id epoch, const Id settled = Id{}) {
 		std::size_t kept = 0;
 		bool dropped = false;
 		for(std::size_t i = 0; i < readers.size(); ++i) {
 			if(readers[i] < epoch) {
-				dropped = true;
+				dropped |= readers[i] > settled;
 			} else {
 				readers[kept++] = readers[i];
 			}

@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "box_lists.hpp"
 #include "plane_sweep.hpp"
 
 namespace celerity {
@@ -64,8 +65,6 @@ bool try_merge_touching(box& a, const box& b) {
 	a = b;
 	return true;
 }
-
-bool try_merge(box& a, const box& b) { return touch(a, b) && try_merge_touching(a, b); }
 
 /// Resolves conflicts by merging two boxes into one while that works. Returns whether it was enough.
 bool merge_conflicts(box_vector& boxes) {
@@ -137,28 +136,6 @@ class touching_groups {
 	std::uint32_t root(std::uint32_t i) {
 		while(m_parent[i] != i) i = m_parent[i] = m_parent[m_parent[i]];
 		return i;
-	}
-
-	/// Sorted along this one, a box has the fewest candidates for neighbours.
-	static std::size_t dimension_of_shortest_boxes(const box_vector& boxes) {
-		std::size_t best = 0;
-		double best_share = 2;
-		for(std::size_t d = 0; d < 3; ++d) {
-			coordinate first = boxes[0].min(d);
-			coordinate last = boxes[0].max(d);
-			double sum = 0;
-			for(const box& b : boxes) {
-				first = std::min(first, b.min(d));
-				last = std::max(last, b.max(d));
-				sum += static_cast<double>(b.extent(d));
-			}
-			const double share = sum / (static_cast<double>(boxes.size()) * static_cast<double>(last - first));
-			if(share < best_share) {
-				best_share = share;
-				best = d;
-			}
-		}
-		return best;
 	}
 };
 
@@ -316,7 +293,10 @@ bool region::overlaps(const box& b) const {
 }
 
 bool region::overlaps(const region& r) const {
-	return std::any_of(r.begin(), r.end(), [&](const box& b) { return overlaps(b); });
+	if(r.is_single_box()) return overlaps(r.boxes()[0]);
+	bool is_found = false;
+	for_each_overlap(boxes(), r.boxes(), [&](const box&, const std::span<const box> parts) { is_found |= !parts.empty(); });
+	return is_found;
 }
 
 region region_union(const region& a, const region& b) {
@@ -376,83 +356,6 @@ void append_difference(box_vector& out, const box& from, const box& cut) {
 	append(point{{h0[0], h0[1], h1[2]}}, point{{h1[0], h1[1], f1[2]}});
 	append(point{{h0[0], h1[1], f0[2]}}, point{{h1[0], f1[1], f1[2]}});
 	append(point{{h1[0], f0[1], f0[2]}}, f1);
-}
-
-box_vector connected_bounding_boxes(const region& r) {
-	const auto share_a_face = [](const box& a, const box& b) {
-		if(!touch(a, b)) return false;
-		int overlaps = 0;
-		for(std::size_t d = 0; d < 3; ++d) overlaps += intervals_overlap(a, b, d) ? 1 : 0;
-		return overlaps >= 2;
-	};
-	box_vector bounds;
-	std::vector<box> left(r.begin(), r.end());
-	std::vector<box> front;
-	while(!left.empty()) {
-		box whole = left.front();
-		front.assign(1, whole);
-		left.erase(left.begin());
-		while(!front.empty()) {
-			const box current = front.back();
-			front.pop_back();
-			const auto apart = std::stable_partition(left.begin(), left.end(), [&](const box& b) { return !share_a_face(current, b); });
-			for(auto it = apart; it != left.end(); ++it) {
-				whole = bounding_box(whole, *it);
-				front.push_back(*it);
-			}
-			left.erase(apart, left.end());
-		}
-		bounds.push_back(whole);
-	}
-	return bounds;
-}
-
-void merge_overlapping_bounding_boxes(box_vector& boxes) {
-	for(std::size_t i = 0; i < boxes.size();) {
-		bool grown = false;
-		for(std::size_t j = i + 1; j < boxes.size();) {
-			if(!boxes[i].overlaps(boxes[j])) {
-				++j;
-				continue;
-			}
-			boxes[i] = bounding_box(boxes[i], boxes[j]);
-			boxes.swap_remove(j);
-			grown = true;
-		}
-		if(!grown) {
-			++i;
-		} else {
-			i = 0; // the grown box may overlap any other
-		}
-	}
-}
-
-void merge_connected_boxes(box_vector& boxes) {
-	for(std::size_t i = 0; i < boxes.size();) {
-		bool grown = false;
-		for(std::size_t j = i + 1; j < boxes.size();) {
-			if(try_merge(boxes[i], boxes[j])) {
-				boxes.swap_remove(j);
-				grown = true;
-			} else {
-				++j;
-			}
-		}
-		i = grown ? 0 : i + 1;
-	}
-}
-
-void symmetrically_split_overlapping_regions(std::vector<region>& regions) {
-	for(std::size_t i = 0; i < regions.size(); ++i) {
-		for(std::size_t j = i + 1; j < regions.size(); ++j) {
-			if(!regions[i].overlaps(regions[j])) continue;
-			region common = region_intersection(regions[i], regions[j]);
-			regions[i] = region_difference(regions[i], common);
-			regions[j] = region_difference(regions[j], common);
-			regions.push_back(std::move(common));
-		}
-	}
-	std::erase_if(regions, [](const region& r) { return r.empty(); });
 }
 
 std::string to_string(const box& b, const int dims) {

@@ -21,7 +21,7 @@ void instruction_graph_generator::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
 	const bool has_contents = info.initial != buffer_info::initial_contents::none;
 	const content_state initial{has_contents ? std::uint64_t{1} << user_memory.value : 0, m_window.epoch(), user_memory};
-	buffer_state buffer{info, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}};
+	buffer_state buffer{info, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}, {}};
 	if(info.initial == buffer_info::initial_contents::user_array) {
 		const std::size_t size_bytes = static_cast<std::size_t>(domain.area()) * info.element_size_bytes;
 		buffer.memories[user_memory.value].allocations.push_back(
@@ -101,14 +101,20 @@ void instruction_graph_generator::compile_epoch_or_horizon(const command& cmd) {
 // the horizon. Only one epoch is kept, which bounds history as well.
 void instruction_graph_generator::apply_epoch(const instruction_id epoch) {
 	m_window.apply_epoch(epoch, m_settled);
-	for(auto& [id, buffer] : m_buffers) {
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
 		buffer.contents.transform([&](content_state& state) {
 			if(state.origin < epoch) state.origin = epoch;
 		});
 		for(auto& memory : buffer.memories) {
 			for(auto& allocation : memory.allocations) allocation.accesses.transform([&](front& f) { f.apply_epoch(epoch, m_settled); });
 		}
-	}
+	});
+}
+
+instruction_graph_generator::buffer_state& instruction_graph_generator::use_buffer(const buffer_id id) {
+	auto& buffer = m_buffers.at(id);
+	m_recent.use(id, buffer.last_use);
+	return buffer;
 }
 
 void instruction_graph_generator::notify_epoch_reached(const task_id reached) {
@@ -133,13 +139,16 @@ bool instruction_graph_generator::anticipate(const command& cmd) {
 	bool found_new = false;
 	const auto anticipate_on_host = [&](const transfer_id& transfer, const region& where) {
 		auto& buffer = m_buffers.at(transfer.buffer);
-		for(const box& wanted : connected_bounding_boxes(where)) anticipate_box(buffer, host_memory, wanted, found_new);
+		anticipate_boxes(buffer, host_memory, contiguous_boxes(where), found_new);
 	};
 	if(const auto* const execution = std::get_if<execution_command>(&cmd.operation)) {
 		anticipate_execution(cmd, *execution, found_new);
 	} else if(const auto* const push = std::get_if<push_command>(&cmd.operation)) {
+		const region* last = nullptr;
 		for(const auto& [rank, where] : push->targets) {
-			if(!m_capabilities.is_direct(rank) || push->transfer.reduction != reduction_id{}) anticipate_on_host(push->transfer, where);
+			if((m_capabilities.is_direct(rank) && push->transfer.reduction == reduction_id{}) || (last != nullptr && *last == where)) continue;
+			last = &where;
+			anticipate_on_host(push->transfer, where);
 		}
 	} else if(const auto* const await = std::get_if<await_push_command>(&cmd.operation)) {
 		anticipate_on_host(await->transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, *await) : await->awaited);
@@ -153,18 +162,31 @@ bool instruction_graph_generator::anticipate(const command& cmd) {
 	return found_new;
 }
 
-void instruction_graph_generator::anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
-	if(wanted.empty()) return;
+void instruction_graph_generator::anticipate_boxes(
+    buffer_state& buffer, const memory_id memory, const std::span<const box> wanted, bool& found_new) {
 	auto& state = buffer.memories[memory.value];
-	for(const auto& allocation : state.allocations) {
-		if(allocation.allocated.covers(wanted)) return;
+	// Looked up one by one if they are few, else in an index; merged accordingly.
+	const bool are_many = wanted.size() >= box_index::min_size;
+	const box_index anticipated = are_many ? box_index(state.anticipated) : box_index();
+	const auto is_anticipated = [&](const box& b) {
+		return are_many ? anticipated.covers(b)
+		                : std::any_of(state.anticipated.begin(), state.anticipated.end(), [&](const box& other) { return other.covers(b); });
+	};
+	bool is_new = false;
+	for(const box& b : wanted) {
+		if(b.empty() || find_allocation(buffer, memory, b) != nullptr || is_anticipated(b)) continue;
+		is_new = true;
+		if(are_many) {
+			state.anticipated.push_back(b);
+		} else {
+			merge_into(state.anticipated, b);
+		}
 	}
-	for(const box& anticipated : state.anticipated) {
-		if(anticipated.covers(wanted)) return;
+	if(!is_new) return;
+	if(are_many) {
+		merge_overlapping_bounding_boxes(state.anticipated);
+		merge_connected_boxes(state.anticipated);
 	}
-	state.anticipated.push_back(wanted);
-	merge_overlapping_bounding_boxes(state.anticipated);
-	merge_connected_boxes(state.anticipated);
 	found_new = true;
 	if(!std::exchange(state.has_grown, true)) m_growing.emplace_back(buffer.info.id, memory);
 }

@@ -4,6 +4,7 @@
 // other's device memory exchange data without host memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +17,14 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "box_lists.hpp"
 #include "command_graph.hpp"
 #include "dependency_window.hpp"
 #include "growth_forecast.hpp"
 #include "ids.hpp"
 #include "instruction.hpp"
 #include "local_chunks.hpp"
+#include "recent_buffers.hpp"
 #include "region_map.hpp"
 #include "task.hpp"
 
@@ -66,6 +69,7 @@ class instruction_graph_generator {
 	};
 	struct memory_state {
 		std::vector<allocation_state> allocations; ///< disjoint boxes
+		box_index places;                          ///< of the allocations, once they are many and somebody has looked for one
 		box_vector anticipated;                    ///< wanted by commands not compiled yet
 		growth_forecast forecast;
 		bool has_grown = false;                    ///< what is anticipated, since the last horizon
@@ -90,6 +94,7 @@ class instruction_graph_generator {
 		std::vector<memory_state> memories; ///< by memory id
 		std::vector<pending_receive> receives;
 		bool has_warned = false; ///< of many allocations, in whichever memory
+		recent_buffers::round last_use = 0;
 	};
 	/// `where` must be up to date in `memory` before the task starts there.
 	struct read_requirement {
@@ -142,6 +147,7 @@ class instruction_graph_generator {
 	instruction_id m_pending_horizon;
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
 	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
 	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
 	std::uint64_t m_last_message = 0;
@@ -168,22 +174,32 @@ class instruction_graph_generator {
 	instruction_id emit(instruction_operation&& operation, instruction_priority priority, std::uint64_t traffic_bytes = 0);
 	arena& nodes() { return m_arenas.back().nodes; }
 	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
+	/// The buffer, in which the command that is compiled is about to note its instructions.
+	buffer_state& use_buffer(buffer_id id);
 	void compile_epoch_or_horizon(const command& cmd);
 	void apply_epoch(instruction_id epoch);
-	void anticipate_box(buffer_state& buffer, memory_id memory, const box& wanted, bool& found_new);
+	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> wanted, bool& found_new);
+	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
+		anticipate_boxes(buffer, memory, std::span(&wanted, 1), found_new);
+	}
 	void foresee_growth(buffer_state& buffer, memory_id memory);
 	region find_unread(const task& node, const await_push_command& await);
 	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
 	void free_staging();
 
-	// instruction_graph_memory.cpp: allocations and coherence
-	allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
+	// instruction_graph_allocations.cpp
+	static const box_index& places_of(memory_state& memory);
+	template <typename F>
+	static void for_each_part(memory_state& memory, const region& where, F&& f);
+	static allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
 	void require_contiguous(buffer_state& buffer, const buffer_requirements& requirements);
 	void require_on_host(buffer_state& buffer, const region& where);
 	void allocate_contiguous(buffer_state& buffer, memory_id memory, box_vector&& wanted);
-	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, std::vector<allocation_state>& old_allocations);
+	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
 	void free_allocation(const allocation_state& allocation);
 	void materialize_initial_contents(buffer_state& buffer, const region& where);
+
+	// instruction_graph_memory.cpp: coherence
 	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
 	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
 	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
@@ -224,6 +240,8 @@ class instruction_graph_generator {
 	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
 	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
 	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_in_parts(
+	    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving, std::vector<region>&& parts);
 	void receive_to_readers(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
 	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
 	void emit_receive(buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, memory_id memory);
@@ -232,7 +250,7 @@ class instruction_graph_generator {
 	void plan_local_chunks(const task& node, const box& chunk);
 	void map_accesses(const task& node);
 	void compile_execution(const command& cmd, const execution_command& execution);
-	void collect_requirements(const task& node, const buffer_state& buffer, const execution_command& execution);
+	void collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution);
 	void emit_chunk(const task& node, std::size_t chunk_index);
 	void prepare_local_reductions(const task& node, const execution_command& execution);
 	void finish_local_reductions();
@@ -243,6 +261,36 @@ class instruction_graph_generator {
 	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
 	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
 };
+
+/// Calls f(allocation, what of `where` lies in it) for each allocation of which that is not empty. f must not allocate.
+template <typename F>
+void instruction_graph_generator::for_each_part(memory_state& memory, const region& where, F&& f) {
+	if(memory.allocations.size() < box_index::min_size) {
+		const box bounds = where.bounding_box();
+		for(auto& allocation : memory.allocations) {
+			if(allocation.allocated.covers(bounds)) {
+				if(!bounds.empty()) f(allocation, where);
+				return; // allocations are disjoint
+			}
+			const region part = region_intersection(where, allocation.allocated);
+			if(!part.empty()) f(allocation, part);
+		}
+		return;
+	}
+	std::vector<std::pair<std::size_t, box>> found;
+	for(const box& b : where) {
+		places_of(memory).for_each_overlapping(
+		    b, [&](const std::size_t position, const box& allocated) { found.emplace_back(position, intersection(b, allocated)); });
+	}
+	std::sort(found.begin(), found.end());
+	for(std::size_t i = 0; i < found.size();) {
+		const std::size_t position = found[i].first;
+		box_vector boxes;
+		for(; i < found.size() && found[i].first == position; ++i) boxes.push_back(found[i].second);
+		const region part(std::move(boxes));
+		f(memory.allocations[position], part);
+	}
+}
 
 /// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
 /// little that each piece costs more than waiting. Without what this rank does not hold.

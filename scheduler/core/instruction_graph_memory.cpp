@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Allocations of buffers, and copies that bring data where it is read.
+// Copies that bring data where it is read.
 #include "instruction_graph.hpp"
 
 #include <algorithm>
@@ -18,7 +18,6 @@ namespace {
 	// ... unless it is so large that the packed copy would weigh on device memory.
 	constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
 	constexpr std::size_t staging_alignment_bytes = 128;
-	constexpr std::size_t many_allocations = 10;
 
 } // namespace
 
@@ -37,127 +36,6 @@ void instruction_graph_generator::record_read(allocation_state& allocation, cons
 
 void instruction_graph_generator::record_write(allocation_state& allocation, const region& where) {
 	allocation.accesses.update(where, front{m_window.current(), {}});
-}
-
-instruction_graph_generator::allocation_state* instruction_graph_generator::find_allocation(
-    buffer_state& buffer, const memory_id memory, const box& covered) {
-	for(auto& allocation : buffer.memories[memory.value].allocations) {
-		if(allocation.allocated.covers(covered)) return &allocation;
-	}
-	return nullptr;
-}
-
-void instruction_graph_generator::require_contiguous(buffer_state& buffer, const buffer_requirements& requirements) {
-	small_vector<memory_id, 8> growing;
-	for(const auto& [memory, wanted] : requirements.contiguous) {
-		if(find_allocation(buffer, memory, wanted) != nullptr) continue;
-		if(std::find(growing.begin(), growing.end(), memory) == growing.end()) growing.push_back(memory);
-	}
-	if(growing.empty()) return;
-	// What is about to be overwritten need not survive the move to a larger allocation.
-	if(!requirements.discarded.empty()) {
-		buffer.contents.modify(requirements.discarded, [](content_state& state) { state.up_to_date = 0; });
-	}
-	for(const memory_id memory : growing) {
-		box_vector wanted;
-		for(const auto& [other, contiguous] : requirements.contiguous) {
-			if(other == memory) wanted.push_back(contiguous);
-		}
-		allocate_contiguous(buffer, memory, std::move(wanted));
-	}
-}
-
-/// In pieces, each of which hangs together.
-void instruction_graph_generator::require_on_host(buffer_state& buffer, const region& where) {
-	buffer_requirements on_host;
-	for(const box& contiguous : connected_bounding_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	require_contiguous(buffer, on_host);
-}
-
-void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
-	auto& state = buffer.memories[memory.value];
-	wanted.append(state.anticipated.begin(), state.anticipated.end());
-	state.anticipated.clear();
-
-	// Overlapping boxes become one; an existing allocation that this swallows is replaced.
-	box_vector target = std::move(wanted);
-	for(const auto& allocation : state.allocations) target.push_back(allocation.allocated);
-	merge_overlapping_bounding_boxes(target);
-
-	std::vector<allocation_state> kept;
-	std::vector<allocation_state> replaced;
-	for(auto& allocation : state.allocations) {
-		const auto same = std::find(target.begin(), target.end(), allocation.allocated);
-		if(same != target.end()) {
-			target.swap_remove(static_cast<std::size_t>(same - target.begin()));
-			kept.push_back(std::move(allocation));
-		} else {
-			replaced.push_back(std::move(allocation));
-		}
-	}
-	merge_connected_boxes(target);
-	std::sort(target.begin(), target.end());
-	state.allocations = std::move(kept);
-
-	for(const box& allocated : target) {
-		const std::size_t size_bytes = static_cast<std::size_t>(allocated.area()) * buffer.info.element_size_bytes;
-		const allocation_id id = next_allocation(memory);
-		begin();
-		const instruction_id alloc =
-		    emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(buffer.info.element_alignment_bytes, 64), buffer.info.id, allocated, m_submission}, priorities::alloc);
-		state.allocations.push_back(allocation_state{id, allocated, size_bytes, region_map<front>(allocated, front{alloc, {}})});
-		resize_into(buffer, memory, state.allocations.back(), replaced);
-	}
-	for(const auto& allocation : replaced) free_allocation(allocation);
-
-	state.num_allocations_made += target.size();
-	if(state.num_allocations_made < many_allocations || buffer.has_warned || !m_warn) return;
-	buffer.has_warned = true;
-	const std::string where = is_device_memory(memory) ? "the memory of device " + std::to_string(device_of(memory).value) : "host memory";
-	m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
-	       + " times so far in " + where + ", because its accesses keep growing or are scattered. Each time its contents are copied. Let one of the first tasks "
-	         "access all that later ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite).");
-}
-
-void instruction_graph_generator::resize_into(
-    buffer_state& buffer, const memory_id memory, allocation_state& target, std::vector<allocation_state>& old_allocations) {
-	for(auto& old : old_allocations) {
-		const box overlap = intersection(old.allocated, target.allocated);
-		if(overlap.empty()) continue;
-		box_vector live;
-		buffer.contents.query(overlap, [&](const box& part, const content_state& content) {
-			if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);
-		});
-		if(!live.empty()) emit_copy(buffer, region(std::move(live)), old, target, copy_reason::resize);
-	}
-}
-
-void instruction_graph_generator::free_allocation(const allocation_state& allocation) {
-	begin();
-	allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });
-	emit(free_instruction{allocation.id, allocation.size_bytes}, priorities::free);
-}
-
-void instruction_graph_generator::materialize_initial_contents(buffer_state& buffer, const region& where) {
-	if(buffer.info.initial != buffer_info::initial_contents::user_function) return;
-	box_vector missing;
-	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		if(state.up_to_date == bit_of(user_memory)) missing.push_back(part);
-	});
-	if(missing.empty()) return;
-	const region wanted(std::move(missing));
-	require_on_host(buffer, wanted);
-	for(auto& allocation : buffer.memories[host_memory.value].allocations) {
-		const region part = region_intersection(wanted, allocation.allocated);
-		if(part.empty()) continue;
-		begin();
-		depend_for_write(allocation, part);
-		const instruction_id self = emit(
-		    initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
-		    priorities::kernel);
-		record_write(allocation, part);
-		buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
-	}
 }
 
 void instruction_graph_generator::satisfy(buffer_state& buffer, const buffer_requirements& requirements) {
@@ -255,12 +133,10 @@ void instruction_graph_generator::copy_missing(
 			continue;
 		}
 		// Packed data has one order, so a staged piece lies in a single allocation on either side.
-		for(const auto& from : buffer.memories[memory.value].allocations) {
-			for(const auto& to : buffer.memories[destination.value].allocations) {
-				region part = region_intersection(where, intersection(from.allocated, to.allocated));
-				if(!part.empty()) staged.push_back(staged_copy{memory, origin, std::move(part), {destination}});
-			}
-		}
+		for_each_part(buffer.memories[memory.value], where, [&, memory = memory, origin = origin](const allocation_state&, const region& at_source) {
+			for_each_part(buffer.memories[destination.value], at_source,
+			    [&](const allocation_state&, const region& part) { staged.push_back(staged_copy{memory, origin, part, {destination}}); });
+		});
 	}
 }
 
@@ -322,18 +198,10 @@ memory_id instruction_graph_generator::select_source(const content_state& state,
 
 void instruction_graph_generator::copy_between_memories(
     buffer_state& buffer, const region& where, const memory_id source, const memory_id destination, const copy_reason reason) {
-	for(auto& from : buffer.memories[source.value].allocations) {
-		if(!from.allocated.overlaps(where.bounding_box())) continue;
-		for(auto& to : buffer.memories[destination.value].allocations) {
-			const box overlap = intersection(from.allocated, to.allocated);
-			if(overlap.covers(where.bounding_box())) {
-				emit_copy(buffer, where, from, to, reason);
-				return;
-			}
-			const region part = region_intersection(where, overlap);
-			if(!part.empty()) emit_copy(buffer, part, from, to, reason);
-		}
-	}
+	for_each_part(buffer.memories[source.value], where, [&](allocation_state& from, const region& at_source) {
+		for_each_part(buffer.memories[destination.value], at_source,
+		    [&](allocation_state& to, const region& part) { emit_copy(buffer, part, from, to, reason); });
+	});
 }
 
 instruction_id instruction_graph_generator::emit_copy(

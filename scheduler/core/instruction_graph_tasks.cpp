@@ -32,7 +32,7 @@ void instruction_graph_generator::compile_execution(const command& cmd, const ex
 			const buffer_id earlier = i < node.accesses.size() ? node.accesses[i].buffer : node.reductions[i - node.accesses.size()].buffer;
 			if(earlier == id) return;
 		}
-		auto& buffer = m_buffers.at(id);
+		auto& buffer = use_buffer(id);
 		collect_requirements(node, buffer, execution);
 		satisfy(buffer, m_requirements);
 	};
@@ -44,15 +44,14 @@ void instruction_graph_generator::compile_execution(const command& cmd, const ex
 	finish_local_reductions();
 }
 
-void instruction_graph_generator::collect_requirements(const task& node, const buffer_state& buffer, const execution_command& execution) {
+void instruction_graph_generator::collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution) {
 	m_requirements.contiguous.clear();
 	m_requirements.reads.clear();
 	m_requirements.discarded = region();
 	bool is_growing = false;
 	const auto require = [&](const memory_id memory, const box& wanted) {
 		m_requirements.contiguous.emplace_back(memory, wanted);
-		const auto& allocations = buffer.memories[memory.value].allocations;
-		is_growing |= std::none_of(allocations.begin(), allocations.end(), [&](const auto& allocation) { return allocation.allocated.covers(wanted); });
+		is_growing |= find_allocation(buffer, memory, wanted) == nullptr;
 	};
 	for(std::size_t c = 0; c < m_chunks.size(); ++c) {
 		region read; // by all accesses of the chunk: it waits for all of them anyway
@@ -226,7 +225,7 @@ void instruction_graph_generator::emit_reduce(buffer_state& buffer, const task_r
 
 void instruction_graph_generator::compile_reduction(const command& cmd, const reduction_command& reduction) {
 	(void)cmd;
-	auto& buffer = m_buffers.at(reduction.transfer.buffer);
+	auto& buffer = use_buffer(reduction.transfer.buffer);
 	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
 	const std::uint32_t self_rank = m_capabilities.local_rank.value;
 	m_key.phase = phase::receive;
@@ -268,7 +267,7 @@ void instruction_graph_generator::compile_reduction(const command& cmd, const re
 
 void instruction_graph_generator::compile_fence(const command& cmd) {
 	const task& node = *cmd.node;
-	auto& buffer = m_buffers.at(node.accesses.front().buffer);
+	auto& buffer = use_buffer(node.accesses.front().buffer);
 	const region where(node.fence_box);
 	m_key.phase = phase::receive;
 	materialize_initial_contents(buffer, where);
@@ -299,9 +298,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_st
 	std::vector<instruction_id> copies;
 	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });
 	for(const auto& found : sources) {
-		for(auto& source : buffer.memories[found.memory.value].allocations) {
-			const region part = region_intersection(found.where, source.allocated);
-			if(part.empty()) continue;
+		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
 			begin();
 			depend_for_read(source, part);
 			copies.push_back(emit(copy_instruction{source.id, copy_layout{false, source.allocated, 0}, node.fence_destination,
@@ -309,7 +306,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(buffer_st
 			                          copy_reason::fence, buffer.info.id},
 			    priorities::copy));
 			record_read(source, part);
-		}
+		});
 	}
 	return copies;
 }

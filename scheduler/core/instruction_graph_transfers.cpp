@@ -28,13 +28,15 @@ namespace {
 void instruction_graph_generator::compile_push(const command& cmd, const push_command& push) {
 	m_key = {cmd.node->id, phase::send};
 	m_priority_boost = priorities::push_boost;
-	auto& buffer = m_buffers.at(push.transfer.buffer);
+	auto& buffer = use_buffer(push.transfer.buffer);
 	const bool is_reduction = push.transfer.reduction != reduction_id{}; // partial results meet in host memory
 	// All host allocations first, so that a broadcast resizes at most once.
 	buffer_requirements on_host;
+	const region* last = nullptr;
 	for(const auto& [rank, where] : push.targets) {
-		if(m_capabilities.is_direct(rank) && !is_reduction) continue;
-		for(const box& contiguous : connected_bounding_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
+		if((m_capabilities.is_direct(rank) && !is_reduction) || (last != nullptr && *last == where)) continue;
+		last = &where;
+		for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
 	}
 	require_contiguous(buffer, on_host);
 	// Ranks that need the same get it from the same places: sending changes nothing of where data lies, and to copy to the host is enough once.
@@ -49,10 +51,9 @@ void instruction_graph_generator::compile_push(const command& cmd, const push_co
 			are_direct = is_direct;
 		}
 		for(const auto& found : sources) {
-			for(auto& source : buffer.memories[found.memory.value].allocations) {
-				const region part = region_intersection(found.where, source.allocated);
+			for_each_part(buffer.memories[found.memory.value], found.where, [&, rank = rank](allocation_state& source, const region& part) {
 				for(const box& sent_box : part) emit_send(buffer, push, rank, source, sent_box);
-			}
+			});
 		}
 	}
 }
@@ -90,7 +91,7 @@ void instruction_graph_generator::emit_send(
 }
 
 void instruction_graph_generator::compile_await_push(const await_push_command& await) {
-	auto& buffer = m_buffers.at(await.transfer.buffer);
+	auto& buffer = use_buffer(await.transfer.buffer);
 	// The old contents are stale: nothing needs to copy or keep them any more.
 	buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });
 	buffer.receives.push_back(pending_receive{await.transfer, await.awaited});
@@ -111,34 +112,36 @@ void instruction_graph_generator::commit_receives(buffer_state& buffer, const st
 void instruction_graph_generator::receive_to_host(
     buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
 	require_on_host(buffer, receive.awaited);
-	for(auto& destination : buffer.memories[host_memory.value].allocations) {
-		const region arriving = region_intersection(receive.awaited, destination.allocated);
-		if(arriving.empty()) continue;
-		std::vector<region> parts;
-		for(const auto& read : reads) {
-			region part = region_intersection(read.where, arriving);
-			if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
-		}
-		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
-		if(parts.size() <= 1) {
-			emit_receive(buffer, receive.transfer, destination, arriving, host_memory);
-			continue;
-		}
-		if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
+	auto& memory = buffer.memories[host_memory.value];
+	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: what readers want of it
+	for(const auto& read : reads) {
+		for_each_part(memory, region_intersection(read.where, receive.awaited), [&](const allocation_state& destination, const region& part) {
+			auto& parts = parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())];
+			if(std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+		});
+	}
+	for_each_part(memory, receive.awaited, [&](allocation_state& destination, const region& arriving) {
+		receive_in_parts(buffer, receive.transfer, destination, arriving, std::move(parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())]));
+	});
+}
+
+/// Receives what arrives in one allocation on the host at once, but lets each reader wait for its part only.
+void instruction_graph_generator::receive_in_parts(
+    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving, std::vector<region>&& parts) {
+	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
+	if(parts.size() <= 1) return emit_receive(buffer, transfer, destination, arriving, host_memory);
+	if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
+	begin();
+	depend_for_write(destination, arriving);
+	emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
+	    priorities::transfer);
+	record_write(destination, arriving);
+	for(const auto& part : parts) {
 		begin();
-		depend_for_write(destination, arriving);
-		emit(split_receive_instruction{receive.transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated,
-		         buffer.info.element_size_bytes},
-		    priorities::transfer);
-		record_write(destination, arriving);
-		for(const auto& part : parts) {
-			begin();
-			depend_for_write(destination, part);
-			const instruction_id self =
-			    emit(await_receive_instruction{receive.transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
-			record_write(destination, part);
-			buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
-		}
+		depend_for_write(destination, part);
+		const instruction_id self = emit(await_receive_instruction{transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
+		record_write(destination, part);
+		buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
 	}
 }
 
@@ -164,10 +167,9 @@ void instruction_graph_generator::receive_to_readers(
 		arrivals.push_back(read_requirement{host_memory, unread});
 	}
 	for(const auto& [memory, where] : arrivals) {
-		for(auto& destination : buffer.memories[memory.value].allocations) {
-			const region arriving = region_intersection(where, destination.allocated);
-			if(!arriving.empty()) emit_receive(buffer, receive.transfer, destination, arriving, memory);
-		}
+		for_each_part(buffer.memories[memory.value], where, [&, memory = memory](allocation_state& destination, const region& arriving) {
+			emit_receive(buffer, receive.transfer, destination, arriving, memory);
+		});
 	}
 }
 

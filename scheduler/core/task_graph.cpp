@@ -13,7 +13,7 @@ void task_graph::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
 	const access_front<task_id> initial{m_window.epoch(), {}};
 	const region uninitialized = info.initial == buffer_info::initial_contents::none ? region(domain) : region();
-	m_buffers.emplace(info.id, buffer_state{info, domain, region_map<access_front<task_id>>(domain, initial), uninitialized});
+	m_buffers.emplace(info.id, buffer_state{info, domain, region_map<access_front<task_id>>(domain, initial), uninitialized, false, {}});
 }
 
 void task_graph::destroy_buffer(const buffer_id id) { m_buffers.erase(id); }
@@ -59,6 +59,7 @@ void task_graph::add_access_dependencies(const task& node, task_record* const re
 	regions.reserve(node.accesses.size());
 	for(const auto& access : node.accesses) {
 		auto& buffer = m_buffers.at(access.buffer);
+		m_recent.use(access.buffer, buffer.last_use);
 		regions.push_back(node.kind == task_kind::fence ? region(node.fence_box)
 		                                                : access.mapper.map(geometry.global, geometry.global, geometry.dims, buffer.domain, buffer.info.dims));
 		const region& where = regions.back();
@@ -74,6 +75,7 @@ void task_graph::add_access_dependencies(const task& node, task_record* const re
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
+		m_recent.use(reduction.buffer, buffer.last_use);
 		if(reduction.include_current) check_initialized(node, buffer, buffer.domain);
 		buffer.accesses.query(buffer.domain, [&](const box&, const access_front<task_id>& front) {
 			if(reduction.include_current) front.depend_for_read(m_window);
@@ -116,9 +118,9 @@ void task_graph::finish_node() {
 
 void task_graph::apply_epoch(const task_id epoch) {
 	m_window.apply_epoch(epoch);
-	for(auto& [id, buffer] : m_buffers) {
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
 		buffer.accesses.transform([&](access_front<task_id>& front) { front.apply_epoch(epoch); });
-	}
+	});
 	const auto keep_from = std::min<std::uint64_t>(epoch.value, m_path_base + m_path_lengths.size() - 1);
 	if(keep_from - m_path_base > m_path_lengths.size() / 2) {
 		m_path_lengths.erase(m_path_lengths.begin(), m_path_lengths.begin() + static_cast<std::ptrdiff_t>(keep_from - m_path_base));

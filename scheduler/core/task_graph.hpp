@@ -15,6 +15,7 @@
 
 #include "dependency_window.hpp"
 #include "ids.hpp"
+#include "recent_buffers.hpp"
 #include "region_map.hpp"
 #include "task.hpp"
 
@@ -56,12 +57,14 @@ class task_graph {
 		region_map<access_front<task_id>> accesses;
 		region uninitialized; ///< never written
 		bool warned_uninitialized = false;
+		recent_buffers::round last_use = 0;
 	};
 
 	horizon_policy m_policy;
 	record_callback m_record;
 	warning_callback m_warn;
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
 	dependency_window<task_id> m_window;
 	ordered_chain<task_id> m_side_effects; ///< of host tasks in program order
 	std::vector<std::size_t> m_path_lengths; ///< by task id, from m_path_base on

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/core/box_lists.hpp"
 #include "scheduler/core/range_mapper.hpp"
 #include "scheduler/core/region_map.hpp"
 #include "scheduler/core/split.hpp"
