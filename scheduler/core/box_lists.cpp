@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "box_predicates.hpp"
+
 namespace celerity {
 
 namespace {
@@ -16,23 +18,16 @@ namespace {
 	/// ... if that is at most so much larger than they are.
 	constexpr double max_padding = 4;
 
-	bool touch(const box& a, const box& b) {
-		return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
-		       & (b.min(2) <= a.max(2));
-	}
-
-	bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
-
 	bool share_a_face(const box& a, const box& b) {
-		if(!touch(a, b)) return false;
+		if(!do_touch(a, b)) return false;
 		int overlaps = 0;
-		for(std::size_t d = 0; d < 3; ++d) overlaps += (a.min(d) < b.max(d)) & (b.min(d) < a.max(d));
+		for(std::size_t d = 0; d < 3; ++d) overlaps += intervals_overlap(a, b, d);
 		return overlaps >= 2;
 	}
 
 	/// If the union of two boxes is exactly a box, sets `a` to it.
 	bool try_merge(box& a, const box& b) {
-		if(!touch(a, b)) return false;
+		if(!do_touch(a, b)) return false;
 		if(is_same_interval(a, b, 0) + is_same_interval(a, b, 1) + is_same_interval(a, b, 2) >= 2) {
 			a = bounding_box(a, b);
 			return true;

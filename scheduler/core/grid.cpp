@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "box_lists.hpp"
+#include "box_predicates.hpp"
 #include "plane_sweep.hpp"
 
 namespace celerity {
@@ -28,15 +29,6 @@ bool is_less(const point& a, const point& b) { return a[0] != b[0] ? a[0] < b[0]
 void sort_disjoint(box_vector& boxes) {
 	sort_few(boxes.begin(), boxes.end(), [](const box& a, const box& b) { return is_less(a.min(), b.min()); });
 }
-
-/// Whether the closures intersect: only then can the two matter to each other's normal form. Without branches, whose outcomes are as good as random.
-bool touch(const box& a, const box& b) {
-	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
-	       & (b.min(2) <= a.max(2));
-}
-
-bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
-bool intervals_overlap(const box& a, const box& b, const std::size_t d) { return (a.min(d) < b.max(d)) & (b.min(d) < a.max(d)); }
 
 /// Whether two boxes that touch cannot both be in a region in normal form.
 bool conflict(const box& a, const box& b) {
@@ -71,7 +63,7 @@ bool merge_conflicts(box_vector& boxes) {
 	for(std::size_t i = 0; i < boxes.size();) {
 		bool has_grown = false;
 		for(std::size_t j = i + 1; j < boxes.size();) {
-			if(!touch(boxes[i], boxes[j]) || !conflict(boxes[i], boxes[j])) {
+			if(!do_touch(boxes[i], boxes[j]) || !conflict(boxes[i], boxes[j])) {
 				++j;
 			} else if(try_merge_touching(boxes[i], boxes[j])) {
 				boxes.swap_remove(j);
@@ -100,7 +92,7 @@ class touching_groups {
 		for(std::uint32_t i = 0; i < count; ++i) {
 			const box& current = boxes[i];
 			for(std::uint32_t j = i + 1; j < count && boxes[j].min(d) <= current.max(d); ++j) {
-				if(!touch(current, boxes[j])) continue;
+				if(!do_touch(current, boxes[j])) continue;
 				m_parent[root(j)] = root(i);
 				if(!conflict(current, boxes[j])) continue;
 				m_conflicts[i] = true;

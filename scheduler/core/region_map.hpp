@@ -2,7 +2,8 @@
 // A function from the elements of an index space to values, constant on boxes.
 //
 // Entries are kept in arrays, boxes apart from values, that are searched from front to back: most maps have less than 32 entries, for which this beats
-// any tree. Larger maps keep several such arrays ("leaves") with a bounding box each, so that a search looks at few of them.
+// any tree. Larger maps keep several such arrays ("leaves") with a bounding box each, and one for each group of leaves that follow each other, so that a
+// search looks at few of them.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "box_predicates.hpp"
 #include "grid.hpp"
+#include "leaf_groups.hpp"
 
 namespace celerity {
 
@@ -42,10 +45,11 @@ class region_map {
 		const box target = intersection(where, m_domain);
 		if(target.empty()) return;
 		std::uint64_t missing = area_of(target);
-		for(const leaf& l : leaves()) {
-			if(!is_flat() && !overlap(l.bounds, target)) continue;
+		const std::span<const leaf> all = leaves();
+		for(std::size_t n = overlapping_leaf(0, target); n < all.size(); n = overlapping_leaf(n + 1, target)) {
+			const leaf& l = all[n];
 			for(std::size_t i = 0; i < l.boxes.size(); ++i) {
-				if(!overlap(l.boxes[i], target)) continue;
+				if(!do_overlap(l.boxes[i], target)) continue;
 				const box part = intersection(l.boxes[i], target);
 				f(part, l.values[i]);
 				missing -= area_of(part);
@@ -67,11 +71,10 @@ class region_map {
 		std::size_t home = no_leaf;
 		std::uint64_t missing = area_of(target);
 		const std::span<leaf> all = leaves();
-		for(std::size_t n = 0; n < all.size() && missing > 0; ++n) {
+		for(std::size_t n = overlapping_leaf(0, target); n < all.size() && missing > 0; n = overlapping_leaf(n + 1, target)) {
 			leaf& l = all[n];
-			if(!is_flat() && !overlap(l.bounds, target)) continue;
 			for(std::size_t i = 0; i < l.boxes.size() && missing > 0;) {
-				if(!overlap(l.boxes[i], target)) {
+				if(!do_overlap(l.boxes[i], target)) {
 					++i;
 					continue;
 				}
@@ -93,7 +96,8 @@ class region_map {
 		leaf& l = all[home];
 		l.boxes.push_back(target);
 		l.values.push_back(std::move(copy));
-		l.bounds = bounding_box(l.bounds, target);
+		m_has_large_leaf |= l.boxes.size() > max_leaf_size;
+		widen(home, target);
 		++m_size;
 		merge_around(home, l.boxes.size() - 1);
 	}
@@ -115,12 +119,11 @@ class region_map {
 		std::size_t last_leaf = 0;
 		std::size_t last_entry = 0;
 		bool may_merge = false;
-		for(std::size_t n = 0; n < all.size() && missing > 0; ++n) {
+		for(std::size_t n = overlapping_leaf(0, target); n < all.size() && missing > 0; n = overlapping_leaf(n + 1, target)) {
 			leaf& l = all[n];
-			if(!is_flat() && !overlap(l.bounds, target)) continue;
 			const std::size_t count = l.boxes.size(); // cutting appends what lies outside of `target`
 			for(std::size_t i = 0; i < count && missing > 0; ++i) {
-				if(!overlap(l.boxes[i], target)) continue;
+				if(!do_overlap(l.boxes[i], target)) continue;
 				const box inside = intersection(l.boxes[i], target);
 				missing -= area_of(inside);
 				if(inside != l.boxes[i]) {
@@ -196,27 +199,30 @@ class region_map {
 	std::size_t m_search_at = min_size_for_search; // size
 	leaf m_root;                // a flat map has only this one
 	std::vector<leaf> m_leaves; // otherwise `m_root` is empty
+	leaf_groups m_groups;
+	bool m_has_empty_leaf = false;
+	bool m_has_large_leaf = false;
 
 	bool is_flat() const { return m_leaves.empty(); }
 	std::span<leaf> leaves() { return is_flat() ? std::span<leaf>(&m_root, 1) : std::span<leaf>(m_leaves); }
 	std::span<const leaf> leaves() const { return is_flat() ? std::span<const leaf>(&m_root, 1) : std::span<const leaf>(m_leaves); }
 
+	template <typename F>
+	std::size_t next_leaf(const std::size_t n, F&& is_near) const {
+		return is_flat() ? n : m_groups.next(m_leaves, n, is_near);
+	}
+	std::size_t overlapping_leaf(const std::size_t n, const box& b) const {
+		return next_leaf(n, [&](const box& bounds) { return do_overlap(bounds, b); });
+	}
+	void widen(const std::size_t n, const box& b) {
+		if(is_flat()) return;
+		m_leaves[n].bounds = bounding_box(m_leaves[n].bounds, b);
+		m_groups.widen(n, b);
+	}
+
 	/// Unsigned, because that of a huge domain may overflow; sums still cancel out.
 	static std::uint64_t area_of(const box& b) {
 		return static_cast<std::uint64_t>(b.extent(0)) * static_cast<std::uint64_t>(b.extent(1)) * static_cast<std::uint64_t>(b.extent(2));
-	}
-	/// Of non-empty boxes. Without branches: their outcomes are as good as random.
-	static bool overlap(const box& a, const box& b) {
-		return (a.min(0) < b.max(0)) & (b.min(0) < a.max(0)) & (a.min(1) < b.max(1)) & (b.min(1) < a.max(1)) & (a.min(2) < b.max(2)) & (b.min(2) < a.max(2));
-	}
-	static bool touch(const box& a, const box& b) {
-		return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
-		       & (b.min(2) <= a.max(2));
-	}
-	static bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
-	/// Whether the union of two disjoint boxes is a box.
-	static bool is_mergeable(const box& a, const box& b) {
-		return touch(a, b) && is_same_interval(a, b, 0) + is_same_interval(a, b, 1) + is_same_interval(a, b, 2) == 2;
 	}
 
 	void update_uniform(const box& target, const V& value) {
@@ -235,6 +241,7 @@ class region_map {
 		if(i + 1 != l.values.size()) l.values[i] = std::move(l.values.back());
 		l.boxes.pop_back();
 		l.values.pop_back();
+		m_has_empty_leaf |= l.boxes.empty();
 		--m_size;
 	}
 
@@ -258,6 +265,7 @@ class region_map {
 			l.values.push_back(V(l.values[i])); // a copy first: push_back may move the array
 		}
 		m_size += boxes.size();
+		m_has_large_leaf |= l.boxes.size() > max_leaf_size;
 	}
 
 	/// Merges entry `i` of leaf `home` with its neighbours, as long as it has one to merge with.
@@ -269,18 +277,19 @@ class region_map {
 		const std::span<leaf> all = leaves();
 		const box own = all[home].boxes[i];
 		const V& value = all[home].values[i];
-		for(leaf& l : all) {
-			if(!is_flat() && !touch(l.bounds, own)) continue;
+		const auto is_near = [&](const box& bounds) { return do_touch(bounds, own); };
+		for(std::size_t n = next_leaf(0, is_near); n < all.size(); n = next_leaf(n + 1, is_near)) {
+			leaf& l = all[n];
 			for(std::size_t j = 0; j < l.boxes.size(); ++j) {
 				if constexpr(is_value_compared_first) {
 					if(!(l.values[j] == value)) continue;
 				}
-				if(!is_mergeable(own, l.boxes[j])) continue;
+				if(!do_continue(own, l.boxes[j])) continue;
 				if constexpr(!is_value_compared_first) {
 					if(!(l.values[j] == value)) continue;
 				}
 				all[home].boxes[i] = bounding_box(own, l.boxes[j]);
-				all[home].bounds = bounding_box(all[home].bounds, all[home].boxes[i]);
+				widen(home, all[home].boxes[i]);
 				const bool takes_the_gap = &l == &all[home] && i + 1 == l.boxes.size();
 				remove(l, j);
 				if(takes_the_gap) i = j;
@@ -301,8 +310,7 @@ class region_map {
 	/// Does nothing if a neighbour has already absorbed it.
 	void merge_around_box(const box& b) {
 		const std::span<leaf> all = leaves();
-		for(std::size_t n = 0; n < all.size(); ++n) {
-			if(!is_flat() && !overlap(all[n].bounds, b)) continue;
+		for(std::size_t n = overlapping_leaf(0, b); n < all.size(); n = overlapping_leaf(n + 1, b)) {
 			const auto at = std::find(all[n].boxes.begin(), all[n].boxes.end(), b);
 			if(at == all[n].boxes.end()) continue;
 			std::size_t i = static_cast<std::size_t>(at - all[n].boxes.begin());
@@ -322,7 +330,7 @@ class region_map {
 		std::vector<entry_reference> entries;
 		entries.reserve(m_size);
 		for(leaf& l : leaves()) {
-			if(!is_flat() && !touch(l.bounds, where)) continue;
+			if(!is_flat() && !do_touch(l.bounds, where)) continue;
 			for(std::size_t i = 0; i < l.boxes.size(); ++i) entries.push_back({&l.boxes[i], &l.values[i]});
 		}
 		const std::size_t before = entries.size();
@@ -349,7 +357,7 @@ class region_map {
 		for(std::size_t i = 1; i < entries.size(); ++i) {
 			box& first = *entries[last].where;
 			box& second = *entries[i].where;
-			if(is_mergeable(first, second) && *entries[last].value == *entries[i].value) {
+			if(do_continue(first, second) && *entries[last].value == *entries[i].value) {
 				first = bounding_box(first, second);
 				second = box();
 			} else {
@@ -380,6 +388,7 @@ class region_map {
 		while(first->boxes.empty()) ++first;
 		const V& value = first->values.front();
 		if(!(value == first->values.back())) return false; // mostly
+		if(!all.back().values.empty() && !(value == all.back().values.back())) return false;
 		for(const leaf& l : all) {
 			for(const V& other : l.values) {
 				if(!(value == other)) return false;
@@ -394,17 +403,33 @@ class region_map {
 			merge_all(m_domain);
 			m_search_at = std::max(min_size_for_search, 2 * m_size);
 		}
-		if(!is_flat()) std::erase_if(m_leaves, [](const leaf& l) { return l.boxes.empty(); });
+		if(m_has_empty_leaf) remove_empty_leaves();
 		if(m_size > 1 && is_uniform()) become_uniform();
 		if(is_flat()) {
 			if(m_size <= max_flat_size) return;
 			m_leaves.push_back(std::move(m_root));
 			m_root = leaf();
+			m_leaves[0].find_bounds();
+			m_groups.find(m_leaves);
+			m_has_large_leaf = true;
 		} else if(m_size <= min_tree_size || m_size < m_leaves.size() * min_average_leaf_size) {
 			return rebuild();
 		}
+		if(m_has_large_leaf) split_large_leaves();
+	}
+	void remove_empty_leaves() {
+		m_has_empty_leaf = false;
+		if(is_flat()) return;
+		std::erase_if(m_leaves, [](const leaf& l) { return l.boxes.empty(); });
+		m_groups.find(m_leaves);
+	}
+	void split_large_leaves() {
+		m_has_large_leaf = false;
 		for(std::size_t n = 0; n < m_leaves.size(); ++n) {
-			while(m_leaves[n].boxes.size() > max_leaf_size) split(n);
+			while(m_leaves[n].boxes.size() > max_leaf_size) {
+				split(n);
+				m_groups.note_split(m_leaves, n);
+			}
 		}
 	}
 	void become_uniform() {
@@ -425,7 +450,7 @@ class region_map {
 		m_root = std::move(all);
 		tidy();
 	}
-	/// Moves half of the entries of leaf `n` into a new one, along the dimension in which most of them lie one after the other.
+	/// Moves half of the entries of leaf `n` into a new one behind it, along the dimension in which most of them lie one after the other.
 	void split(const std::size_t n) {
 		leaf old = std::move(m_leaves[n]);
 		const std::size_t count = old.boxes.size();
@@ -445,7 +470,7 @@ class region_map {
 		}
 		for(leaf& half : halves) half.find_bounds();
 		m_leaves[n] = std::move(halves[0]);
-		m_leaves.push_back(std::move(halves[1]));
+		m_leaves.insert(m_leaves.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(halves[1]));
 	}
 	static std::size_t longest_dimension(const std::vector<box>& boxes) {
 		std::size_t best = 0;
