@@ -21,6 +21,7 @@ class Mutation:
 
 COMMANDS = "scheduler/core/command_graph.cpp"
 INSTRUCTIONS = "scheduler/core/instruction_graph.cpp"
+ALLOCATIONS = "scheduler/core/instruction_graph_allocations.cpp"
 MEMORY = "scheduler/core/instruction_graph_memory.cpp"
 TASKS = "scheduler/core/instruction_graph_tasks.cpp"
 TRANSFERS = "scheduler/core/instruction_graph_transfers.cpp"
@@ -132,13 +133,13 @@ MUTATIONS = (
     ),
     Mutation(
         "a resize loses a live part",
-        MEMORY,
+        ALLOCATIONS,
         "if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);",
         "if((content.up_to_date & bit_of(memory)) != 0 && live.empty()) live.push_back(part);",
     ),
     Mutation(
         "memory is freed before the last read",
-        MEMORY,
+        ALLOCATIONS,
         "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });",
         "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(m_window); });",
     ),
@@ -211,9 +212,8 @@ MUTATIONS = (
     Mutation(
         "a split receive loses a reader",
         TRANSFERS,
-        "if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);\n\t\tif(parts.size() <= 1) {",
-        "if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);\n"
-        "\t\tif(parts.size() > 2) parts.pop_back();\n\t\tif(parts.size() <= 1) {",
+        "if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));",
+        "if(parts.size() > 2) parts.pop_back();",
     ),
     Mutation(
         "a split is off by one",

@@ -208,6 +208,80 @@ void box_lists_are_merged_and_split_as_promised(std::mt19937& random) {
 	}
 }
 
+box_vector sorted(box_vector boxes) {
+	std::sort(boxes.begin(), boxes.end());
+	return boxes;
+}
+
+/// Merges two boxes that `are_related`, as long as there are any.
+template <typename Related>
+box_vector merge_by_pairs(box_vector boxes, Related&& are_related) {
+	for(std::size_t i = 0; i < boxes.size(); ++i) {
+		for(std::size_t j = 0; j < boxes.size(); ++j) {
+			if(i == j || !are_related(boxes[i], boxes[j])) continue;
+			boxes[i] = bounding_box(boxes[i], boxes[j]);
+			boxes.swap_remove(j);
+			i = j = 0;
+		}
+	}
+	return boxes;
+}
+
+void many_boxes_are_merged_as_few_are(std::mt19937& random) {
+	const auto next = [&](const int bound) { return std::uniform_int_distribution(0, bound - 1)(random); };
+	for(int round = 0; round < 300; ++round) {
+		const int dims = 1 + round % 3;
+		const auto random_box = [&](const int space, const int extent) {
+			point min;
+			point max{{1, 1, 1}};
+			for(int d = 0; d < dims; ++d) max[static_cast<std::size_t>(d)] = 1 + (min[static_cast<std::size_t>(d)] = next(space)) + next(extent);
+			return box(min, max);
+		};
+		box_vector boxes;
+		const int count = 20 + next(60);
+		for(int i = 0; i < count; ++i) boxes.push_back(random_box(dims == 1 ? 300 : 40, 4));
+
+		box_vector apart = boxes;
+		merge_overlapping_bounding_boxes(apart);
+		require(sorted(apart) == sorted(merge_by_pairs(boxes, [](const box& a, const box& b) { return a.overlaps(b); })));
+
+		box_vector merged = apart;
+		merge_connected_boxes(merged);
+		require(region(merged) == region(apart));
+		for(std::size_t i = 0; i < merged.size(); ++i) {
+			for(std::size_t j = 0; j < i; ++j) require(region(box_vector{merged[i], merged[j]}).boxes().size() == 2);
+		}
+
+		box_vector one_more = merged;
+		const box added = random_box(40, 12);
+		merge_into(one_more, added);
+		merged.push_back(added);
+		require(region(one_more) == region(merge_by_pairs(merged, [](const box& a, const box& b) { return a.overlaps(b); })));
+
+		const region r(boxes);
+		const box_vector parts = connected_bounding_boxes(r);
+		require(region(parts).covers(r));
+		require(contiguous_boxes(r).size() <= parts.size());
+
+		const box_index index(boxes);
+		for(int i = 0; i < 10; ++i) {
+			const box where = random_box(40, 10);
+			std::vector<std::size_t> found;
+			index.for_each_overlapping(where, [&](const std::size_t position, const box& b) {
+				require(boxes[position] == b);
+				found.push_back(position);
+			});
+			std::sort(found.begin(), found.end());
+			std::vector<std::size_t> expected;
+			for(std::size_t k = 0; k < boxes.size(); ++k) {
+				if(boxes[k].overlaps(where)) expected.push_back(k);
+			}
+			require(found == expected);
+			require(index.covers(where) == std::any_of(boxes.begin(), boxes.end(), [&](const box& b) { return b.covers(where); }));
+		}
+	}
+}
+
 void corners_do_not_connect() {
 	const box a = box::full(point{{2, 2, 1}});
 	const box corner(point{{2, 2, 0}}, point{{4, 4, 1}});
@@ -295,6 +369,41 @@ void region_maps_agree_with_arrays(std::mt19937& random) {
 	}
 }
 
+/// Of thousands of entries, many groups of leaves.
+void large_region_maps_agree_with_arrays(std::mt19937& random) {
+	const element_space space(2, 120);
+	const auto next = [&](const int bound) { return std::uniform_int_distribution(0, bound - 1)(random); };
+	const auto small_box = [&](const int extent) {
+		const point min{{next(120), next(120), 0}};
+		return intersection(box(min, point{{min[0] + 1 + next(extent), min[1] + 1 + next(extent), 1}}), space.whole());
+	};
+	region_map<int> map(space.whole(), 0);
+	std::vector<int> expected(space.size(), 0);
+	const auto check = [&](const box& where) {
+		coordinate area = 0;
+		map.query(where, [&](const box& part, const int value) {
+			area += part.area();
+			space.for_each_index(part, [&](const std::size_t i) { require(expected[i] == value); });
+		});
+		require(area == where.area());
+	};
+	for(int step = 0; step < 12000; ++step) {
+		const box where = small_box(next(200) == 0 ? 60 : 2);
+		if(next(3) == 0) {
+			map.modify(where, [](int& value) { value = (value + 1) % 1000; });
+			space.for_each_index(where, [&](const std::size_t i) { expected[i] = (expected[i] + 1) % 1000; });
+		} else {
+			const int value = next(1000);
+			map.update(where, value);
+			space.for_each_index(where, [&](const std::size_t i) { expected[i] = value; });
+		}
+		check(small_box(8));
+		if(step % 1000 == 0) check(space.whole());
+	}
+	require(map.size() > 2000);
+	check(space.whole());
+}
+
 void writing_a_partition_with_one_value_gives_one_entry(std::mt19937& random) {
 	const element_space space(2, 64);
 	for(int round = 0; round < 20; ++round) {
@@ -376,8 +485,10 @@ int main() {
 	region_algebra_agrees_with_masks(random);
 	sparse_regions_agree_with_masks(random);
 	box_lists_are_merged_and_split_as_promised(random);
+	many_boxes_are_merged_as_few_are(random);
 	corners_do_not_connect();
 	region_maps_agree_with_arrays(random);
+	large_region_maps_agree_with_arrays(random);
 	writing_a_partition_with_one_value_gives_one_entry(random);
 	splits_are_partitions();
 	neighborhoods_agree_with_element_wise_dilation(random);

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""What planning costs grows with what a program touches: ratios of processor time, with room for a noisy machine."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from celerity_py._native import Box, GraphContext, RangeMapper, Region
+
+READ, WRITE, READ_WRITE = range(3)
+
+
+def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
+    """Two ranks write half of a buffer each, then read `count` boxes of all of it, over the host transport."""
+    context = GraphContext(num_ranks=2, num_devices=2, lookahead="auto")
+    if are_rows:
+        shape = (2 * count, 4)
+        boxes = [Box((2 * i, 0), (2 * i + 1, 4)) for i in range(count)]
+    else:
+        shape = (2 * count, 2 * count)
+        places = [(2 * i, 2 * (i * 7919 % count)) for i in range(count)]
+        boxes = [Box((x, y), (x + 1, y + 1)) for x, y in places]
+    buffer = context.create_buffer(shape)
+    scattered = RangeMapper.fixed(Region(boxes))
+    start = process_time()
+    for _ in range(2):
+        context.submit_kernel("write", Box((0, 0), shape), [(buffer, WRITE, RangeMapper.one_to_one())])
+        context.submit_kernel("read", Box((0,), (8,)), [(buffer, READ, scattered)])
+    context.submit_epoch()
+    return process_time() - start
+
+
+@pytest.mark.parametrize("are_rows", [True, False], ids=["rows", "scattered elements"])
+def test_planning_of_many_boxes_is_not_quadratic(are_rows: bool) -> None:
+    few = min(seconds_with_boxes(300, are_rows=are_rows) for _ in range(3))
+    many = min(seconds_with_boxes(1500, are_rows=are_rows) for _ in range(2))
+    assert many < 12 * few, f"5 times as many boxes cost {many / few:.1f} times as much"
+
+
+def seconds_with_live_buffers(count: int) -> float:
+    context = GraphContext(num_ranks=2, num_devices=2)
+    for _ in range(count):
+        context.create_buffer((64,))
+    buffers = [context.create_buffer((64, 64)) for _ in range(2)]
+    accesses = [
+        (READ_WRITE, RangeMapper.one_to_one()),
+        (READ, RangeMapper.neighborhood((1, 1), "axes")),
+    ]
+    start = process_time()
+    for step in range(200):
+        given = [(buffers[(step + i) % 2], *access) for i, access in enumerate(accesses)]
+        context.submit_kernel("step", Box((0, 0), (64, 64)), given)
+    return process_time() - start
+
+
+def test_live_buffers_that_nobody_touches_cost_nothing() -> None:
+    none = min(seconds_with_live_buffers(0) for _ in range(3))
+    many = min(seconds_with_live_buffers(20_000) for _ in range(3))
+    assert many < 3 * none, f"20000 live buffers make a task {many / none:.1f} times as expensive"
+
+
+def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
+    context = GraphContext(num_ranks=2, num_devices=1)
+    buffer = context.create_buffer((200, 4))
+    rows = Region([Box((2 * i, 0), (2 * i + 1, 4)) for i in range(100)])
+    context.submit_kernel("write", Box((0, 0), (200, 4)), [(buffer, WRITE, RangeMapper.one_to_one())])
+    context.submit_kernel("read", Box((0,), (8,)), [(buffer, READ, RangeMapper.fixed(rows))])
+    allocations = [record["allocation"] for record in context.take_instructions() if record["kind"] == "alloc"]
+    assert sum(memory == 1 for memory, _ in allocations) == 2  # what is sent, and what is received
