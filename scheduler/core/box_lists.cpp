@@ -200,6 +200,7 @@ void merge_overlapping_bounding_boxes(box_vector& boxes) {
 	}
 }
 
+// Many boxes have to be disjoint; few may overlap as they like.
 void merge_connected_boxes(box_vector& boxes) {
 	if(boxes.size() < min_boxes_for_sorting) return merge_pairs(boxes, try_merge);
 	std::size_t dims_without_merge = 0;

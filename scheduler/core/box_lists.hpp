@@ -11,19 +11,10 @@
 
 namespace celerity {
 
-/// Bounding boxes of the parts of `r` that hang together along faces (edges in 2-D), not corners.
-box_vector connected_bounding_boxes(const region& r);
-/// The same, but one box for many parts that fill a good part of it.
+/// As connected_bounding_boxes(), but one box for many parts that fill a good part of it.
 box_vector contiguous_boxes(const region& r);
-/// Merges any two boxes that overlap into their bounding box, until none do.
-void merge_overlapping_bounding_boxes(box_vector& boxes);
-/// Merges any two boxes whose union is exactly a box, until none do. Adds no padding. Disjoint boxes; a few may overlap as they like.
-void merge_connected_boxes(box_vector& boxes);
-/// What the two functions above make of `boxes` and `added`, given that they leave `boxes` as it is. Linear.
+/// What merge_overlapping_bounding_boxes() and then merge_connected_boxes() make of `boxes` and `added`, given that they leave `boxes` as it is. Linear.
 void merge_into(box_vector& boxes, const box& added);
-/// Cuts overlapping regions A, B into A\B, A∩B, B\A, and so on, until all are disjoint. Every input is a union of outputs. Drops empty ones.
-void symmetrically_split_overlapping_regions(std::vector<region>& regions);
-
 /// Sorted along this dimension, a box has the fewest candidates for neighbours. `boxes`: not empty.
 std::size_t dimension_of_shortest_boxes(std::span<const box> boxes);
 

@@ -144,6 +144,15 @@ inline void add_to(region& a, const region& b) {
 /// Appends the parts of `from` that `cut` does not cover: at most 6 disjoint boxes (not in normal form).
 void append_difference(box_vector& out, const box& from, const box& cut);
 
+/// Bounding boxes of the parts of `r` that hang together along faces (edges in 2-D), not corners.
+box_vector connected_bounding_boxes(const region& r);
+/// Merges any two boxes that overlap into their bounding box, until none do.
+void merge_overlapping_bounding_boxes(box_vector& boxes);
+/// Merges any two boxes whose union is exactly a box, until none do. Adds no padding.
+void merge_connected_boxes(box_vector& boxes);
+/// Cuts overlapping regions A, B into A\B, A∩B, B\A, and so on, until all are disjoint. Every input is a union of outputs. Drops empty ones.
+void symmetrically_split_overlapping_regions(std::vector<region>& regions);
+
 /// "[0:128, 64:65]"; `dims` tells how many dimensions to print (0 prints "[]").
 std::string to_string(const box& b, int dims);
 /// "{[0:1, 0:4], [2:3, 0:4]}", or the single box alone, or "{}".
