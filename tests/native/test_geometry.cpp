@@ -249,7 +249,7 @@ void many_boxes_are_merged_as_few_are(std::mt19937& random) {
 		merge_connected_boxes(merged);
 		require(region(merged) == region(apart));
 		for(std::size_t i = 0; i < merged.size(); ++i) {
-			for(std::size_t j = 0; j < i; ++j) require(region(box_vector{merged[i], merged[j]}).boxes().size() == 2);
+			for(std::size_t j = 0; j < i; ++j) require(region(box_vector{merged[i], merged[j]}).boxes().size() > 1);
 		}
 
 		box_vector one_more = merged;
