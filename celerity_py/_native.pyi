@@ -3,7 +3,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 
 class Box:
@@ -39,7 +39,12 @@ class Box:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """
+        The number of elements.
+
+        Raises:
+            UsageError: If there are 2**63 or more.
+        """
 
     @property
     def ndim(self) -> int:
@@ -69,6 +74,7 @@ class Box:
 
         Raises:
             DimensionMismatch: If there are more or fewer integers than dimensions.
+            UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.
         """
 
     def shrink(self, *widths: int) -> Box:
@@ -84,7 +90,8 @@ class Box:
 
     def grow(self, *widths: int) -> Box:
         """
-        The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it.
+        The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
+        coordinates end, at -2**63 and 2**63 - 1.
 
         Args:
             widths: One integer per dimension, in elements. Negative ones shrink.
@@ -119,6 +126,11 @@ class Box:
     def __eq__(self, other: object, /) -> bool: ...
 
     def __hash__(self) -> int: ...
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        """
+        Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a box.
+        """
 
     def __repr__(self) -> str: ...
 
@@ -159,7 +171,12 @@ class Region:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """
+        The number of elements.
+
+        Raises:
+            UsageError: If there are 2**63 or more.
+        """
 
     @overload
     def __or__(self, other: Region) -> Region:
@@ -220,6 +237,11 @@ class Region:
     def __eq__(self, other: object, /) -> bool: ...
 
     def __hash__(self) -> int: ...
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        """
+        Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a region.
+        """
 
     def __repr__(self) -> str: ...
 

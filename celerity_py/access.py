@@ -92,11 +92,13 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
         shape: "box" takes everything in the grown box, corners included; "axes" grows along one axis at a time.
 
     Raises:
-        UsageError: If a width is negative, their number is not 1 to 3, or the shape is unknown.
+        UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, or the shape is unknown.
     """
-    if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and extent >= 0 for extent in extents):
+    if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and 0 <= extent < 2**63 for extent in extents):
         given = ", ".join(map(repr, extents))
-        raise UsageError(f"access.neighborhood() needs one width per dimension, 1 to 3 integers >= 0, not ({given}).")
+        raise UsageError(
+            f"access.neighborhood() needs one width per dimension, 1 to 3 integers from 0 to 2**63 - 1, not ({given})."
+        )
     if shape not in {"box", "axes"}:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
     return RangeMapper.neighborhood(tuple(map(operator.index, extents)), shape)
@@ -110,10 +112,10 @@ def even_split(granularity: int = 1) -> RangeMapper:
         granularity: All parts but the last are multiples of it, in elements.
 
     Raises:
-        UsageError: If it is less than 1.
+        UsageError: If it is less than 1, or 2**63 or more.
     """
-    if not is_int(granularity) or granularity < 1:
-        raise UsageError(f"access.even_split() needs a granularity of at least 1, not {granularity!r}.")
+    if not is_int(granularity) or not 1 <= granularity < 2**63:
+        raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
     return RangeMapper.even_split(granularity)
 
 

@@ -7,23 +7,19 @@ import inspect
 from types import CodeType
 from typing import Any
 
-from celerity_py._native import Box, RangeMapper
-from celerity_py.buffer import Buffer, check_alive
-from celerity_py.futures import RuntimeFuture
-from celerity_py.hints import Hint
+from celerity_py._native import Box
+from celerity_py.buffer import check_alive
 from celerity_py.index_spaces import box_of
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu, refuse_on_cuda
 from celerity_py.mapping import Access, CustomAccess
+from celerity_py.plain_values import accepted, settle
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError
 
 _MAX_CACHED = 4096
 
-#: Types of plain arguments that were looked at before.
-accepted: set[type] = {int, float, bool, str}
-
-#: id of a code object -> (the code object, a number of arguments that it takes)
-arities: dict[int, tuple[CodeType, int]] = {}
+#: id of a code object -> (the code object, a number of arguments that it takes, as a function or as a method)
+arities: dict[int, tuple[CodeType, int, type]] = {}
 
 
 def collect(
@@ -56,8 +52,7 @@ def collect(
             reductions.append(arg.native)
             kept.append(arg.port.fresh())
         else:
-            check_argument(arg, f'kernel "{label}"')
-            kept.append(arg)
+            kept.append(settle(arg, f'kernel "{label}"'))
     return natives, reductions, kept, is_custom
 
 
@@ -93,7 +88,7 @@ def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: st
     if not isinstance(code, CodeType):
         return
     known = arities.get(id(code))
-    if known is not None and known[1] == num_args:
+    if known is not None and known[1:] == (num_args, function.__class__):
         return
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise ArgumentTypeError(
@@ -110,22 +105,4 @@ def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: st
         ) from None
     if len(arities) >= _MAX_CACHED:
         arities.clear()
-    arities[id(code)] = (code, num_args)
-
-
-def check_argument(arg: Any, who: str) -> None:
-    """Refuse objects that were certainly not meant to be passed on as they are.
-
-    Raises:
-        ArgumentTypeError: If `arg` is one of them.
-    """
-    from celerity_py.queue import Queue
-
-    if isinstance(arg, Buffer):
-        raise ArgumentTypeError(
-            f"{who} got the bare buffer {arg.record.label}. Say how it is accessed and where: "
-            f"{arg.name or 'buffer'}.read(mapper), .write(mapper) or .read_write(mapper)."
-        )
-    if isinstance(arg, Queue | RangeMapper | Hint | RuntimeFuture):
-        raise ArgumentTypeError(f"{who} got {arg!r} as an argument, which a task cannot use.")
-    accepted.add(type(arg))
+    arities[id(code)] = (code, num_args, function.__class__)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 import operator
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
+from celerity_py.refused_operators import refuse_operators
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -208,6 +210,33 @@ class Buffer:
         check_mapper(mapper, record.label)
         return CustomAccess(self, mapper, port)
 
+    def __getitem__(self, index: Any) -> NoReturn:
+        self._refuse("indexed")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse("indexed")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._refuse("used as an array")
+
+    # With `__getitem__` alone they would try index after index.
+    __iter__ = None
+    __contains__ = None
+
+    def _refuse(self, use: str) -> NoReturn:
+        record = self.record
+        name = self.name or "buffer"
+        if threading.get_ident() in record.runtime.inside:
+            raise ArgumentTypeError(
+                f"{record.label} is {use} in a task or mapper that has captured the buffer, whose contents it does not "
+                f"see that way. Pass {name}.read(mapper), .write(mapper) or .read_write(mapper) as an argument of the "
+                f"task, and index the view that it gets. A mapper may use {name}.shape."
+            )
+        raise ArgumentTypeError(
+            f"{record.label} is {use}, but its contents lie on the devices. queue.fence({name}).result() gives a copy; "
+            f"a kernel that gets {name}.read(mapper) as an argument indexes the view in its place."
+        )
+
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
 
@@ -219,6 +248,9 @@ class Buffer:
         record = getattr(self, "record", None)
         if record is not None:
             record.runtime.destroy_buffer(record)
+
+
+refuse_operators(Buffer, lambda buffer, symbol: buffer._refuse(f"an operand of {symbol}"), equality=False)
 
 
 def check_alive(record: BufferRecord, runtime: Any) -> None:

@@ -92,13 +92,19 @@ def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess
     if isinstance(error, CelerityError) or "read-only" not in str(error):
         return None
     read = [arg.record.label for arg in submission.args if arg.__class__ is Port and arg.mode == READ]
-    if not read:
+    positions = [str(number) for number, arg in enumerate(submission.args, 1) if isinstance(arg, np.ndarray)]
+    if not read and not positions:
         return None
-    return ReadOnlyAccess(
-        f"{submission.describe()} writes into an array that cannot be written ({error}). Its read accesses are "
-        f"{', '.join(read)}: declare the one that it writes as read_write, or as write if it overwrites all of the "
-        f"mapped region."
-    ).with_traceback(error.__traceback__)
+    text = f"{submission.describe()} writes into an array that cannot be written ({error})."
+    if read:
+        text += (
+            f" Its read accesses are {', '.join(read)}: declare the one that it writes as read_write, or as write if "
+        )
+        text += "it overwrites all of the mapped region."
+    if positions:
+        text += f" The arrays that it got as arguments (number {', '.join(positions)}) are shared by all parts of the "
+        text += "task: write into array.copy(), and make a result a buffer."
+    return ReadOnlyAccess(text).with_traceback(error.__traceback__)
 
 
 class Binder:

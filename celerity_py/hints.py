@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from celerity_py.access import is_int
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 __all__ = ["Hint", "border_first", "oversubscribe", "split_1d", "split_2d"]
 
 
 _MAX_BORDER = 2**32 - 1
+_MAX_CHUNKS = 2**16  # per device
 
 
 def __dir__() -> list[str]:
@@ -49,14 +51,17 @@ def oversubscribe(factor: int) -> Hint:
     """Cut the part of each device into `factor` chunks: transfers of one overlap with the computation of another.
 
     Args:
-        factor: Chunks per device, at least 1.
+        factor: Chunks per device, 1 to 65536. Each costs a launch; 2 to 8 are enough to hide transfers.
 
     Raises:
-        UsageError: If it is less than 1.
+        UsageError: If it is less than 1, or more than 65536.
     """
-    if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
-        raise UsageError(f"hints.oversubscribe() needs a positive number of chunks per device, not {factor!r}.")
-    return _make("oversubscribe", factor)
+    if not is_int(factor) or not 1 <= factor <= _MAX_CHUNKS:
+        raise UsageError(
+            f"hints.oversubscribe() needs a positive number of chunks per device, at most {_MAX_CHUNKS}, "
+            f"not {factor!r}."
+        )
+    return _make("oversubscribe", int(factor))
 
 
 def border_first(width: int = 1) -> Hint:
@@ -72,9 +77,11 @@ def border_first(width: int = 1) -> Hint:
     Raises:
         UsageError: If it is less than 1.
     """
-    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= _MAX_BORDER:
-        raise UsageError(f"hints.border_first() needs a positive number of items, not {width!r}.")
-    return _make("border_first", width)
+    if not is_int(width) or not 1 <= width <= _MAX_BORDER:
+        raise UsageError(
+            f"hints.border_first() needs a positive number of items, at most {_MAX_BORDER}, not {width!r}."
+        )
+    return _make("border_first", int(width))
 
 
 class Division(NamedTuple):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from celerity_py.notation import show
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 
 _MAX_CACHED = 4096
+_ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
 
 #: Those seen before, by what was given.
 boxes: dict[Any, Box] = {}
@@ -37,8 +39,14 @@ def box_of(shape: Any, who: str) -> Box:
             raise UsageError(
                 f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."
             )
+        if math.prod(extents) >= _ITEMS_LIMIT:
+            raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {extents} has more.")
         box = Box((0,) * len(extents), extents)
-    if not box:
+    try:
+        num_items = box.size
+    except UsageError:
+        raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {show(box)} has more.") from None
+    if num_items == 0:
         raise UsageError(f"{who}: the index space {show(box)} is empty. Leave the call out if there is nothing to do.")
     try:
         if len(boxes) >= _MAX_CACHED:
@@ -65,6 +73,6 @@ def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
             f"{who}: constrain= takes one int per dimension of the index space {show(box)}, which has {box.ndim}, "
             f"but {constrain!r} has {len(given)}."
         )
-    if any(extent < 1 for extent in given):
-        raise UsageError(f"{who}: constrain= takes positive ints, not {constrain!r}.")
+    if not all(1 <= extent < _ITEMS_LIMIT for extent in given):
+        raise UsageError(f"{who}: constrain= takes positive ints below 2**63, not {constrain!r}.")
     return given

@@ -15,7 +15,6 @@ from celerity_py import hints as hint_resolution
 from celerity_py._native import Box
 from celerity_py.arguments import (
     arities,
-    check_argument,
     check_kernel,
     check_launch,
     collect,
@@ -29,6 +28,7 @@ from celerity_py.index_spaces import box_of, boxes, granularity_of
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.mapping import Access
 from celerity_py.notation import show
+from celerity_py.plain_values import accepted, settle
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
@@ -90,8 +90,9 @@ class Queue:
         Args:
             shape: The index space: extents, or a `Box` in global coordinates; an int is one dimension, `()` runs once.
             kernel: Called once per chunk as `kernel(chunk, *args)`, with a view in the place of each access.
-            args: Accesses, reductions and plain values. Values are passed on as they are; do not change them before
-                `wait()`.
+            args: Accesses, reductions and plain values. NumPy arrays are copied at each submit, also inside of tuples
+                and frozen dataclasses, and cannot be written in the kernel; one that is read-only already is not
+                copied. Other objects, such as lists, are shared with the kernel: do not change them before `wait()`.
             name: For messages, traces and graphs; the kernel's name if left out.
             hints: From `celerity.hints`.
             constrain: One int per dimension of `shape`: extents of chunks are multiples of it.
@@ -132,7 +133,8 @@ class Queue:
             label = name or getattr(kernel, "__name__", "") or name_of(kernel)
         is_native = function.__class__ is CudaKernel and runtime.is_cuda
         try:
-            box = boxes[shape] if is_native or arities[id(function.__code__)][1] == len(args) else None
+            is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
+            box = boxes[shape] if is_known else None
         except (KeyError, TypeError, AttributeError):
             box = None
         if box is None:  # not inside of the block above, whose exceptions would become the context of errors
@@ -218,8 +220,7 @@ class Queue:
                 continue
             if isinstance(arg, Reduction):
                 raise ArgumentTypeError(f"{who} got {arg!r}, but only kernels can reduce. Use queue.parallel_for().")
-            check_argument(arg, who)
-            kept.append(arg)
+            kept.append(arg if arg.__class__ in accepted else settle(arg, who))
         whole = box if box is not None else Box((), ())
         submission = Submission("host task", label, fn, kept, natives, whole, _getframe(1))
         resolve_custom(runtime, submission, args, None, Division(), "host" if distribution == "split" else "single")

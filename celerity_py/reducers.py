@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from celerity_py.mapping import kind_of
-from celerity_py.scheduler.errors import UsageError
+from celerity_py.refused_operators import refuse_operators
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.type_rules import can_hold, describe_value
 
 OPERATIONS: dict[str, np.ufunc] = {
@@ -103,5 +104,14 @@ class Reducer:
         self._array[()] = self._operation(self._array, value)
         self._port.has_combined = True
 
+    def _refuse_operator(self, symbol: str) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self._owner.describe()} uses the reduction into {self._port.record.label} as an operand of {symbol}. A "
+            f"kernel contributes with out.combine(value), any number of times, and cannot read the result."
+        )
+
     def __repr__(self) -> str:
         return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"
+
+
+refuse_operators(Reducer, Reducer._refuse_operator, equality=True)

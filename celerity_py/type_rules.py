@@ -9,12 +9,17 @@ import numpy as np
 
 #: Kinds of dtypes that hold a Python number, by its class.
 _KINDS_OF_NUMBERS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+#: The same for lists of Python numbers, by the kind of array that they make.
+_KINDS_OF_LISTS = {"b": "biufc", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
+_NUMBERS = "biufc"
 
 
 def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
     """Whether elements of this dtype can hold a value, by NumPy's "same_kind" rule.
 
     Python's own numbers have a kind but no size: an int fits if it is in the range of an integer dtype.
+
+    A list of them is taken as they are. What a number means for structures and times is left to NumPy.
 
     Args:
         dtype: Of the elements.
@@ -23,16 +28,32 @@ def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
     kinds = _KINDS_OF_NUMBERS.get(value.__class__)
     if kinds is None:
         given = getattr(value, "dtype", None)
-        return np.can_cast(np.asarray(value).dtype if given is None else given, dtype, "same_kind")
+        if isinstance(given, np.dtype):
+            return np.can_cast(given, dtype, "same_kind")
+        return _can_hold_unknown(dtype, value)
     if dtype.kind not in kinds:
-        return False
+        return dtype.kind not in _NUMBERS
     if value.__class__ is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return bool(limits.min <= value <= limits.max)
     return True
 
 
+def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
+    try:
+        given = np.asarray(value).dtype
+    except Exception:  # noqa: BLE001 - of whichever library; the assignment says what is wrong
+        return True
+    if given.kind not in _NUMBERS or dtype.kind not in _NUMBERS:
+        return True
+    if isinstance(value, list | tuple):
+        return dtype.kind in _KINDS_OF_LISTS[given.kind]
+    return np.can_cast(given, dtype, "same_kind")
+
+
 def describe_value(value: Any) -> str:
     """A value and its type, for messages."""
     dtype = getattr(value, "dtype", None)
+    if getattr(value, "ndim", 0):
+        return f"an array of {dtype} and shape {value.shape}"
     return f"{value!r} of type {type(value).__name__}" if dtype is None else f"{value!s} of dtype {dtype}"

@@ -6,11 +6,20 @@ from __future__ import annotations
 import operator
 from itertools import product
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAlias
 
 from celerity_py._native import Box, Region
 from celerity_py.notation import show
-from celerity_py.scheduler.errors import DimensionMismatch, OutOfBoundsAccess, ReadOnlyAccess, UnsupportedIndex
+from celerity_py.refused_operators import refuse_operators
+from celerity_py.scheduler.errors import (
+    ArgumentTypeError,
+    DimensionMismatch,
+    OutOfBoundsAccess,
+    ReadOnlyAccess,
+    UnsupportedIndex,
+    UsageError,
+)
+from celerity_py.type_rules import can_hold, describe_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,6 +123,13 @@ class View:
         target = self[index]
         if _is_same_array(target, value):
             return  # view[box] += 1 updates in place, and then assigns the result to where it lies
+        dtype = target.dtype
+        if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
+            raise UsageError(
+                f"{self._owner.describe()} assigns {describe_value(value)} to {self._buffer.label} at {show(index)}, "
+                f"whose elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
+                f"value.astype({dtype.name!r}), or make the buffer of another dtype."
+            )
         target[...] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -124,6 +140,12 @@ class View:
     # Without it, `for row in view` and `x in view` would silently stop at the first index outside the declared region.
     __iter__ = None
     __contains__ = None
+
+    def _refuse_operator(self, symbol: str) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self._owner.describe()} uses the view of {self._buffer.label} itself as an operand of {symbol}. Index "
+            f"it first: view[chunk.box], or view[...] for all that the access covers, is an array."
+        )
 
     def __repr__(self) -> str:
         mode = "writable" if self._writable else "read-only"
@@ -256,6 +278,9 @@ class View:
             f"{self._owner.describe()} indexes {self._buffer.label} with {show(index)}. {why} "
             f"A view takes a Box, slices with positive steps, integers and '...'."
         )
+
+
+refuse_operators(View, View._refuse_operator, equality=True)
 
 
 def _is_same_array(target: Any, value: Any) -> bool:

@@ -78,27 +78,76 @@ coordinate saturating_add(const coordinate a, const coordinate b) {
 	return b > 0 ? std::numeric_limits<coordinate>::max() : std::numeric_limits<coordinate>::min();
 }
 
-/// Moves the lower corner by `-low_sign * amounts`, the upper one by `amounts`.
-template <typename F>
-user_box move_corners(const user_box& b, const nb::args& amounts, const char* const method, const F& offsets) {
-	const point amount = to_amounts(b, amounts, method);
+coordinate saturating_negation(const coordinate a) { return a == std::numeric_limits<coordinate>::min() ? std::numeric_limits<coordinate>::max() : -a; }
+
+user_box shift(const user_box& b, const nb::args& offsets) {
+	const point offset = to_amounts(b, offsets, "shift");
 	if(b.b.empty()) return b;
 	point min = b.b.min();
 	point max = b.b.max();
 	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
-		const auto [lower, upper] = offsets(amount[d]);
-		min[d] = saturating_add(min[d], lower);
-		max[d] = saturating_add(max[d], upper);
+		if(__builtin_add_overflow(min[d], offset[d], &min[d]) || __builtin_add_overflow(max[d], offset[d], &max[d])) {
+			raise_usage_error(repr(b) + " shifted by " + nb::repr(offsets).c_str() + " would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.");
+		}
 	}
 	return {box(min, max), b.dims};
+}
+
+/// Moves the lower corner by `-amounts`, the upper one by `amounts`, but not beyond the coordinates that there are.
+user_box grow(const user_box& b, const point& amount) {
+	if(b.b.empty()) return b;
+	point min = b.b.min();
+	point max = b.b.max();
+	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
+		min[d] = saturating_add(min[d], saturating_negation(amount[d]));
+		max[d] = saturating_add(max[d], amount[d]);
+	}
+	return {box(min, max), b.dims};
+}
+
+user_box shrink(const user_box& b, point amount) {
+	for(std::size_t d = 0; d < 3; ++d) amount[d] = saturating_negation(amount[d]);
+	return grow(b, amount);
+}
+
+void check_area(const user_box& b) {
+	if(!has_area(b.b)) raise_usage_error(repr(b) + " has 2**63 elements or more, which nothing can hold. Intersect it with a smaller box first.");
+}
+
+coordinate size_of(const user_box& b) {
+	check_area(b);
+	return b.b.area();
+}
+
+coordinate size_of(const user_region& r) {
+	coordinate sum = 0;
+	for(const box& b : r.r) {
+		if(!has_area(b) || __builtin_add_overflow(sum, b.area(), &sum)) {
+			raise_usage_error(repr(r) + " has 2**63 elements or more, which nothing can hold. Intersect it with a smaller box first.");
+		}
+	}
+	return sum;
+}
+
+nb::tuple shape_of(const user_box& b) {
+	point extents;
+	for(std::size_t d = 0; d < 3; ++d) {
+		if(__builtin_sub_overflow(b.b.max(d), b.b.min(d), &extents[d])) check_area(b);
+	}
+	return to_tuple(extents, b.dims);
 }
 
 nb::tuple slices_relative_to(const user_box& b, const point& origin) {
 	nb::object slices = nb::steal(PyTuple_New(b.dims));
 	if(!slices.is_valid()) throw nb::python_error();
 	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
-		const nb::object start = nb::steal(PyLong_FromLongLong(b.b.empty() ? 0 : b.b.min(d) - origin[d]));
-		const nb::object stop = nb::steal(PyLong_FromLongLong(b.b.empty() ? 0 : b.b.max(d) - origin[d]));
+		coordinate first = 0;
+		coordinate end = 0;
+		if(!b.b.empty() && (__builtin_sub_overflow(b.b.min(d), origin[d], &first) || __builtin_sub_overflow(b.b.max(d), origin[d], &end))) {
+			raise_usage_error(repr(b) + " lies 2**63 elements or more from the first element of the other box.");
+		}
+		const nb::object start = nb::steal(PyLong_FromLongLong(first));
+		const nb::object stop = nb::steal(PyLong_FromLongLong(end));
 		PyObject* const slice = PySlice_New(start.ptr(), stop.ptr(), nullptr);
 		if(slice == nullptr) throw nb::python_error();
 		PyTuple_SET_ITEM(slices.ptr(), static_cast<Py_ssize_t>(d), slice);
@@ -139,21 +188,27 @@ user_box from_flat(const nb::tuple& flat, const int dims) {
 template <typename Container>
 bool contains_element(const Container& container, const nb::handle element) {
 	int dims = 1;
-	point position{};
-	if(PyLong_Check(element.ptr())) {
-		position[0] = nb::cast<coordinate>(element);
-	} else {
-		position = to_point(element, 0, dims, "`in`");
-	}
+	const bool is_number = PyIndex_Check(element.ptr()) != 0;
+	const point position = to_point(is_number ? nb::make_tuple(element) : nb::borrow(element), 0, dims, "`in`");
 	if(container.dims != dims && container.dims != user_region::any_dims) raise_mismatch(nb::repr(element).c_str(), "in", repr(container));
 	point end = position;
-	for(std::size_t d = 0; d < 3; ++d) ++end[d];
+	for(std::size_t d = 0; d < 3; ++d) {
+		if(__builtin_add_overflow(end[d], 1, &end[d])) return false; // no box holds the last coordinate
+	}
 	const box one(position, end);
 	if constexpr(std::is_same_v<Container, user_box>) {
 		return container.b.covers(one);
 	} else {
 		return container.r.covers(one);
 	}
+}
+
+[[noreturn]] void refuse_as_array(const std::string& what) {
+	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr("ArgumentTypeError");
+	const std::string message = what + " is no array and no index of one. A view is indexed by a box; a NumPy array by slices: array[box.slices] if it covers "
+		"the whole space, or array[box.relative_slices(origin)] if it begins at the first element of the box `origin`.";
+	PyErr_SetString(type.ptr(), message.c_str());
+	throw nb::python_error();
 }
 
 user_region to_region(const user_box& b) { return {b.b, b.dims}; }
@@ -232,10 +287,13 @@ void bind_box(nb::module_& m) {
 			"max", [](const user_box& b) { return to_tuple(b.b.max(), b.dims); }, nb::sig("def max(self) -> tuple[int, ...]"),
 			"One past the last element, in every dimension.")
 		.def_prop_ro(
-			"shape", [](const user_box& b) { return to_tuple(b.b.extents(), b.dims); }, nb::sig("def shape(self) -> tuple[int, ...]"),
+			"shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"),
 			"The number of elements in each dimension.")
 		.def_prop_ro(
-			"size", [](const user_box& b) { return b.b.area(); }, "The number of elements.")
+			"size", [](const user_box& b) { return size_of(b); }, R"(The number of elements.
+
+Raises:
+    UsageError: If there are 2**63 or more.)")
 		.def_prop_ro(
 			"ndim", [](const user_box& b) { return b.dims; }, "The number of dimensions, 0 to 3.")
 		.def_prop_ro(
@@ -248,18 +306,17 @@ Raises:
     DimensionMismatch: If the two boxes differ in their number of dimensions.
     ValueError: If this box begins before `origin`.)")
 		.def(
-			"shift",
-			[](const user_box& b, const nb::args& offsets) { return move_corners(b, offsets, "shift", [](const coordinate n) { return std::pair(n, n); }); },
-			nb::sig("def shift(self, *offsets: int) -> Box"), R"(The box moved by `offsets`. An empty box stays empty.
+			"shift", &shift, nb::sig("def shift(self, *offsets: int) -> Box"), R"(The box moved by `offsets`. An empty box stays empty.
 
 Args:
     offsets: One integer per dimension, in elements.
 
 Raises:
-    DimensionMismatch: If there are more or fewer integers than dimensions.)")
+    DimensionMismatch: If there are more or fewer integers than dimensions.
+    UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.)")
 		.def(
 			"shrink",
-			[](const user_box& b, const nb::args& widths) { return move_corners(b, widths, "shrink", [](const coordinate n) { return std::pair(n, -n); }); },
+			[](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
 			nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
 
 Args:
@@ -269,9 +326,10 @@ Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
 		.def(
 			"grow",
-			[](const user_box& b, const nb::args& widths) { return move_corners(b, widths, "grow", [](const coordinate n) { return std::pair(-n, n); }); },
+			[](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
 			nb::sig("def grow(self, *widths: int) -> Box"),
-			R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it.
+			R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
+coordinates end, at -2**63 and 2**63 - 1.
 
 Args:
     widths: One integer per dimension, in elements. Negative ones shrink.
@@ -297,6 +355,9 @@ Raises:
 		.def(
 			"__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
 		.def("__hash__", [](const user_box& b) { return hash_box(b.b, b.dims); })
+		.def(
+			"__array__", [](const user_box& b, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(b)); },
+			nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"), "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a box.")
 		.def("__repr__", [](const user_box& b) { return repr(b); })
 		.def(
 			"__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("min"), self.attr("max"))); },
@@ -322,7 +383,10 @@ void bind_region(nb::module_& m) {
 Raises:
     ValueError: If the region was made from no boxes at all.)")
 		.def_prop_ro(
-			"size", [](const user_region& r) { return r.r.area(); }, "The number of elements.")
+			"size", [](const user_region& r) { return size_of(r); }, R"(The number of elements.
+
+Raises:
+    UsageError: If there are 2**63 or more.)")
 		.def("__or__", &unite, nb::is_operator(), nb::sig("def __or__(self, other: Region) -> Region"), R"(The elements in either.
 
 Raises:
@@ -365,6 +429,9 @@ Raises:
 			"__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(),
 			nb::sig("def __eq__(self, other: object, /) -> bool"))
 		.def("__hash__", &hash_region)
+		.def(
+			"__array__", [](const user_region& r, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(r)); },
+			nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"), "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a region.")
 		.def("__repr__", [](const user_region& r) { return repr(r); })
 		.def(
 			"__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("boxes"))); },

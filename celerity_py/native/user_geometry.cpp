@@ -15,8 +15,15 @@ coordinate to_coordinate(const nb::handle item, const char* const what) {
 		const std::string message = std::string(what) + " takes integers, but got " + nb::repr(item).c_str() + ".";
 		throw nb::type_error(message.c_str());
 	}();
-	if(value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-	return value;
+	if(value != -1 || PyErr_Occurred() == nullptr) return value;
+	PyErr_Clear(); // the one thing that can be wrong with an integer
+	raise_usage_error(std::string(what) + " takes integers from -2**63 to 2**63 - 1, but got " + nb::repr(item).c_str() + ".");
+}
+
+[[noreturn]] void raise(const char* const name, const std::string& message) {
+	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr(name);
+	PyErr_SetString(type.ptr(), message.c_str());
+	throw nb::python_error();
 }
 
 } // namespace
@@ -76,10 +83,8 @@ std::string repr(const user_region& r) {
 	return text + "])";
 }
 
-void raise_dimension_mismatch(const std::string& message) {
-	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr("DimensionMismatch");
-	PyErr_SetString(type.ptr(), message.c_str());
-	throw nb::python_error();
-}
+void raise_usage_error(const std::string& message) { raise("UsageError", message); }
+
+void raise_dimension_mismatch(const std::string& message) { raise("DimensionMismatch", message); }
 
 } // namespace celerity

@@ -37,6 +37,8 @@ user_box box_of_shape(nanobind::handle shape);
 std::string repr(const user_box& b);
 std::string repr(const user_region& r);
 
+/// Raises celerity_py.errors.UsageError.
+[[noreturn]] void raise_usage_error(const std::string& message);
 /// Raises celerity_py.DimensionMismatch.
 [[noreturn]] void raise_dimension_mismatch(const std::string& message);
 

@@ -350,6 +350,15 @@ void append_difference(box_vector& out, const box& from, const box& cut) {
 	append(point{{h1[0], f0[1], f0[2]}}, f1);
 }
 
+bool has_area(const box& b) {
+	coordinate area = 1;
+	for(std::size_t d = 0; d < 3; ++d) {
+		coordinate extent = 0;
+		if(__builtin_sub_overflow(b.max(d), b.min(d), &extent) || __builtin_mul_overflow(area, extent, &area)) return false;
+	}
+	return true;
+}
+
 std::string to_string(const box& b, const int dims) {
 	std::string text = "[";
 	for(std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) {

@@ -153,6 +153,9 @@ void merge_connected_boxes(box_vector& boxes);
 /// Cuts overlapping regions A, B into A\B, A∩B, B\A, and so on, until all are disjoint. Every input is a union of outputs. Drops empty ones.
 void symmetrically_split_overlapping_regions(std::vector<region>& regions);
 
+/// Whether extents and area of the box fit into a coordinate; those of boxes in buffers and index spaces do.
+bool has_area(const box& b);
+
 /// "[0:128, 64:65]"; `dims` tells how many dimensions to print (0 prints "[]").
 std::string to_string(const box& b, int dims);
 /// "{[0:1, 0:4], [2:3, 0:4]}", or the single box alone, or "{}".

@@ -119,7 +119,6 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 	m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
 	       + " times so far in " + where + ", because its accesses keep growing or are scattered. Each time its contents are copied. Let one of the first tasks "
 	         "access all that later ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite).");
-
 }
 
 void instruction_graph_generator::resize_into(buffer_state& buffer, const memory_id memory, allocation_state& target, allocation_state& old) {

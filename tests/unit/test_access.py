@@ -260,6 +260,21 @@ def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
     assert isinstance(caught.value, UsageError)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: access.neighborhood(2**63), r"0 to 2\*\*63 - 1, not \(9223372036854775808\)"),
+        (lambda: access.even_split(2**63), r"below 2\*\*63 .* not 9223372036854775808"),
+        (lambda: access.fixed((slice(0, 2**63),)), r"to 2\*\*63 - 1, but got 9223372036854775808"),
+        (lambda: celerity.hints.oversubscribe(2**62), "at most 65536, not 4611686018427387904"),
+        (lambda: celerity.hints.border_first(2**62), "at most 4294967295, not 4611686018427387904"),
+    ],
+)
+def test_numbers_that_are_too_large_are_refused_by_name(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
 # ---- callables at submit
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celerity_py._native import Box, Region, box_from_flat
-from celerity_py.scheduler.errors import DimensionMismatch
+from celerity_py.scheduler.errors import DimensionMismatch, UsageError
 
 EXTENT = 6
 Mask: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"
@@ -237,3 +237,58 @@ def test_a_region_of_no_boxes_fits_every_number_of_dimensions() -> None:
     assert hash(Region()) == hash(square - square)
     with pytest.raises(ValueError, match="not known"):
         _ = Region().bounding_box
+
+
+LARGEST = 2**63 - 1
+EXTREME = Box((-(2**63),), (LARGEST,))
+
+
+def test_a_shift_beyond_the_coordinates_is_refused() -> None:
+    box = Box((0, 0), (5, 5))
+    for offsets in ((LARGEST, 0), (0, LARGEST - 4)):
+        with pytest.raises(UsageError, match=r"shifted by .* beyond the coordinates"):
+            box.shift(*offsets)
+    with pytest.raises(UsageError, match="beyond the coordinates"):
+        Box((-5,), (5,)).shift(-LARGEST)
+    assert box.shift(LARGEST - 5, 0).max == (LARGEST, 5)
+    with pytest.raises(UsageError, match=r"from -2\*\*63 to 2\*\*63 - 1, but got 9223372036854775808"):
+        box.shift(2**63, 0)
+
+
+def test_growing_ends_where_the_coordinates_end() -> None:
+    box = Box((2,), (5,))
+    assert box.grow(LARGEST) == Box((2 - LARGEST,), (LARGEST,))
+    assert box.shrink(-LARGEST) == box.grow(LARGEST)
+    assert box.shrink(-(2**63)) == box.grow(LARGEST)
+    assert not box.grow(-(2**63))
+    assert not box.shrink(LARGEST)
+
+
+@pytest.mark.parametrize("box", [EXTREME, Box((0, 0), (2**32, 2**31)), Box((0, 0, 0), (2**32, 2**32, 2**32))])
+def test_a_box_of_too_many_elements_has_no_size(box: Box) -> None:
+    for whole in (box, Region([box])):
+        with pytest.raises(UsageError, match=r"has 2\*\*63 elements or more"):
+            _ = whole.size
+    assert Box((0, 0), (2**32, 2**31 - 1)).size == 2**63 - 2**32
+    with pytest.raises(UsageError, match=r"has 2\*\*63 elements or more"):
+        _ = Region([Box((-(2**62),), (0,)), Box((1,), (2**62 + 1,)), Box((2**62 + 2,), (LARGEST,))]).size
+
+
+def test_an_extent_that_is_no_coordinate_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"has 2\*\*63 elements or more"):
+        _ = EXTREME.shape
+    assert Box((0, 0), (2**62, 2**62)).shape == (2**62, 2**62)
+    with pytest.raises(UsageError, match="from the first element of the other box"):
+        Box((2**62,), (2**62 + 1,)).relative_slices(Box((-(2**62) - 5,), (1,)))
+
+
+def test_elements_beyond_all_boxes_are_in_none() -> None:
+    int64: Any = np.int64
+    assert LARGEST not in EXTREME
+    assert LARGEST - 1 in EXTREME
+    assert int64(3) in Box((0,), (5,))
+    assert int64(5) not in Region([Box((0,), (5,))])
+    with pytest.raises(UsageError, match="`in` takes integers"):
+        _ = 2**63 in EXTREME
+    with pytest.raises(UsageError, match="Box takes integers"):
+        Box((0,), (2**63,))

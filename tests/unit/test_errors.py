@@ -108,14 +108,14 @@ def test_a_read_only_array_of_the_users_own_is_none_of_our_business(tmp_path: Pa
     result = run(
         tmp_path,
         """
-        def reach(chunk, mine, u):
+        def reach(chunk, u):
             mine[0] = 1
 
         mine = np.zeros(8)
         mine.flags.writeable = False
         u = celerity.Buffer.from_array(np.zeros(8), name="u")
         with celerity.Queue() as queue:
-            queue.parallel_for((), reach, mine, u.read_write(access.all()))
+            queue.parallel_for((), reach, u.read_write(access.all()))
         """,
     )
     assert "ValueError: assignment destination is read-only" in result.stderr

@@ -33,6 +33,9 @@ from tests.kernels import scale
         ((1, 1, 1, 1), DimensionMismatch, "at most 3 dimensions"),
         ("ab", ArgumentTypeError, "not 'ab'"),
         (2.5, ArgumentTypeError, r"not 2\.5"),
+        (2**64, UsageError, r"fewer than 2\*\*63 items, but \(18446744073709551616,\) has more"),
+        ((2**40, 2**40), UsageError, r"fewer than 2\*\*63 items"),
+        (Box((-(2**63),), (2**63 - 1,)), UsageError, r"fewer than 2\*\*63 items"),
     ],
 )
 def test_an_impossible_index_space_is_an_error(
@@ -60,8 +63,8 @@ def test_arguments_that_no_kernel_can_use_are_errors(queue: celerity.Queue) -> N
     for foreign, message in [
         (buffer, r'bare buffer B\d+ "u".*u\.read\(mapper\)'),
         (queue, "a task cannot use"),
-        (access.all(), "a task cannot use"),
-        (celerity.hints.split_2d(), "a task cannot use"),
+        (access.all(), r"Write buffer\.read\(mapper\)"),
+        (celerity.hints.split_2d(), r"hints=split_2d\(\)"),
     ]:
         for _ in range(2):
             with pytest.raises(ArgumentTypeError, match=message) as caught:

@@ -84,8 +84,8 @@ def test_borders_are_chunks_of_their_own(queue: celerity.Queue) -> None:
     assert sum(box.size == 2 for box in seen) == 2 * (devices - 1)
 
 
-def test_plain_arguments_are_passed_on_as_they_are(queue: celerity.Queue) -> None:
-    given: list[Any] = [3, np.float32(0.5), np.ones(2), {"a": 1}, None, "text", object()]
+def test_plain_arguments_but_arrays_are_passed_on_as_they_are(queue: celerity.Queue) -> None:
+    given: list[Any] = [3, np.float32(0.5), [np.ones(2)], {"a": 1}, None, "text", object()]
     got: list[Any] = []
     queue.parallel_for((), lambda chunk, *args: got.append(args), *given)
     queue.wait()

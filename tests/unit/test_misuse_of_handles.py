@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Buffers, views and reducers that a program takes for arrays, and values that a buffer cannot hold."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, Region
+from celerity_py.reducers import Reducer, ReductionPort
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.views import View
+from tests.scripts import line_of, run
+
+
+class FakeTask:
+    def describe(self) -> str:
+        return 'kernel "step" (submitted at app.py:12)'
+
+
+def view_of(dtype: str) -> View:
+    array = np.zeros(4, dtype)
+    buffer = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
+    return View(array, buffer.box, buffer.box, None, True, buffer, FakeTask())
+
+
+def add_in_place(handle: Any) -> None:
+    handle += 1
+
+
+USES: list[Callable[[Any], Any]] = [
+    np.asarray,
+    np.sum,
+    np.sqrt,
+    float,
+    lambda buffer: buffer * 2,
+    lambda buffer: 2 - buffer,
+    lambda buffer: np.float32(2) * buffer,
+    lambda buffer: np.ones(4) + buffer,
+    lambda buffer: buffer[0],
+    lambda buffer: operator.setitem(buffer, 0, 1),
+    lambda buffer: -buffer,
+    lambda buffer: buffer < 1,
+    add_in_place,
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_buffer_is_no_array(use: Callable[[Any], Any]) -> None:
+    with celerity.Queue():
+        u = celerity.Buffer.from_array(np.ones(4), name="u")
+        with pytest.raises(ArgumentTypeError, match=r'B\d+ "u" is .* queue\.fence\(u\)\.result\(\) gives a copy'):
+            use(u)
+        assert u == u  # noqa: PLR0124 - handles can be compared
+        with pytest.raises(TypeError):
+            iter(u)
+
+
+def test_a_task_cannot_use_a_buffer_that_it_has_captured(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        u = celerity.Buffer.from_array(np.ones(4), name="u")
+        with celerity.Queue() as queue:
+            queue.parallel_for(1, lambda chunk: u[chunk.box])
+        """,
+    )
+    message = result.stderr.splitlines()[-1]
+    assert re.search(r'B\d+ "u" is indexed in a task or mapper that has captured .* Pass u\.read\(mapper\)', message)
+    assert line_of(tmp_path, "queue.parallel_for") in message
+
+
+@pytest.mark.parametrize("index", [Box((0,), (2,)), Region([Box((0,), (2,))])])
+def test_an_array_indexed_by_a_box_says_how_to_write_it(index: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"no index of one.*array\[box\.slices\]"):
+        np.ones(4)[index]
+
+
+@pytest.mark.parametrize(
+    ("use", "symbol"),
+    [
+        (lambda view: view * 2, "*"),
+        (lambda view: 2 * view, "*"),
+        (lambda view: view + np.ones(4), "+"),
+        (lambda view: view == 1, "=="),
+        (lambda view: view != 1, "!="),
+        (lambda view: view > 1, ">"),
+        (operator.neg, "-"),
+        (float, "float()"),
+        (add_in_place, "+="),
+        (lambda view: divmod(view, 2), "divmod"),
+    ],
+)
+def test_a_view_has_to_be_indexed(use: Callable[[Any], Any], symbol: str) -> None:
+    expected = f'kernel "step" (submitted at app.py:12) uses the view of B3 "u" itself as an operand of {symbol}. Index'
+    with pytest.raises(ArgumentTypeError, match=re.escape(expected) + r" it first: view\[chunk\.box\]"):
+        use(view_of("float64"))
+
+
+@pytest.mark.parametrize("use", [add_in_place, lambda out: out + 1, lambda out: out == 1])
+def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
+    record = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
+    reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), FakeTask())
+    expected = r'"step" .* uses the reduction into B3 "total" as an operand of .*contributes with out\.combine\(value\)'
+    with pytest.raises(ArgumentTypeError, match=expected):
+        use(reducer)
+
+
+BAD_VALUES = [
+    ("int32", 1 + 2j, "(1+2j) of type complex"),
+    ("float64", 1j, "1j of type complex"),
+    ("float32", np.complex64(1), "of dtype complex64"),
+    ("int32", 0.5, "0.5 of type float"),
+    ("int32", 1.0, "1.0 of type float"),
+    ("int32", np.float32(1), "of dtype float32"),
+    ("int32", np.ones(4), "an array of float64 and shape (4,)"),
+    ("int32", [0.5] * 4, "of type list"),
+    ("uint8", np.ones(4, np.int64), "an array of int64 and shape (4,)"),
+    ("uint8", 256, "256 of type int"),
+    ("uint8", -1, "-1 of type int"),
+    ("bool", 1, "1 of type int"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "value", "shown"), BAD_VALUES)
+def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any, shown: str) -> None:
+    view = view_of(dtype)
+    with pytest.raises(UsageError) as caught:
+        view[0:4] = value
+    text = str(caught.value)
+    assert text.startswith('kernel "step" (submitted at app.py:12) assigns ')
+    assert f'{shown} to B3 "u" at [0:4], whose elements are {dtype}, which cannot hold it.' in text
+    assert not view.array.any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("int32", 1),
+        ("int32", True),
+        ("int32", np.ones(4, np.int64)),
+        ("uint8", [1, 2, 3, 4]),
+        ("uint8", (1, 2, 3, 4)),
+        ("float32", 1),
+        ("float32", 0.1),
+        ("float32", np.float64(0.1)),
+        ("float32", np.ones(4, np.int64)),
+        ("float32", [1, 2.5, 3, 4]),
+        ("complex64", 1),
+        ("complex64", 0.5),
+        ("bool", True),
+        ("bool", np.ones(4, bool)),
+        ("i4,f8", (1, 2.5)),
+        ("i4,f8", np.zeros(4, "i4,f8")),
+        ("i4,f8", 0),
+        ("M8[s]", np.datetime64("2000-01-01")),
+        ("U3", "abc"),
+    ],
+)
+def test_a_value_that_the_elements_can_hold_is_taken(dtype: str, value: Any) -> None:
+    view = view_of(dtype)
+    view[...] = value
+    expected = np.zeros(4, dtype)
+    expected[...] = value
+    assert np.array_equal(view.array, expected)
