@@ -44,9 +44,9 @@ def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
         given = np.asarray(value).dtype
     except Exception:  # noqa: BLE001 - of whichever library; the assignment says what is wrong
         return True
-    if given.kind not in _NUMBERS or dtype.kind not in _NUMBERS:
+    if dtype.kind not in _NUMBERS:
         return True
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and given.kind in _KINDS_OF_LISTS:
         return dtype.kind in _KINDS_OF_LISTS[given.kind]
     return np.can_cast(given, dtype, "same_kind")
 
