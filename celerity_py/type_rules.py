@@ -17,7 +17,8 @@ _NUMBERS = "biufc"
 def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
     """Whether elements of this dtype can hold a value, by NumPy's "same_kind" rule.
 
-    Python's own numbers have a kind but no size: an int fits if it is in the range of an integer dtype.
+    Python's own numbers have a kind but no size: an int fits if it is in the range of an integer dtype; 0 and
+    1 fit into bool.
 
     A list of them is taken as they are. What a number means for structures and times is left to NumPy.
 
@@ -32,7 +33,7 @@ def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
             return np.can_cast(given, dtype, "same_kind")
         return _can_hold_unknown(dtype, value)
     if dtype.kind not in kinds:
-        return dtype.kind not in _NUMBERS
+        return dtype.kind not in _NUMBERS or (dtype.kind == "b" and value.__class__ is int and value in {0, 1})
     if value.__class__ is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return bool(limits.min <= value <= limits.max)

@@ -126,7 +126,8 @@ BAD_VALUES = [
     ("uint8", np.ones(4, np.int64), "an array of int64 and shape (4,)"),
     ("uint8", 256, "256 of type int"),
     ("uint8", -1, "-1 of type int"),
-    ("bool", 1, "1 of type int"),
+    ("bool", 2, "2 of type int"),
+    ("bool", 1.0, "1.0 of type float"),
 ]
 
 
@@ -157,6 +158,7 @@ def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any
         ("complex64", 1),
         ("complex64", 0.5),
         ("bool", True),
+        ("bool", 1),
         ("bool", np.ones(4, bool)),
         ("i4,f8", (1, 2.5)),
         ("i4,f8", np.zeros(4, "i4,f8")),
