@@ -40,8 +40,8 @@ class BufferRecord:
         self.runtime: Any = None
         #: `fn(box) -> array`, or None.
         self.initializer: Callable[[Box], Any] | None = None
-        #: (memory, raw allocation id) -> (writable array, read-only array, box) over the whole allocation.
-        self.arrays: dict[tuple[int, int], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Box]] = {}
+        #: (memory, raw allocation id) -> what arrays for writing and for reading are made of, and the allocated box.
+        self.arrays: dict[tuple[int, int], tuple[Any, Any, Box]] = {}
 
     @property
     def label(self) -> str:

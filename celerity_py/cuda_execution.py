@@ -85,14 +85,26 @@ class CudaBinder(Binder):
     protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
+        super().__init__()
         self._ordinal = ordinal
 
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array over foreign device memory."""
+        return self.array_of(self.map(address, shape, dtype)[0])
+
+    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """What `array_of` makes arrays of; the same for accesses that only read: CuPy has no read-only arrays."""
         import cupy
 
         memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
-        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+        mapped = shape, dtype, cupy.cuda.MemoryPointer(memory, 0)
+        return mapped, mapped
+
+    def array_of(self, mapped: Any) -> Any:
+        """A CuPy array over a whole allocation; the base of all that are made of it."""
+        import cupy
+
+        return cupy.ndarray(*mapped)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array without elements."""
@@ -114,9 +126,8 @@ class CudaBinder(Binder):
         """Where the memory of an array begins."""
         return int(array.data.ptr)
 
-    def read_only(self, array: Any) -> Any:
-        """The array itself: CuPy has no read-only arrays."""
-        return array
+    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
+        return None  # no array is read-only, so none refuses to be written
 
 
 def release_cached_memory(ordinal: int) -> None:
@@ -162,7 +173,7 @@ def run_kernel(
     with on_device(ordinal), stream:
         chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
         if checks is None:
-            submission.function(chunk, *binder.arguments(submission, iter(bindings), iter(reductions)))
+            binder.call(submission, chunk, bindings, reductions)
             return
         with checks.around(submission, bindings, binder) as filled:
-            submission.function(chunk, *binder.arguments(submission, iter(filled), iter(reductions)))
+            binder.call(submission, chunk, filled, reductions)

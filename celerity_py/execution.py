@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from celerity_py import _native
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.call_checks import CallChecks
+from celerity_py.kept_arrays import look_after
 from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
 from celerity_py.parts import Chunk, Part
@@ -26,13 +28,26 @@ Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat
 _MAX_ARRAYS = 64  # per buffer; allocations come and go with resizes, and nobody reports that they are gone
 
 
-def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A writable array over foreign memory."""
+class _Allocation(np.ndarray[Any, Any]):
+    """An array over a whole allocation, of which each call gets an array of its own.
+
+    NumPy lets a view of an array refer to the end of the chain of bases of one type. With a type of its own this array
+    is not part of that chain, which so ends at the array of the call.
+    """
+
+    __slots__ = ()
+
+
+def _memory_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    memory: Any = (ctypes.c_byte * size).from_address(address)
-    return np.ndarray(shape, dtype, memory)
+    return (ctypes.c_byte * size).from_address(address)
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A writable array over foreign memory."""
+    return np.ndarray(shape, dtype, _memory_at(address, shape, dtype))
 
 
 def run_kernel(
@@ -48,10 +63,10 @@ def run_kernel(
     whole: Any = submission.box
     chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
     if checks is None:
-        _call(submission, chunk, _HOST.arguments(submission, iter(bindings), iter(reductions)))
+        _HOST.call(submission, chunk, bindings, reductions)
         return
     with checks.around(submission, bindings, _HOST) as filled:
-        _call(submission, chunk, _HOST.arguments(submission, iter(filled), iter(reductions)))
+        _HOST.call(submission, chunk, filled, reductions)
 
 
 def run_host_task(
@@ -70,21 +85,10 @@ def run_host_task(
     whole: Any = submission.box
     part = Part(box_from_flat(flat, len(whole.min)), whole)
     if checks is None:
-        _call(submission, part, _HOST.arguments(submission, iter(bindings), iter(())))
+        _HOST.call(submission, part, bindings, ())
         return
     with checks.around(submission, bindings, _HOST) as filled:
-        _call(submission, part, _HOST.arguments(submission, iter(filled), iter(())))
-
-
-def _call(submission: Submission, part: Part, arguments: list[Any]) -> None:
-    try:
-        submission.function(part, *arguments)
-        return
-    except ValueError as error:
-        told = _find_read_only(submission, error)
-        if told is None:
-            raise
-    raise told
+        _HOST.call(submission, part, filled, ())
 
 
 def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess | None:
@@ -115,6 +119,33 @@ class Binder:
     #: Whether `read_only` keeps a kernel from writing.
     protects_reads = True
 
+    def __init__(self) -> None:
+        self._release = _native.ViewReleaser(self.view_type, self.reducer_type).release
+
+    def call(self, submission: Submission, part: Part, bindings: Iterable[Binding], partials: Iterable[Any]) -> None:
+        """Call the function of a task, and take its views away when it returns.
+
+        Raises:
+            KeptArray: If an array of a view still exists then.
+            BaseException: Whatever the function raises.
+        """
+        arguments = self.arguments(submission, iter(bindings), iter(partials))
+        told = None
+        try:
+            submission.function(part, *arguments)
+        except ValueError as error:
+            told = self._explain(submission, error)
+            if told is None:
+                raise
+        if told is not None:
+            raise told
+        found = self._release(arguments)
+        if found is not None:
+            look_after(submission, arguments, found)
+
+    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
+        return _find_read_only(submission, error)
+
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A writable array over foreign memory."""
         return array_at(address, shape, dtype)
@@ -135,11 +166,16 @@ class Binder:
         """Where the memory of an array begins."""
         return int(array.__array_interface__["data"][0])
 
-    def read_only(self, array: Any) -> Any:
-        """The same array for read accesses."""
-        view = array.view()
-        view.flags.writeable = False
-        return view
+    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """What `array_of` makes arrays of, for accesses that write and for those that only read."""
+        memory = _memory_at(address, shape, dtype)
+        read_only = _Allocation(shape, dtype, memory)
+        read_only.flags.writeable = False
+        return _Allocation(shape, dtype, memory), read_only
+
+    def array_of(self, mapped: Any) -> Any:
+        """An array over a whole allocation that belongs to one access of one call."""
+        return mapped.view(np.ndarray)
 
     def arguments(self, submission: Submission, bindings: Iterator[Binding], partials: Iterator[Any]) -> list[Any]:
         """Views and reducers in the places of the ports; plain values stay as they are."""
@@ -168,14 +204,13 @@ class Binder:
         if arrays is None:
             arrays = self._map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
         declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
-        base = arrays[0] if writable else arrays[1]
+        base = self.array_of(arrays[0] if writable else arrays[1])
         box = box_from_flat(bounding_flat, ndim)
         return self.view_type(base, arrays[2], box, declared, writable, record, submission)
 
     def _map_allocation(self, record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
         """Arrays over a whole allocation, kept with the buffer: allocations live long, and their ids are unique."""
-        array = self.array_at(address, allocated.shape, record.dtype)
-        arrays = (array, self.read_only(array), allocated)
+        arrays = (*self.map(address, allocated.shape, record.dtype), allocated)
         known = record.arrays
         while len(known) >= _MAX_ARRAYS:
             # Another launcher thread may be doing the same.

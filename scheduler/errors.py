@@ -57,6 +57,10 @@ class ReadOnlyAccess(UsageError):  # noqa: N818
     """A kernel or host task writes through a view whose access was declared as `read`."""
 
 
+class KeptArray(UsageError):  # noqa: N818
+    """A kernel or host task keeps an array of a view beyond its return, or uses a view or reducer after it."""
+
+
 class ConfigurationError(UsageError):
     """A configuration variable is unknown, malformed, or set too late."""
 

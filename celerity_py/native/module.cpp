@@ -14,6 +14,7 @@ void bind_scheduler(nb::module_& m);
 void bind_start_watch(nb::module_& m);
 void bind_submission_table(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_view_releaser(nb::module_& m);
 
 NB_MODULE(_native, m) {
 	m.doc() = "Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.";
@@ -30,4 +31,5 @@ NB_MODULE(_native, m) {
 	bind_start_watch(m);
 	bind_submission_table(m);
 	bind_kernel_submitter(m);
+	bind_view_releaser(m);
 }

@@ -13,6 +13,12 @@ class slot {
 
 	/// Borrowed; null if it has not been set.
 	PyObject* get(PyObject* const object) const { return *at(object); }
+	/// What it was set to; it is not set behind this.
+	nanobind::object take(PyObject* const object) const {
+		PyObject* const value = *at(object);
+		*at(object) = nullptr;
+		return nanobind::steal(value);
+	}
 	/// Of a new object.
 	void init(PyObject* const object, PyObject* const owned) const { *at(object) = owned; }
 
