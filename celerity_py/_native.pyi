@@ -1097,3 +1097,18 @@ class KernelSubmitter:
     @property
     def busy_ns(self) -> int:
         """Time in submits."""
+
+class ViewReleaser:
+    """
+    Takes the arrays of views and reducers of these classes away, behind the call that they were made for.
+    """
+
+    def __init__(self, view_class: object, reducer_class: object) -> None: ...
+
+    def release(self, arguments: list[Any]) -> list[tuple[int, Any]] | None:
+        """
+        None, or (position, array that the view or reducer was made with) for each that something besides this list and that array's owner refers to.
+        """
+
+def is_referred_to(holder: tuple, index: int) -> bool:
+    """Whether something besides this tuple refers to this item of it."""

@@ -21,7 +21,7 @@ from celerity_py.completion import Completion
 from celerity_py.cuda_execution import release_cached_memory
 from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.empty_reductions import EmptyReductions
-from celerity_py.executor.failure import attempt
+from celerity_py.executor.failure import WHAT_THEN, attempt
 from celerity_py.executor.pacing import num_cores
 from celerity_py.forks import Fork, keep_for_ever
 from celerity_py.futures import Notifiers, RuntimeFuture
@@ -380,7 +380,7 @@ class Runtime:
         if isinstance(original, CelerityError) and not failure.is_remote:
             kind = type(original)
         try:
-            error = kind(failure.message())
+            error = kind(f"{failure.message().rstrip('.')}. {WHAT_THEN}")
         except Exception:  # noqa: BLE001 - a class of the user with other arguments
             error = TaskFailed(failure.message())
         error.__cause__ = original

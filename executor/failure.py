@@ -7,14 +7,13 @@ import contextlib
 import json
 import os
 import sys
-import sysconfig
 import traceback
 from dataclasses import dataclass, field
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES
+from celerity_py.executor.user_frames import is_library, is_ours, trim_frames
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
 if TYPE_CHECKING:
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
 _LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES * 5 // 8
 _LONGEST_TASK: Final = NOTICE_LIMIT_BYTES // 8
 _LONGEST_SITE: Final = NOTICE_LIMIT_BYTES // 5
-_LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
-_PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
+#: What every call is told after a failure.
+WHAT_THEN: Final = (
+    "Nothing more runs in this process: mend the cause and start the program again (in a notebook: restart the kernel)."
+)
 
 
 class RemoteFailure(TaskFailed):
@@ -57,13 +58,18 @@ class Failure:
         """Return what to name as the cause of what later calls raise; the same object every time."""
         return self._remote if self.error is None else self.error
 
-    def message(self) -> str:
-        """Say in one line where it happened and what."""
+    def message(self, teller: int | None = None) -> str:
+        """Say in one line where it happened and what.
+
+        Args:
+            teller: The rank whose name stands before the message; not repeated if it is the one that failed.
+        """
+        rank = "" if teller == self.rank else f"rank {self.rank}"
         if not self.task:
-            where = f"rank {self.rank}"
+            where = rank or "the program"
             site = f" at {self.site}" if self.site else ""
         else:
-            where = f"rank {self.rank}: task '{self.task}'"
+            where = f"{rank}: task '{self.task}'" if rank else f"task '{self.task}'"
             site = f" (submitted at {self.site})" if self.site and self.site not in self.text else ""
         return f"{where} failed{site}: {self.text}"
 
@@ -147,20 +153,18 @@ def find_user_line(error: BaseException) -> str:
 
 
 def _find_user_line(error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
-    own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(x) for x in _LIBRARY_FOLDERS)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
     return "".join(f"{frame.filename}:{frame.lineno}" for frame in (own or frames)[-1:])
 
 
 def format_user_frames(error: BaseException) -> list[str]:
-    """Format the traceback of an exception, without the frames of ours that called the user's function.
+    """Format the traceback of an exception, without our frames around those of the program.
 
     The line with the exception itself is left out, since the failure's message repeats it, unless there is a chain.
     """
-    trace = error.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    if trace is None:
+    trace = trim_frames(error.__traceback__)
+    if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
         return []
     if error.__cause__ is not None or error.__context__ is not None:
         return traceback.format_exception(type(error), error, trace)
@@ -179,15 +183,6 @@ def print_whole(text: str) -> None:
         if sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(text)
-
-
-def is_library_file(filename: str) -> bool:
-    """Whether a file belongs to this package, the standard library or an installed package, and not to the program."""
-    return _is_ours(filename) or any(Path(filename).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
-
-
-def _is_ours(filename: str) -> bool:
-    return any(Path(filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS)
 
 
 def is_caused_by(error: BaseException | None, origin: BaseException) -> bool:

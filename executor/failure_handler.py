@@ -176,10 +176,11 @@ class FailureHandler:
         return "".join(f"rank {self._communicator.rank}: {line}" for line in story.splitlines(keepends=True))
 
     def _print(self, failure: Failure, story: str) -> None:
-        lines = [story, f"celerity_py, rank {self._communicator.rank}: {failure.message()}\n"]
+        rank = self._communicator.rank
+        lines = [story, f"celerity_py, rank {rank}: {failure.message(teller=rank)}\n"]
         if failure.error is not None and failure.task:
             attempt(lambda error: lines.extend(format_user_frames(error)), failure.error)
-        lines.append(f"celerity_py, rank {self._communicator.rank}: the job ends in {self._times.abort_s:g} s\n")
+        lines.append(f"celerity_py, rank {rank}: the job ends in {self._times.abort_s:g} s\n")
         print_whole("".join(lines))
 
     def _abort(self) -> NoReturn:

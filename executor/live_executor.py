@@ -44,6 +44,7 @@ from celerity_py.executor.pacing import Pacing, num_cores
 from celerity_py.executor.program_activity import ProgramActivity
 from celerity_py.executor.program_comparison import ProgramComparison
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
+from celerity_py.executor.user_frames import trim_chain
 from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError
 
 if TYPE_CHECKING:
@@ -251,6 +252,7 @@ class LiveExecutor:
         if unseen:
             print_whole(f"celerity_py: {failure.message()}\n")
             if failure.error is not None:
+                attempt(trim_chain, failure.error)
                 attempt(traceback.print_exception, failure.error)
             self._communicator.abort(failure.exit_status)
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from celerity_py.executor.failure import is_library_file
+from celerity_py.executor.user_frames import is_library, is_ours
 
 _BUSY_SHARE: Final = 0.05  # of a core: a thread that waits for the runtime takes less
 _BUSY_BYTES_PER_S: Final = 1 << 20  # read or written
@@ -49,7 +49,7 @@ class ProgramActivity:
     def line(self) -> str:
         """Return the "file:line" of the innermost frame that is no library's; empty if the thread has ended."""
         frame = sys._current_frames().get(self._thread)
-        while frame is not None and is_library_file(frame.f_code.co_filename):
+        while frame is not None and (is_ours(frame.f_code.co_filename) or is_library(frame.f_code.co_filename)):
             frame = frame.f_back
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -4,6 +4,7 @@
 Python prints them and exits, and that is where a job with several ranks hangs: mpi4py's exit hook waits in MPI_Finalize
 for ranks that wait for this one, and before MPI is initialised a launcher may not mind that a process is missing. So
 under a launcher the hooks below end the whole job: through the run's `FailureHandler` if there is one, else by MPI.
+In any process, tracebacks of our own exceptions are printed without our frames.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.failure import print_whole
+from celerity_py.executor.failure import attempt, print_whole
 from celerity_py.executor.interpreter import register_exit_hook
 from celerity_py.executor.launcher import detect_launch
-from celerity_py.scheduler.errors import LaunchError
+from celerity_py.executor.user_frames import trim_chain
+from celerity_py.scheduler.errors import CelerityError, LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +40,10 @@ _original_thread_hook = threading.excepthook
 
 
 def watch_program() -> None:
-    """Install the hooks for the rest of the process if a launcher started several. Touches neither MPI nor threads."""
+    """Install the hooks for the rest of the process: all, if a launcher started several. Touches no MPI, no threads."""
     global _is_watching  # noqa: PLW0603 - the hooks are globals of the interpreter
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_uncaught
     launch = detect_launch(os.environ)
     if launch.launcher is not None and launch.size != 1:
         _is_watching = True
@@ -101,9 +105,20 @@ def _uninstall() -> None:
         threading.excepthook = _original_thread_hook
 
 
+def _print_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    if isinstance(error, CelerityError):
+        attempt(trim_chain, error)
+        where = error.__traceback__
+    sys.__excepthook__(kind, error, where)
+
+
 def _on_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    if isinstance(error, CelerityError):
+        attempt(trim_chain, error)
+        where = error.__traceback__
     story = "".join(traceback.format_exception(kind, error, where))
-    _tell(error, story, None if _original_hook is sys.__excepthook__ else lambda: _original_hook(kind, error, where))
+    is_default = _original_hook in {sys.__excepthook__, _print_uncaught}
+    _tell(error, story, None if is_default else lambda: _original_hook(kind, error, where))
 
 
 def _on_uncaught_in_thread(event: threading.ExceptHookArgs) -> None:

@@ -92,7 +92,8 @@ def test_host_tasks_are_checked_too(tmp_path: Path) -> None:
 
 def test_a_few_elements_of_small_integers_are_found_when_the_kernel_runs_again(tmp_path: Path) -> None:
     loop = "parallel_for((8, 6), partly, out.write(access.one_to_one()), name='partly')"
-    program = leaves("out[...] = 3 * np.eye(8, 6, dtype=np.int8)[out.box.slices]; out.array[0, 0] = UNTOUCHED", "np.int8", loop)
+    body = "out[...] = 3 * np.eye(8, 6, dtype=np.int8)[out.box.slices]; out.array[0, 0] = UNTOUCHED"
+    program = leaves(body, "np.int8", loop)
     program = program.replace("out.array[0, 0] = UNTOUCHED", "out.array[0, 0] = before", 1)
     program = program.replace("    out[...] = 3", "    before = out.array[0, 0]\n    out[...] = 3", 1)
     program = program.replace("    queue.parallel_for", "    for step in range(30): queue.parallel_for")

@@ -141,10 +141,10 @@ def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> Non
     assert "no memory left on D0" in single.runtime.failure.message()
 
 
-def test_with_one_rank_nothing_is_printed_and_no_hook_is_installed(
+def test_with_one_rank_nothing_is_printed_and_no_hook_ends_the_job(
     single: Rank, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sys.excepthook is sys.__excepthook__
+    assert sys.excepthook in {sys.__excepthook__, uncaught_exceptions._print_uncaught}
     single.executor.fail(ValueError("quiet"))
     assert capsys.readouterr() == ("", "")
 
@@ -257,7 +257,8 @@ def test_an_exception_that_nobody_caught_is_a_failure_of_the_run(pair: Pair, cap
     assert second.executor.failure.site.startswith(__file__)
     assert "ValueError: sorry" in second.executor.failure.text
     output = capfd.readouterr().err
-    assert output.count("rank 1 failed at") == 2
+    assert output.count("celerity_py, rank 0: rank 1 failed at") == 1
+    assert output.count("celerity_py, rank 1: the program failed at") == 1
     assert output.count("Traceback") == 1
 
 

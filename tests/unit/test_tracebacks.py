@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What a program that fails prints: its own lines, once, and what to do then."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from celerity_py.executor.failure import WHAT_THEN, Failure
+from celerity_py.executor.user_frames import trim_frames
+from tests.scripts import line_of, run
+
+PACKAGE = str(Path(sys.modules["celerity_py"].__file__ or "").parent)
+
+
+def files_of(stderr: str) -> list[str]:
+    return re.findall(r'^  File "(.*)", line', stderr, re.MULTILINE)
+
+
+PROGRAMS = {
+    "kernel": """
+        def kernel(chunk, u):
+            u[chunk.box] = 1 / 0
+        """,
+    "library": """
+        def kernel(chunk, u):
+            np.dot(np.ones(3), np.ones(4))
+        """,
+    "view": """
+        def kernel(chunk, u):
+            u[100]
+        """,
+}
+WAITS = ["queue.wait()", "queue.fence(u).result()", "queue.close()"]
+SUBMIT = """
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.ones(8), name="u")
+        queue.parallel_for(8, kernel, u.read_write(access.one_to_one()))
+        """
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_failure_shows_lines_of_the_program_only(program: str, wait: str, tmp_path: Path) -> None:
+    result = run(tmp_path, program + SUBMIT + f"{wait}\n")
+    assert result.returncode == 1
+    assert files_of(result.stderr) == [str(tmp_path / "app.py")] * 2, result.stderr
+    traceback = result.stderr.split("direct cause")[1]
+    assert wait in traceback
+    assert line_of(tmp_path, "queue.parallel_for") in traceback
+    assert result.stderr.rstrip().endswith(f". {WHAT_THEN}")
+
+
+def test_a_failure_that_nobody_saw_shows_lines_of_the_program_only(tmp_path: Path) -> None:
+    result = run(tmp_path, PROGRAMS["kernel"] + SUBMIT + "time.sleep(0.5)\n")
+    assert files_of(result.stderr) == [str(tmp_path / "app.py")], result.stderr
+    assert "ZeroDivisionError" in result.stderr
+
+
+def test_an_error_at_submit_ends_at_the_line_that_submits(tmp_path: Path) -> None:
+    result = run(tmp_path, "queue = celerity.Queue()\nqueue.parallel_for(8, lambda chunk: None, 5)\n")
+    assert files_of(result.stderr) == [str(tmp_path / "app.py")], result.stderr
+    assert "queue.parallel_for(8" in result.stderr
+
+
+def test_other_exceptions_are_printed_as_ever(tmp_path: Path) -> None:
+    result = run(tmp_path, "from celerity_py.index_spaces import box_of\nbox_of.missing\n")
+    assert "AttributeError" in result.stderr
+    mine = """
+        def hook(kind, error, trace):
+            print("mine", kind.__name__)
+
+        sys.excepthook = hook
+        celerity.Buffer(-1)
+        """
+    assert run(tmp_path, mine).stdout == "mine UsageError\n"
+
+
+def test_every_call_after_a_failure_says_what_to_do(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        PROGRAMS["kernel"]
+        + SUBMIT
+        + """
+        calls = [
+            queue.wait,
+            queue.barrier,
+            queue.flush,
+            lambda: queue.parallel_for(8, kernel, 1),
+            lambda: queue.host_task(lambda part: None),
+            lambda: queue.fence(u),
+            lambda: celerity.Buffer(4),
+            celerity.Queue,
+        ]
+        for call in calls:
+            try:
+                call()
+            except celerity.TaskFailed as error:
+                print(error)
+        """,
+    )
+    lines = result.stdout.splitlines()
+    assert len(lines) == 8, result.stderr
+    for line in lines:
+        assert line.startswith("rank 0: task 'kernel' failed (submitted at ")
+        assert line.endswith(f"ZeroDivisionError: division by zero. {WHAT_THEN}")
+
+
+def test_a_rank_that_tells_of_itself_is_named_once() -> None:
+    failure = Failure(1, "ValueError: mine", "step", "app.py:3")
+    assert failure.message() == "rank 1: task 'step' failed (submitted at app.py:3): ValueError: mine"
+    assert failure.message(teller=0) == failure.message()
+    assert failure.message(teller=1) == "task 'step' failed (submitted at app.py:3): ValueError: mine"
+    assert Failure(1, "ValueError: mine").message(teller=1) == "the program failed: ValueError: mine"
+
+
+def trace_of(*files: str) -> list[str]:
+    """The files of what is left of a traceback through these files."""
+    trace: TracebackType | None = None
+    for file in reversed(files):
+        namespace: dict[str, object] = {}
+        exec(compile("import sys\ndef f(): return sys._getframe()", file, "exec"), namespace)
+        frame = namespace["f"]()  # type: ignore[operator]
+        trace = TracebackType(trace, frame, 0, 1)
+    left = trim_frames(trace)
+    result = []
+    while left is not None:
+        result.append(left.tb_frame.f_code.co_filename)
+        left = left.tb_next
+    return result
+
+
+def test_frames_of_libraries_stay_where_the_program_called_them() -> None:
+    ours, numpy, stdlib = f"{PACKAGE}/queue.py", sys.modules["numpy"].__file__ or "", sys.modules["json"].__file__ or ""
+    assert trace_of(ours, "app.py", numpy) == ["app.py", numpy]
+    assert trace_of("app.py", ours, stdlib) == ["app.py"]
+    assert trace_of("app.py", ours, "mapper.py", ours) == ["app.py", ours, "mapper.py"]
+    assert trace_of("app.py", numpy, ours) == ["app.py"]
+    assert trace_of(ours, stdlib) == [ours, stdlib]
+    assert trace_of(stdlib, "app.py") == [stdlib, "app.py"]
