@@ -15,7 +15,7 @@ from celerity_py import _native, cuda_execution
 from celerity_py._native import Box
 from celerity_py.call_checks import CallChecks
 from celerity_py.cuda_execution import CudaReducer, CudaView, run_kernel, stream_of
-from celerity_py.errors import IncompleteWrite, OutOfBoundsAccess, ReadOnlyAccess
+from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Port
 from celerity_py.reducers import ReductionPort
 from celerity_py.submissions import Submission
@@ -120,6 +120,22 @@ def test_writing_through_a_read_access_is_refused(log: list[str]) -> None:
     with pytest.raises(ReadOnlyAccess, match=r'writes through its read access to B3 "u", at \[0:2\]'):
         run_kernel(*insert(made, 0, 0))
     assert log[-2:] == ["end of stream", "end of device"]
+
+
+def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
+    memory = np.zeros(4, np.float32)
+    box = Box((0,), (4,)).flat()
+    binding = (3, (2, 9), address_of(memory), box, box, [box])
+    kept: list[Any] = []
+    record = FakeRecord((4,))
+    for keep in (lambda u: u[1:], lambda u: u.array[1:][:1], lambda u: u.array):
+        made = call_of(lambda chunk, u: kept.append(keep(u)), [Port(record, READ, None)], [binding], [])  # noqa: B023
+        with pytest.raises(KeptArray, match=r'kernel "step" .* keeps an array .* from its view of B3 "u"'):
+            run_kernel(*insert(made, 0, 0))
+    made = call_of(lambda chunk, u: kept.append(u), [Port(record, READ, None)], [binding], [])
+    run_kernel(*insert(made, 0, 0))
+    with pytest.raises(KeptArray, match="has returned"):
+        kept[-1][...]
 
 
 def test_a_chunk_that_accesses_nothing_gets_an_empty_view(log: list[str]) -> None:
