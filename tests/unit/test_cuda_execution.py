@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,7 +129,8 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
     binding = (3, (2, 9), address_of(memory), box, box, [box])
     kept: list[Any] = []
     record = FakeRecord((4,))
-    for keep in (lambda u: u[1:], lambda u: u.array[1:][:1], lambda u: u.array):
+    ways: list[Callable[[Any], Any]] = [lambda u: u[1:], lambda u: u.array[1:][:1], lambda u: u.array]
+    for keep in ways:
         made = call_of(lambda chunk, u: kept.append(keep(u)), [Port(record, READ, None)], [binding], [])  # noqa: B023
         with pytest.raises(KeptArray, match=r'kernel "step" .* keeps an array .* from its view of B3 "u"'):
             run_kernel(*insert(made, 0, 0))
