@@ -45,7 +45,7 @@ from celerity_py.executor.program_activity import ProgramActivity
 from celerity_py.executor.program_comparison import ProgramComparison
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
 from celerity_py.executor.user_frames import trim_chain
-from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError
+from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
