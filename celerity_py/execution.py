@@ -116,7 +116,7 @@ class Binder:
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
-    #: Whether `read_only` keeps a kernel from writing.
+    #: Whether arrays of read accesses refuse to be written.
     protects_reads = True
 
     def __init__(self) -> None:

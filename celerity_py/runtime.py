@@ -154,13 +154,12 @@ class Runtime:
             from celerity_py.executor.live_executor import LiveExecutor
 
             self.executor = self._make_executor()
-            direct = agree_on_direct_peers(
+            direct_ranks, self._must_drain = agree_on_direct_peers(
                 self.executor,
                 communicator,
                 wanted=self._may_be_direct(),
                 required=settings.transport == "direct" and not settings.sync,
             )
-            direct_ranks, self._must_drain = direct
             self.live = LiveExecutor(
                 self.executor,
                 communicator,

@@ -21,8 +21,9 @@ from celerity_py.submissions import Submission
 class UnprotectedBinder(Binder):
     protects_reads = False
 
-    def read_only(self, array: Any) -> Any:
-        return array
+    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        writable, _ = super().map(address, shape, dtype)
+        return writable, writable
 
 
 class FakeRecord:

@@ -268,11 +268,14 @@ def wake():
         queue._runtime.executor.wake()
         time.sleep(5e-5)
 
+def copy(chunk, x, y):
+    y[chunk.box] = x[chunk.box]
+
 LiveExecutor.fail = fail_late
 queue = celerity.Queue()
 source, target = celerity.Buffer(4), celerity.Buffer(4)
 threading.Thread(target=wake, daemon=True).start()
-queue.parallel_for(4, lambda chunk, x, y: None, source.read(access.one_to_one()), target.write(access.one_to_one()))
+queue.parallel_for(4, copy, source.read(access.one_to_one()), target.write(access.one_to_one()))
 try:
     queue.wait()
 except UninitializedRead:
