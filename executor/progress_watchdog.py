@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from celerity_py.executor.failure_handler import FailureTimes
     from celerity_py.executor.program_activity import ProgramActivity
     from celerity_py.executor.program_comparison import ProgramComparison
+
+_log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S: Final = 1.0
 _LONGEST_REPORT: Final = 10  # lines
@@ -80,13 +83,13 @@ class ProgressWatchdog:
         self._next_query_s = 0.0
         self._query_interval_s = 0.0
         self._statuses: dict[int, tuple[float, RankStatus]] = {}  # with the time of the answer
-        self._has_reported = False
+        self._has_reported = self._has_told_calls = False
         self._leaving_since_s: float | None = None
 
     def note_progress(self, now_s: float) -> None:
         """Something moved."""
         self._moved_at_s = now_s
-        self._has_reported = False
+        self._has_reported = self._has_told_calls = False
 
     def note_leaving(self, now_s: float) -> None:
         """All of this rank's work is done; it waits for the other ranks to end as well."""
@@ -114,6 +117,7 @@ class ProgressWatchdog:
         if [entry.without_age() for entry in active] != [entry.without_age() for entry in self._active]:
             self.note_progress(now_s)
         self._active = active
+        self._tell_of_long_calls(now_s, active)
         is_overdue = any(not entry.is_computing and entry.age_s >= self._times.compare_s for entry in active)
         if not is_overdue:
             self._query_interval_s = 0.0
@@ -123,6 +127,13 @@ class ProgressWatchdog:
         if any(entry.is_computing for entry in active):
             return None
         return self._consider_stall(now_s, active)
+
+    def _tell_of_long_calls(self, now_s: float, active: list[ActiveInstruction]) -> None:
+        """A call that runs for long is no stall, but whoever wants to know what the run does is told once."""
+        if not self._has_told_calls and active and now_s - self._moved_at_s >= self._times.report_s:
+            self._has_told_calls = True
+            for entry in [entry for entry in active if entry.is_computing][:_LONGEST_REPORT]:
+                _log.info("for %.0f s: %s", entry.age_s, self._describe(entry))
 
     def _read_active(self, now_s: float) -> list[ActiveInstruction]:
         active = [ActiveInstruction(*entry) for entry in self._native.active_instructions()]
