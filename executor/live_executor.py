@@ -123,6 +123,7 @@ class LiveExecutor:
         self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._is_leaving = False  # the shutdown epoch of this rank is complete
+        self._leftovers_since_s: float | None = None
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
         self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
@@ -289,10 +290,10 @@ class LiveExecutor:
             for notice in arrivals.notices:
                 watchdog.note_sign_of_life(notice.source_rank)
                 self._take_notice(notice)
-            if self._is_leaving and (leftovers := find_leftovers(native, communicator, self._delegate)) is not None:
-                self.fail(leftovers)
 
             now_s = time.monotonic()
+            if self._is_leaving:
+                self._look_for_leftovers(now_s)
             if arrivals.pilots or arrivals.completed or any(item[0] in _THROUGH_NETWORK for item in items):
                 last_arrival_s = now_s
             if items or arrivals.pilots or arrivals.completed:
@@ -320,6 +321,16 @@ class LiveExecutor:
             self._has_shut_down.set()
         else:
             self._native.notify_complete(request)
+
+    def _look_for_leftovers(self, now_s: float) -> None:
+        """Fail for messages that nobody has asked for, unless it turns out that the sender runs another program."""
+        leftovers = find_leftovers(self._native, self._communicator, self._delegate)
+        if leftovers is None:
+            self._leftovers_since_s = None
+        elif self._leftovers_since_s is None:
+            self._leftovers_since_s = now_s
+        elif now_s - self._leftovers_since_s >= self._times.compare_s:
+            self.fail(leftovers)
 
     def _settle(self, request: int) -> None:
         if not self._is_leaving:
