@@ -163,7 +163,8 @@ def test_an_exception_on_another_thread_of_one_rank_ends_all_of_them() -> None:
 def test_a_rank_that_exits_while_others_go_on_ends_all_of_them() -> None:
     outcome = run_program(3, "rank_exits")
     assert outcome.status not in {0, 124}
-    assert "rank 1 has ended its program" in outcome.errors
+    assert "do not run the same program" in outcome.errors
+    assert "Rank 1: end of the program" in outcome.errors
     assert line_of("rank_exits") in outcome.errors
     assert outcome.duration_s < 12
 
