@@ -34,7 +34,9 @@ def run(num_ranks: int | None, *program: str, variables: Mapping[str, str] | Non
         command = [mpiexec, "-n", str(num_ranks), *program]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYD", "CELERITY_"))}
     path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**inherited, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(variables or {})}
+    # With PYTHONUNBUFFERED each piece of a line is a write by itself, and lines of several ranks come mixed.
+    inherited.pop("PYTHONUNBUFFERED", None)
+    environment = {**inherited, "PYTHONPATH": path, **(variables or {})}
     start_s = time.monotonic()
     process = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT_S, env=environment
