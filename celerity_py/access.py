@@ -3,8 +3,9 @@
 
 A mapper is one of the functions of this module, or any callable `(chunk)` or `(chunk, buffer_shape)` that returns a
 `Box`, a `Region` or slices in global coordinates; `chunk` is a `celerity.MapperChunk`. Results are clamped to the
-buffer. Callables run on the application's thread at submit, once per distinct chunk; nothing is kept between submits
-unless they are wrapped in `pure`.
+buffer. A submit raises `OutOfBoundsAccess` if `one_to_one`, `slice`, `permute` or `neighborhood` gives an item of the
+index space no element, because the index space reaches beyond the buffer. Callables run on the application's thread at
+submit, once per distinct chunk; nothing is kept between submits unless they are wrapped in `pure`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _ALL = RangeMapper.all()
 
 
 def one_to_one() -> RangeMapper:
-    """Each item touches the element with its own coordinates; kernel and buffer have the same number of dimensions."""
+    """Each item touches the element with its own coordinates, which the buffer must have.
+
+    Kernel and buffer have the same number of dimensions.
+    """
     return _ONE_TO_ONE
 
 

@@ -8,13 +8,20 @@ from typing import Any
 
 from celerity_py import _native
 from celerity_py.mapping import MODE_NAMES, Access, describe
-from celerity_py.scheduler.errors import DimensionMismatch, InconsistentMapper, OverlappingAccess, UsageError
+from celerity_py.scheduler.errors import (
+    DimensionMismatch,
+    InconsistentMapper,
+    OutOfBoundsAccess,
+    OverlappingAccess,
+    UsageError,
+)
 from celerity_py.submissions import Submission
 
 _CLASSES: dict[str, type[UsageError]] = {
     "dimensions": DimensionMismatch,
     "overlap": OverlappingAccess,
     "incomplete_union": InconsistentMapper,
+    "bounds": OutOfBoundsAccess,
     "alias": OverlappingAccess,
 }
 
@@ -36,7 +43,7 @@ def translate(error: BaseException, submission: Submission, args: Sequence[Any])
         # The scheduler knows a callable only as a table.
         native = submission.natives[index][2].describe()
         text = text.replace(native, describe(given[index].mapper))
-        if kind in {"dimensions", "index"}:
+        if kind in {"dimensions", "bounds"}:
             mode = MODE_NAMES[given[index].port.mode]
             subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(given[index].mapper)}"
     return _CLASSES.get(kind, UsageError)(f"{subject}: {text.rstrip('. ')}. Nothing was submitted.")

@@ -46,7 +46,7 @@ class IncompleteWrite(UsageError):  # noqa: N818
 
 
 class OutOfBoundsAccess(UsageError, IndexError):  # noqa: N818
-    """A kernel or host task indexes a view outside of the region that it declared."""
+    """A view is indexed outside of its declared region, or a mapper or fence asks for elements that a buffer lacks."""
 
 
 class UnsupportedIndex(UsageError, IndexError):  # noqa: N818

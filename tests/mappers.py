@@ -40,6 +40,16 @@ class Mapper:
         bounds = full_box(shape)
         return [box for box in (clamp(raw, bounds) for raw in self.rule(chunk, whole, shape)) if not is_empty(box)]
 
+    def gives_all(self, whole: UserBox, shape: tuple[int, ...]) -> bool:
+        """Whether each item has an element of the buffer; built-in mappers are refused otherwise."""
+        if self.kind not in {"one_to_one", "slice", "permute", "neighborhood"}:
+            return True
+        reach = self.arguments[0] if self.kind == "neighborhood" else (0,) * len(shape)
+        centers = whole if self.kind == "neighborhood" else self.rule(whole, whole, shape)[0]
+        return all(
+            low >= -far and high <= extent + far for (low, high), extent, far in zip(centers, shape, reach, strict=True)
+        )
+
 
 def one_to_one() -> Mapper:
     return Mapper("one_to_one()", lambda chunk, whole, shape: [chunk], "one_to_one")

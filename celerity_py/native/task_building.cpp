@@ -163,7 +163,7 @@ void bind_access_pattern_error(nb::module_& m) {
 		try {
 			std::rethrow_exception(thrown);
 		} catch(const access_pattern_error& error) {
-			static constexpr std::array kinds{"dimensions", "overlap", "incomplete_union", "unknown_buffer", "granularity", "index", "alias"};
+			static constexpr std::array kinds{"dimensions", "overlap", "incomplete_union", "unknown_buffer", "granularity", "bounds", "alias"};
 			nb::list boxes;
 			for(const box& b : error.involved) boxes.append(user_box{b, error.involved_dims});
 			const auto index = [](const std::size_t i) { return i == access_pattern_error::no_argument ? std::int64_t{-1} : static_cast<std::int64_t>(i); };

@@ -177,8 +177,8 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 		if(std::string text = access.mapper.check_dimensions(node.geometry.dims, buffer.dims); !text.empty()) {
 			throw access_pattern_error(access_pattern_error::kind::dimensions, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
 		}
-		if(std::string text = access.mapper.check_index(buffer.extents); !text.empty()) {
-			throw access_pattern_error(access_pattern_error::kind::index, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
+		if(std::string text = access.mapper.check_bounds(node.geometry.global, node.geometry.dims, buffer.extents, buffer.dims); !text.empty()) {
+			throw access_pattern_error(access_pattern_error::kind::bounds, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
 		}
 		const bool is_again = std::any_of(accesses.begin(), accesses.end(), [&](const auto& earlier) { return earlier.access->buffer == access.buffer; });
 		may_go_wrong |= is_again || !access.mapper.is_additive() || (is_producer(access.mode) && !access.mapper.is_injective(node.geometry.dims, buffer.dims));

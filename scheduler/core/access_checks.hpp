@@ -17,7 +17,7 @@ namespace celerity {
 /// A task whose declared accesses contradict each other. The text is a complete explanation but for the task's name.
 class access_pattern_error : public std::runtime_error {
   public:
-	enum class kind { dimensions, overlap, incomplete_union, unknown_buffer, granularity, index, alias };
+	enum class kind { dimensions, overlap, incomplete_union, unknown_buffer, granularity, bounds, alias };
 
 	access_pattern_error(const kind k, const std::size_t argument, const std::size_t other_argument, std::string text, std::vector<box> boxes, const int dims)
 	    : std::runtime_error(std::move(text)), what_kind(k), argument_index(argument), other_argument_index(other_argument), involved(std::move(boxes)),

@@ -114,10 +114,11 @@ class even_blocks {
 	coordinate m_num_larger = 0;
 };
 
-region slice_of(const box& chunk, const std::size_t dim, const coordinate at, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
+/// Not clamped to the buffer.
+box slice_of(const box& chunk, const std::size_t dim, const coordinate at, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
 	if(chunk.empty()) return {};
 	const box within = at == range_mapper::full_extent ? buffer_box : replace_interval(buffer_box, dim, at, saturating_add(at, 1));
-	if(buffer_dims == kernel_dims) return intersection(replace_interval(chunk, dim, within.min(dim), within.max(dim)), buffer_box);
+	if(buffer_dims == kernel_dims) return replace_interval(chunk, dim, within.min(dim), within.max(dim));
 	point min = within.min();
 	point max = within.max();
 	std::size_t kernel_dim = 0;
@@ -126,7 +127,19 @@ region slice_of(const box& chunk, const std::size_t dim, const coordinate at, co
 		min[d] = chunk.min(kernel_dim);
 		max[d] = chunk.max(kernel_dim++);
 	}
-	return intersection(box(min, max), buffer_box);
+	return box(min, max);
+}
+
+/// Not clamped to the buffer.
+box permuted(const box& chunk, const point& order, const int dims) {
+	if(chunk.empty()) return {};
+	point min;
+	point max{{1, 1, 1}};
+	for(std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) {
+		min[d] = chunk.min(static_cast<std::size_t>(order[d]));
+		max[d] = chunk.max(static_cast<std::size_t>(order[d]));
+	}
+	return box(min, max);
 }
 
 std::string join(const point& values, const int count) {
@@ -266,12 +279,34 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 	return {};
 }
 
-std::string range_mapper::check_index(const point& buffer_extents) const {
-	if(m_kind != kind::slice || m_params[1] == full_extent) return {};
-	const coordinate extent = buffer_extents[static_cast<std::size_t>(m_params[0])];
-	if(m_params[1] < extent) return {};
-	return describe() + " names an index that the buffer does not have: in dimension " + std::to_string(m_params[0]) + " they go from 0 to "
-		+ std::to_string(extent - 1) + ".";
+bool range_mapper::fits(const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {
+	switch(m_kind) {
+	case kind::one_to_one: return buffer_box.covers(global);
+	case kind::slice: return buffer_box.covers(slice_of(global, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims));
+	case kind::permute: return buffer_box.covers(permuted(global, m_params, m_dims));
+	case kind::neighborhood: {
+		box reached = buffer_box;
+		for(std::size_t d = 0; d < static_cast<std::size_t>(m_dims); ++d) reached = grow(reached, d, m_params[d]);
+		return reached.covers(global);
+	}
+	case kind::all:
+	case kind::fixed:
+	case kind::even_split:
+	case kind::table:
+	case kind::function: break;
+	}
+	return true;
+}
+
+std::string range_mapper::check_bounds(const box& global, const int kernel_dims, const point& buffer_extents, const int buffer_dims) const {
+	if(fits(global, kernel_dims, box::full(buffer_extents), buffer_dims)) return {};
+	if(m_kind == kind::slice && m_params[1] >= buffer_extents[static_cast<std::size_t>(m_params[0])]) {
+		return describe() + " names an index that the buffer does not have: in dimension " + std::to_string(m_params[0]) + " they go from 0 to "
+			+ std::to_string(buffer_extents[static_cast<std::size_t>(m_params[0])] - 1) + ".";
+	}
+	return describe() + " gives some items no element: the index space is " + to_string(global, kernel_dims) + ", and the buffer has the shape "
+		+ as_python_tuple(buffer_extents, buffer_dims) + ". Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
+		+ "use a callable, whose results are clamped to the buffer.";
 }
 
 region range_mapper::map(const box& chunk, const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {
@@ -279,7 +314,8 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::one_to_one: return intersection(chunk, buffer_box);
 	case kind::all: return buffer_box;
 	case kind::fixed: return clamp(*m_fixed, buffer_box);
-	case kind::slice: return slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims);
+	case kind::slice:
+		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims), buffer_box);
 	case kind::neighborhood:
 		if(m_shape == neighborhood_shape::axes) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
@@ -288,16 +324,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 		const even_blocks blocks(buffer_box.extent(0), global.extent(0), m_params[0]);
 		return replace_interval(buffer_box, 0, blocks.begin(chunk.min(0) - global.min(0)), blocks.begin(chunk.max(0) - global.min(0)));
 	}
-	case kind::permute: {
-		if(chunk.empty()) return {};
-		point min;
-		point max{{1, 1, 1}};
-		for(std::size_t d = 0; d < static_cast<std::size_t>(m_dims); ++d) {
-			min[d] = chunk.min(static_cast<std::size_t>(m_params[d]));
-			max[d] = chunk.max(static_cast<std::size_t>(m_params[d]));
-		}
-		return intersection(box(min, max), buffer_box);
-	}
+	case kind::permute: return intersection(permuted(chunk, m_params, m_dims), buffer_box);
 	case kind::table: return clamp(m_table->find(chunk), buffer_box);
 	case kind::function: break;
 	}

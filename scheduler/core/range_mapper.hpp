@@ -45,8 +45,9 @@ class range_mapper {
 
 	/// Empty if the mapper accepts this pair of dimensionalities, else a sentence naming both and the remedy.
 	std::string check_dimensions(int kernel_dims, int buffer_dims) const;
-	/// Empty unless this is a slice at an index that a buffer of these extents does not have. Asked after check_dimensions().
-	std::string check_index(const point& buffer_extents) const;
+	/// Empty if each item of the index space `global` has an element of the buffer, else a sentence with the remedy. `all` and `fixed` do not depend on
+	/// items, and results of tables and functions are clamped. Asked after check_dimensions().
+	std::string check_bounds(const box& global, int kernel_dims, const point& buffer_extents, int buffer_dims) const;
 
 	/// `global` is the whole index space of the task, `buffer_box` the whole buffer. The result is clamped to the buffer and normalised.
 	region map(const box& chunk, const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;
@@ -74,6 +75,8 @@ class range_mapper {
 	std::shared_ptr<const function_type> m_function;
 
 	explicit range_mapper(const kind k) : m_kind(k) {}
+
+	bool fits(const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;
 };
 
 } // namespace celerity

@@ -59,7 +59,7 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
     if kind == "part":
         return WriterChoice(mappers.one_to_one(), random_box(draws, shape))
     if kind == "overhang":
-        return WriterChoice(mappers.one_to_one(), tuple((0, extent + draws.integer(0, 4)) for extent in shape))
+        return WriterChoice(_clamped(dims), tuple((0, extent + draws.integer(0, 4)) for extent in shape))
     if kind == "blocks":
         size = draws.integer(1, 4)
         return WriterChoice(mappers.blocks(size), ((0, -(-rows // size)),))
@@ -118,6 +118,11 @@ def uneven_writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice | None:
     return WriterChoice(uneven_mappers.sparse(draws.integer(0, 50), draws.integer(20, 80)), full_box(shape))
 
 
+def _clamped(dims: int) -> Mapper:
+    """Each item the element with its own coordinates, if there is one."""
+    return mappers.shifted(*(0 for _ in range(dims)))
+
+
 def _slice(draws: Draws, dim: int, shape: tuple[int, ...]) -> Mapper:
     """All of a dimension, or one index."""
     return mappers.slice_(dim, draws.integer(0, shape[dim] - 1) if chance(draws, 35) else None)
@@ -165,7 +170,10 @@ def readers_of(draws: Draws, decl: BufferDecl, whole: UserBox) -> Mapper:
         kinds += ["history"]
     if chance(draws, 35) and (uneven := _uneven_kinds(shape, kernel_dims)):
         return _uneven_reader(draws, choice(draws, uneven), shape)
-    return _reader(draws, choice(draws, kinds), shape)
+    mapper = _reader(draws, choice(draws, kinds), shape)
+    if mapper.gives_all(whole, shape):
+        return mapper
+    return _clamped(dims) if dims == kernel_dims else mappers.all_()
 
 
 def _uneven_kinds(shape: tuple[int, ...], kernel_dims: int) -> list[str]:
@@ -252,8 +260,13 @@ def random_box(draws: Draws, shape: tuple[int, ...]) -> UserBox:
 
 
 def is_legal(access: Access, whole: UserBox, live: dict[int, LiveBuffer], others: list[Access]) -> bool:
-    """Reads only what was written; shares no element with another access of the task if one of the two writes."""
+    """Reads only what was written; shares no element with another access of the task if one of the two writes.
+
+    No built-in mapper takes the index space beyond the buffer.
+    """
     buffer = live[access.buffer]
+    if not access.mapper.gives_all(whole, buffer.decl.shape):
+        return False
     region = access.mapper.region(whole, whole, buffer.decl.shape)
     mask = buffer.mask(region)
     if access.mode != "write" and mask & ~buffer.initialised:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contexts import Cluster
-from tests.mappers import all_, custom, one_to_one
+from tests.mappers import all_, custom, one_to_one, shifted
 from tests.property.programs import Mode
 from tests.property.simulator import World
 from tests.verifier import verify
@@ -149,7 +149,7 @@ def test_an_access_that_clamps_to_nothing_leaves_a_pending_reduction_alone(num_r
     scalar = cluster.buffer(1, "array")
     nothing = custom("nothing()", lambda chunk, whole, shape: [])
     cluster.kernel(16).reduce(scalar, include_current=True).submit()
-    getattr(cluster.kernel(((5, 9),)), mode)(scalar, one_to_one()).submit()
+    getattr(cluster.kernel(((5, 9),)), mode)(scalar, shifted(0)).submit()
     getattr(cluster.kernel(8), mode)(scalar, nothing).submit()
     getattr(cluster.host_task(), mode)(scalar, nothing).submit()
     cluster.fence(scalar, ((0, 0),))
@@ -166,7 +166,7 @@ def test_a_write_that_only_one_rank_makes_replaces_a_pending_reduction_on_all(nu
     cluster = Cluster(num_ranks=num_ranks)
     scalar = cluster.buffer(1)
     cluster.kernel(16).reduce(scalar).submit()
-    cluster.kernel(((-7, 1),)).write(scalar, one_to_one()).submit()
+    cluster.kernel(((-7, 1),)).write(scalar, shifted(0)).submit()
     cluster.fence(scalar)
     for rank in range(num_ranks):
         assert cluster.commands(rank).all("reduction").is_empty()

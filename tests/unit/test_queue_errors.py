@@ -160,6 +160,74 @@ def test_a_slice_at_an_index_that_the_buffer_does_not_have_is_an_error(queue: ce
         queue.parallel_for(3, write_row, history.read(access.slice(1, at=4)), 0)
 
 
+OVERSIZE: list[tuple[Any, tuple[int, ...], Any, str]] = [
+    (12, (10,), access.one_to_one(), r"one_to_one\(\) gives .*index space is \[0:12\], .*shape \(10,\)"),
+    (Box((-1,), (9,)), (10,), access.one_to_one(), r"index space is \[-1:9\]"),
+    (Box((20,), (30,)), (10,), access.one_to_one(), r"index space is \[20:30\]"),
+    ((4, 7), (4, 6), access.one_to_one(), r"index space is \[0:4, 0:7\], .*shape \(4, 6\)"),
+    ((2, 2, 3), (2, 2, 2), access.one_to_one(), r"\[0:2, 0:2, 0:3\]"),
+    ((6, 4), (4, 6), access.one_to_one(), "inside of the buffer, such as its shape"),
+    (13, (10,), access.neighborhood(1), r"neighborhood\(1\) gives some items no element"),
+    ((4, 9), (4, 6), access.neighborhood(5, 2, shape="axes"), r"\[0:4, 0:9\]"),
+    (5, (4, 6), access.slice(1), r"slice\(1\) gives"),
+    (5, (4, 6), access.slice(1, at=2), r"slice\(1, at=2\) gives"),
+    ((5, 9), (4, 6), access.slice(1), r"slice\(1\) gives"),
+    ((4, 6), (4, 6), access.permute(1, 0), r"permute\(1, 0\) gives"),
+]
+
+
+@pytest.mark.parametrize("mode", ["read", "write", "read_write"])
+@pytest.mark.parametrize("case", OVERSIZE)
+def test_an_index_space_beyond_the_buffer_that_it_is_mapped_onto_is_an_error(
+    queue: celerity.Queue, case: tuple[Any, tuple[int, ...], Any, str], mode: str
+) -> None:
+    space, shape, mapper, message = case
+    buffer = celerity.Buffer.from_array(np.zeros(shape), name="u")
+    pattern = rf'"k".*, {mode} access to B\d+ "u" by .*: .*{message}.*Nothing was submitted'
+    before = queue.statistics().num_submissions
+    with pytest.raises(OutOfBoundsAccess, match=pattern):
+        queue.parallel_for(space, lambda chunk, view: None, getattr(buffer, mode)(mapper), name="k")
+    with pytest.raises(OutOfBoundsAccess, match="host task"):
+        queue.host_task(lambda part, view: None, getattr(buffer, mode)(mapper), on=space)
+    assert queue.statistics().num_submissions == before
+
+
+def test_an_index_space_may_reach_as_far_as_a_halo_and_ignore_what_a_mapper_ignores(queue: celerity.Queue) -> None:
+    cells = celerity.Buffer.from_array(np.arange(10.0), name="cells")
+    table = celerity.Buffer.from_array(np.zeros((4, 6)), name="table")
+    faces = celerity.Buffer(11, np.float64, name="faces")
+
+    def differences(chunk: Any, out: Any, near: Any) -> None:
+        for face in range(chunk.box.min[0], chunk.box.max[0]):
+            below, above = max(face - 1, 0), min(face, 9)
+            out[face] = near[above] - near[below]
+
+    queue.parallel_for(11, differences, faces.write(access.one_to_one()), cells.read(access.neighborhood(1)))
+    assert queue.fence(faces).result().tolist() == [0.0] + [1.0] * 9 + [0.0]
+    spaces: list[tuple[Any, Any]] = [
+        ((4, 9), access.slice(1)),
+        ((6, 4), access.permute(1, 0)),
+        ((6, 4, 100), access.permute(1, 0)),
+        (100, access.even_split()),
+        (100, access.all()),
+        (Box((2, 2), (4, 6)), access.one_to_one()),
+        (100, lambda chunk: Box((chunk.box.min[0], 0), (chunk.box.max[0], 6))),
+    ]
+    for space, mapper in spaces:
+        queue.parallel_for(space, lambda chunk, view: None, table.read(mapper))
+
+
+def test_a_repeated_submit_checks_the_index_space_again(queue: celerity.Queue) -> None:
+    u, shorter = (celerity.Buffer.from_array(np.zeros(extent), name="u") for extent in (12, 10))
+    for _ in range(3):
+        queue.parallel_for(12, scale, u.read_write(access.one_to_one()), 2.0)
+    with pytest.raises(OutOfBoundsAccess, match=r"index space is \[0:12\]"):
+        queue.parallel_for(12, scale, shorter.read_write(access.one_to_one()), 2.0)
+    with pytest.raises(OutOfBoundsAccess, match=r"index space is \[0:13\]"):
+        queue.parallel_for(13, scale, u.read_write(access.one_to_one()), 2.0)
+    queue.parallel_for(10, scale, shorter.read_write(access.one_to_one()), 2.0)
+
+
 def test_an_exception_in_a_mapper_leaves_nothing_behind(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer.from_array(np.zeros(4))
 
