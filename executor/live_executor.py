@@ -285,11 +285,11 @@ class LiveExecutor:
             for source_rank, pilot in arrivals.pilots:
                 watchdog.note_sign_of_life(source_rank)
                 native.notify_pilot(source_rank, pilot)
-            for request in arrivals.completed:
-                self._complete(request)
             for notice in arrivals.notices:
                 watchdog.note_sign_of_life(notice.source_rank)
                 self._take_notice(notice)
+            for request in arrivals.completed:  # after the notices: what ends the run looks at the last claims
+                self._complete(request)
 
             now_s = time.monotonic()
             if self._is_leaving:
@@ -300,8 +300,8 @@ class LiveExecutor:
                 last_progress_s = now_s
                 watchdog.note_progress(now_s)
             failure = watchdog.check(now_s)
-            if failure is None and self._comparison is not None and not self._is_leaving:
-                failure = self._comparison.check(now_s)
+            if failure is None and self._comparison is not None:
+                failure = self._comparison.check(now_s, is_leaving=self._is_leaving)
             if failure is not None:
                 self._failures.report(failure)
             has_requests = communicator.outstanding > 0
@@ -314,7 +314,9 @@ class LiveExecutor:
 
     def _complete(self, request: int) -> None:
         if request == _ALL_HAS_ARRIVED:
-            # Pilots of the same poll have been handed over before.
+            # Pilots and claims of the same poll have been handed over before. Who finds something keeps all ranks here.
+            if self._comparison is not None and self._comparison.has_diverged:
+                return
             if find_leftovers(self._native, self._communicator, self._delegate) is None:
                 self._settle(_ALL_HAVE_LOOKED)
         elif request == _ALL_HAVE_LOOKED:

@@ -61,11 +61,22 @@ class ProgramComparison:
         self._log.compare(source_rank, *_CLAIM.unpack_from(content))
         return content[_CLAIM.size :]
 
-    def check(self, now_s: float) -> Failure | None:
-        """Send a claim now and then; return the failure if a peer that differs does not say where."""
+    @property
+    def has_diverged(self) -> bool:
+        """Whether some rank is known to run another program."""
+        return self._log.has_diverged
+
+    def check(self, now_s: float, *, is_leaving: bool = False) -> Failure | None:
+        """Send a claim now and then; return the failure if a peer that differs does not say where.
+
+        Args:
+            now_s: The time.
+            is_leaving: This rank's program has ended, and everybody has been sent its last claim.
+        """
         divergence = self._log.divergence if self._log.has_diverged else None
         if divergence is None:
-            self._send_claim(now_s)
+            if not is_leaving:
+                self._send_claim(now_s)
             return None
         peer, entry = divergence
         if self._asked_since_s is None:

@@ -133,6 +133,21 @@ def no_communication(odd: bool) -> None:
     time.sleep(5)
 
 
+def last_task(odd: bool) -> None:
+    if odd:
+        queue.parallel_for(N, fill, w.write(access.one_to_one()))
+
+
+def last_fence(odd: bool) -> None:
+    if odd:
+        queue.fence(w).result()
+
+
+def last_wait(odd: bool) -> None:
+    if odd:
+        queue.wait()
+
+
 @celerity.kernel
 def fill(chunk: Any, out: Any) -> None:
     out[chunk.box] = 1
@@ -147,16 +162,21 @@ def submit(
     )
 
 
+AT_THE_END = {last_task, last_fence, last_wait}  # nobody waits for them, and nothing of them travels
 mistake: Callable[[bool], None] = globals()[sys.argv[1]]
 print(f"mistake at line {mistake.__code__.co_firstlineno}", flush=True)
 with celerity.Queue() as queue:
     u = celerity.Buffer.from_array(np.arange(N, dtype=np.float32), name="u")
     v = celerity.Buffer.from_array(np.arange(N, dtype=np.float32), name="v")
     w = celerity.Buffer((N,), name="w")
+    queue.parallel_for(N, fill, w.write(access.one_to_one()))
+    queue.fence(w).result()
     for i in range(STEPS):
-        if i == ODD_STEP:
+        if i == ODD_STEP and mistake not in AT_THE_END:
             mistake(celerity.rank() == 1)
         submit(step)
         u, v = v, u
     queue.fence(u).result()
+    if mistake in AT_THE_END:
+        mistake(celerity.rank() == 1)
 print("finished")

@@ -34,6 +34,7 @@ ASPECTS = {
     "early_end": "wait",
     "no_communication": 'kernel "odd"',
 }
+AT_THE_END = {"last_task": 'kernel "fill"', "last_fence": "fence of B", "last_wait": "Rank 1: wait"}
 WITH_VALUES = {"scalar": "plain arguments ", "contents_of": "initial contents "}
 
 
@@ -57,6 +58,11 @@ def assert_told(outcome: Outcome, aspect: str) -> None:
 )
 def test_a_rank_that_differs_in_one_call_is_told_with_both_lines(mistake: str, transport: str) -> None:
     assert_told(run_diverging(mistake, TRANSPORT=transport), ASPECTS[mistake])
+
+
+@pytest.mark.parametrize("mistake", AT_THE_END)
+def test_a_rank_with_a_call_more_at_the_end_is_told(mistake: str) -> None:
+    assert_told(run_diverging(mistake), AT_THE_END[mistake])
 
 
 @pytest.mark.parametrize("mistake", WITH_VALUES)
