@@ -285,6 +285,7 @@ bool range_mapper::fits(const box& global, const int kernel_dims, const box& buf
 	case kind::slice: return buffer_box.covers(slice_of(global, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims));
 	case kind::permute: return buffer_box.covers(permuted(global, m_params, m_dims));
 	case kind::neighborhood: {
+		if(buffer_box.covers(global)) return true;
 		box reached = buffer_box;
 		for(std::size_t d = 0; d < static_cast<std::size_t>(m_dims); ++d) reached = grow(reached, d, m_params[d]);
 		return reached.covers(global);

@@ -18,6 +18,7 @@ from tests.mappers import (
     one_to_one,
     permute,
     rows_apart,
+    shifted,
     slice_,
 )
 
@@ -175,7 +176,8 @@ def test_a_mapper_may_give_nothing_for_some_chunks() -> None:
 def test_an_index_space_may_hang_over_the_buffer() -> None:
     cluster = Cluster(num_ranks=4, num_devices=2)
     buffer = cluster.buffer(5)
-    cluster.kernel(16, "writer").write(buffer, one_to_one()).submit()
-    cluster.kernel(16, "reader").read(buffer, neighborhood(1)).submit()
+    cluster.kernel(16, "writer").write(buffer, shifted(0)).submit()
+    cluster.kernel(16, "reader").read(buffer, neighborhood(11)).submit()
+    cluster.kernel(((-1, 6),), "faces").read(buffer, neighborhood(1)).submit()
     cluster.fence(buffer)
     cluster.finish().verify()

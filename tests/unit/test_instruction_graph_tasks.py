@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contexts import Cluster
-from tests.mappers import all_, neighborhood, one_to_one
+from tests.mappers import all_, neighborhood, one_to_one, shifted
 
 
 @pytest.mark.parametrize("num_devices", [1, 2, 3])
@@ -234,7 +234,7 @@ def test_a_kernel_in_place_reads_and_writes_the_same_allocation() -> None:
 def test_an_empty_access_has_no_allocation() -> None:
     cluster = Cluster(num_devices=2)
     buffer = cluster.buffer(4)
-    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).write(buffer, shifted(0)).submit()
     first, second = cluster.instructions().all("device_kernel")
     assert first["accesses"][0]["accessed"] == [(0, 0, 0, 4, 1, 1)]
     assert second["accesses"][0]["accessed"] == []
