@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from tests import mappers
 from tests.elements import UserBox, box_size, full_box
 from tests.mappers import Mapper, custom
-from tests.property.draws import Draws, choice
+from tests.property.draws import Draws, SeededDraws, choice
 from tests.property.programs import (
     Access,
     BufferDecl,
+    Destroy,
     Epoch,
     Fence,
     HostTask,
@@ -48,6 +49,10 @@ class Illegal:
     """Reported with `CELERITY_CHECK=1` only."""
     needs_ranks: bool = False
     """One rank alone may do so."""
+    one_device: bool = False
+    """One rank with one device makes the mistake as well."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that all ranks have in addition."""
 
     def __str__(self) -> str:
         lines = [f"{self.kind}: {self.tampering or ''}", str(self.program)]
@@ -60,7 +65,7 @@ Change = Callable[[Draws, Program], Illegal | None]
 MISTAKES: dict[str, Change] = {}
 
 
-def _mistake(kind: str) -> Callable[[Change], Change]:
+def mistake(kind: str) -> Callable[[Change], Change]:
     def add(change: Change) -> Change:
         MISTAKES[kind] = change
         return change
@@ -182,6 +187,17 @@ def _other_operator(draws: Draws, step: Step) -> Step | None:
     return replace(step, reductions=(Reduction(first.buffer, "max" if first.op != "max" else "min"), *rest))
 
 
+def _other_inclusion(draws: Draws, step: Step) -> Step | None:
+    if not isinstance(step, Kernel) or not step.reductions or not step.reductions[0].include_current:
+        return None
+    first, *rest = step.reductions
+    return replace(step, reductions=(replace(first, include_current=False), *rest))
+
+
+def _other_order(draws: Draws, step: Step) -> Step | None:
+    return replace(step, unordered=not step.unordered) if isinstance(step, HostTask) and step.on != "split" else None
+
+
 def _other_epoch(draws: Draws, step: Step) -> Step | None:
     return Epoch("none" if step.action == "barrier" else "barrier") if isinstance(step, Epoch) else None
 
@@ -200,31 +216,33 @@ for _kind, _edit in {
     "on= of a fence differs": _other_fence_place,
     "on= of a host task differs": _other_host_place,
     "operator differs": _other_operator,
+    "include_current= differs": _other_inclusion,
+    "unordered= of a host task differs": _other_order,
     "wait or barrier": _other_epoch,
 }.items():
     _differs(_kind, _edit)
 
 
-def _odd_behaviour(kind: str, how: str, *, needs_check: bool = False) -> None:
+def _odd_behaviour(kind: str, how: str, *, needs_check: bool = False, expected: tuple[str, ...] = DIVERGED) -> None:
     """One rank submits the same task in another way."""
 
     def change(draws: Draws, program: Program) -> Illegal | None:
         is_buffer = how == "contents"
-        places = [
-            n
-            for n, step in enumerate(program.steps)
-            if (isinstance(step, BufferDecl) and step.initial == "array" if is_buffer else isinstance(step, Kernel))
-        ]
+        places = [n for n, _ in large_kernels(program)]
+        if is_buffer:
+            places = [n for n, s in enumerate(program.steps) if isinstance(s, BufferDecl) and s.initial == "array"]
         if not places:
             return None
         tampering = Tampering(choice(draws, places), how)
-        return Illegal(kind, DIVERGED, program, tuple(program.steps), None, tampering, needs_check)
+        return Illegal(kind, expected, program, tuple(program.steps), None, tampering, needs_check)
 
     MISTAKES[kind] = change
 
 
 _odd_behaviour("kernel differs", "other kernel")
 _odd_behaviour("name differs", "other name")
+_odd_behaviour("one rank raises", "raise", expected=("TaskFailed",))
+_odd_behaviour("the program of one rank raises", "raise outside", expected=("TaskFailed",))
 _odd_behaviour("scalar differs", "other scalar", needs_check=True)
 _odd_behaviour("contents of from_array differ", "contents", needs_check=True)
 
@@ -233,7 +251,7 @@ def _tasks(program: Program) -> list[int]:
     return [n for n, step in enumerate(program.steps) if isinstance(step, Task)]
 
 
-@_mistake("extra task")
+@mistake("extra task")
 def _extra_task(draws: Draws, program: Program) -> Illegal | None:
     places = [n for n in _tasks(program) if isinstance(program.steps[n], Kernel | HostTask | Fence)]
     if not places:
@@ -243,7 +261,7 @@ def _extra_task(draws: Draws, program: Program) -> Illegal | None:
     return Illegal("extra task", DIVERGED, program, steps)
 
 
-@_mistake("missing task")
+@mistake("missing task")
 def _missing_task(draws: Draws, program: Program) -> Illegal | None:
     if not (places := _tasks(program)):
         return None
@@ -251,13 +269,46 @@ def _missing_task(draws: Draws, program: Program) -> Illegal | None:
     return Illegal("missing task", DIVERGED, program, (*program.steps[:place], *program.steps[place + 1 :]))
 
 
-@_mistake("extra wait")
+@mistake("a rank ends early")
+def _ends_early(draws: Draws, program: Program) -> Illegal | None:
+    if not (places := _tasks(program)):
+        return None
+    return Illegal("a rank ends early", DIVERGED, program, tuple(program.steps[: choice(draws, places)]))
+
+
+@mistake("buffer differs")
+def _other_buffer(draws: Draws, program: Program) -> Illegal | None:
+    """The odd rank reads another buffer that looks the same."""
+    steps = program.steps
+    gone = {step.buffer for step in steps if isinstance(step, Destroy)}
+    candidates = []
+    for place, step in enumerate(steps):
+        if not isinstance(step, Kernel | HostTask):
+            continue
+        made = [decl for decl in steps[:place] if isinstance(decl, BufferDecl)]
+        full = {decl.number: decl for decl in made if decl.initial != "none" and decl.number not in gone}
+        for n, access in enumerate(step.accesses):
+            given = full.get(access.buffer)
+            used = {other.buffer for other in step.accesses}
+            if given is None or access.mode != "read":
+                continue
+            for decl in full.values():
+                if decl.number not in used and replace(decl, number=given.number) == given:
+                    accesses = (*step.accesses[:n], replace(access, buffer=decl.number), *step.accesses[n + 1 :])
+                    candidates.append((place, replace(step, accesses=accesses)))
+    if not candidates:
+        return None
+    place, edited = choice(draws, candidates)
+    return Illegal("buffer differs", DIVERGED, program, (*steps[:place], edited, *steps[place + 1 :]))
+
+
+@mistake("extra wait")
 def _extra_wait(draws: Draws, program: Program) -> Illegal | None:
     place = draws.integer(0, len(program.steps))
     return Illegal("extra wait", DIVERGED, program, (*program.steps[:place], Epoch(), *program.steps[place:]))
 
 
-@_mistake("reordered tasks")
+@mistake("reordered tasks")
 def _reordered(draws: Draws, program: Program) -> Illegal | None:
     steps = program.steps
     places = [
@@ -275,7 +326,7 @@ def _reordered(draws: Draws, program: Program) -> Illegal | None:
 # ---- mistakes that all ranks make
 
 
-def _kernels(program: Program) -> Iterator[tuple[int, Kernel]]:
+def large_kernels(program: Program) -> Iterator[tuple[int, Kernel]]:
     """Those of several chunks, whatever the machine: one chunk alone cannot get into another one's way."""
     for n, step in enumerate(program.steps):
         if isinstance(step, Kernel) and step.box and step.granularity is None and box_size(step.box) >= 16:
@@ -290,12 +341,14 @@ def _with_access(program: Program, place: int, kernel: Kernel, accesses: tuple[A
 _Remake = Callable[[Program, Kernel, Access], Access | None]
 
 
-def _all_alike(kind: str, expected: tuple[str, ...], remake: _Remake, *, needs_ranks: bool = False) -> None:
+def _all_alike(
+    kind: str, expected: tuple[str, ...], remake: _Remake, *, needs_ranks: bool = False, one_device: bool = False
+) -> None:
     """One access of a kernel is replaced, or comes in addition if it is for the same buffer in another mode."""
 
     def change(draws: Draws, program: Program) -> Illegal | None:
         candidates = []
-        for place, kernel in _kernels(program):
+        for place, kernel in large_kernels(program):
             for position, access in enumerate(kernel.accesses):
                 made = remake(program, kernel, access)
                 if made is None:
@@ -307,12 +360,12 @@ def _all_alike(kind: str, expected: tuple[str, ...], remake: _Remake, *, needs_r
             return None
         place, kernel, accesses = choice(draws, candidates)
         changed = _with_access(program, place, kernel, accesses)
-        return Illegal(kind, expected, changed, needs_ranks=needs_ranks)
+        return Illegal(kind, expected, changed, needs_check=one_device, needs_ranks=needs_ranks, one_device=one_device)
 
     MISTAKES[kind] = change
 
 
-def _shape(program: Program, access: Access) -> tuple[int, ...]:
+def shape_of(program: Program, access: Access) -> tuple[int, ...]:
     return program.buffers[access.buffer].shape
 
 
@@ -324,7 +377,7 @@ def _reads_what_others_write(program: Program, kernel: Kernel, access: Access) -
     is_plain = (
         access.mode == "write"
         and access.mapper.kind == "one_to_one"
-        and kernel.box == full_box(_shape(program, access))
+        and kernel.box == full_box(shape_of(program, access))
     )
     return replace(access, mode="read", mapper=mappers.all_()) if is_plain else None
 
@@ -344,12 +397,12 @@ def _wide_whole(mapper: Mapper) -> Mapper:
 
 
 def _reads_less_as_a_whole(program: Program, kernel: Kernel, access: Access) -> Access | None:
-    touches = access.mapper.region(kernel.box, kernel.box, _shape(program, access))
+    touches = access.mapper.region(kernel.box, kernel.box, shape_of(program, access))
     return replace(access, mapper=_narrow_whole(access.mapper)) if access.mode == "read" and touches else None
 
 
 def _writes_less_in_parts(program: Program, kernel: Kernel, access: Access) -> Access | None:
-    shape = _shape(program, access)
+    shape = shape_of(program, access)
     is_plain = access.mode != "read" and access.mapper.kind == "one_to_one" and shape and shape[0] > 1
     return replace(access, mapper=_wide_whole(access.mapper)) if is_plain else None
 
@@ -362,7 +415,7 @@ def _parts_read_more(program: Program, kernel: Kernel, access: Access) -> Access
         extent = chunk[0][1] - chunk[0][0]
         return [((0, 1), *full_box(shape[1:]))] if length / 3 < extent < length else [full_box(shape)]
 
-    shape = _shape(program, access)
+    shape = shape_of(program, access)
     is_plain = access.mode == "read" and shape and shape[0] > 1 and length >= 8 and not kernel.split_2d
     mapper = custom(f"parts_read_more({length})", rule)
     return replace(access, mapper=mapper) if is_plain and _is_whole_initialised(program, access) else None
@@ -370,6 +423,16 @@ def _parts_read_more(program: Program, kernel: Kernel, access: Access) -> Access
 
 def _is_whole_initialised(program: Program, access: Access) -> bool:
     return program.buffers[access.buffer].initial != "none"
+
+
+def _too_large(program: Program, kernel: Kernel, access: Access) -> Access | None:
+    """The index space reaches beyond the buffer: by how much depends on the program."""
+    shape = shape_of(program, access)
+    makers = [mappers.one_to_one()]
+    makers += [mappers.neighborhood(*(0 for _ in shape))] if shape else []
+    made = choice(SeededDraws(len(program.steps)), makers)
+    fits = len(shape) != len(kernel.box) or made.gives_all(kernel.box, shape)
+    return None if fits else replace(access, mapper=made)
 
 
 def _raising(program: Program, kernel: Kernel, access: Access) -> Access | None:
@@ -380,7 +443,7 @@ def _raising(program: Program, kernel: Kernel, access: Access) -> Access | None:
 
 
 def _wrong_dimensions(program: Program, kernel: Kernel, access: Access) -> Access | None:
-    shape = _shape(program, access)
+    shape = shape_of(program, access)
     if access.mode != "read" or not shape or len(shape) != len(kernel.box):
         return None
     return replace(access, mapper=mappers.neighborhood(*(1 for _ in shape), 1))
@@ -392,13 +455,15 @@ for _kind, _expected, _remake in (
     ("the whole reads less than its parts", ("InconsistentMapper",), _reads_less_as_a_whole),
     ("the whole writes more than its parts", ("InconsistentMapper", "OverlappingAccess"), _writes_less_in_parts),
     ("mapper of other dimensions", ("DimensionMismatch",), _wrong_dimensions),
+    ("an index space beyond the buffer", ("OutOfBoundsAccess",), _too_large),
 ):
     _all_alike(_kind, _expected, _remake)
+_all_alike("one device: all chunks write all", ("OverlappingAccess",), _writes_all, one_device=True)
 _all_alike("parts read more than their chunk", ("InconsistentMapper",), _parts_read_more, needs_ranks=True)
 _all_alike("a mapper raises", ("MapperError",), _raising)
 
 
-@_mistake("reduction and access of one buffer")
+@mistake("reduction and access of one buffer")
 def _reduces_and_reads(draws: Draws, program: Program) -> Illegal | None:
     kernels = [(n, s) for n, s in enumerate(program.steps) if isinstance(s, Kernel) and s.reductions]
     if not kernels:
@@ -409,7 +474,7 @@ def _reduces_and_reads(draws: Draws, program: Program) -> Illegal | None:
     return Illegal("reduction and access of one buffer", ("OverlappingAccess",), changed)
 
 
-@_mistake("what nobody wrote is read")
+@mistake("what nobody wrote is read")
 def _reads_nothing(draws: Draws, program: Program) -> Illegal | None:
     number = max(program.buffers, default=-1) + 1
     place = draws.integer(0, len(program.steps))
@@ -418,32 +483,3 @@ def _reads_nothing(draws: Draws, program: Program) -> Illegal | None:
     steps: list[Step] = [*program.steps[:place], fresh, reader, *program.steps[place:]]
     changed = Program(program.settings, steps)
     return Illegal("what nobody wrote is read", ("UninitializedRead",), changed, needs_check=True)
-
-
-def _tampered(kind: str, expected: tuple[str, ...], how: str, mode: str, *, needs_check: bool = False) -> None:
-    """The body of a kernel does what its accesses do not say."""
-
-    def change(draws: Draws, program: Program) -> Illegal | None:
-        places = [
-            n
-            for n, kernel in _kernels(program)
-            if any(
-                a.mode == mode and a.mapper.region(kernel.box, kernel.box, _shape(program, a)) for a in kernel.accesses
-            )
-        ]
-        if not places:
-            return None
-        return Illegal(kind, expected, program, None, Tampering(choice(draws, places), how), None, needs_check)
-
-    MISTAKES[kind] = change
-
-
-for _kind, _expected, _how, _mode, _needs_check in (
-    ("elements are left unwritten", ("IncompleteWrite",), "leave some", "write", True),
-    ("a kernel reads beyond its region", ("OutOfBoundsAccess",), "read beyond", "read", False),
-    ("a kernel writes through a read access", ("ReadOnlyAccess", "TaskFailed"), "write read", "read", False),
-    ("a kernel raises", ("TaskFailed",), "raise", "write", False),
-    ("a kernel submits", ("NestedUse",), "submit", "write", False),
-    ("a kernel keeps an array", ("KeptArray",), "keep", "write", False),
-):
-    _tampered(_kind, _expected, _how, _mode, needs_check=_needs_check)

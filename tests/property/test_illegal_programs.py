@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.property.illegal_programs import Machine, illegal_program, judge
-from tests.property.mistakes import MISTAKES
+from tests.property.misuse import ALL_MISTAKES
 
 NEEDS_NO_RANKS = (
     "all chunks write all",
@@ -17,6 +17,7 @@ NEEDS_NO_RANKS = (
     "the whole reads less than its parts",
     "the whole writes more than its parts",
     "mapper of other dimensions",
+    "an index space beyond the buffer",
     "reduction and access of one buffer",
     "a mapper raises",
     "what nobody wrote is read",
@@ -25,10 +26,15 @@ NEEDS_NO_RANKS = (
     "a kernel writes through a read access",
     "a kernel raises",
     "a kernel submits",
+    "a kernel uses a captured buffer",
+    "a kernel writes between its boxes",
+    "one device: local indices",
+    "one device: all chunks write all",
+    "a forked child waits",
 )
 
 
-@pytest.mark.parametrize("kind", MISTAKES)
+@pytest.mark.parametrize("kind", ALL_MISTAKES)
 def test_every_kind_of_mistake_fits_into_some_program(kind: str) -> None:
     illegal = illegal_program(1, kind)
     assert illegal.kind == kind
@@ -38,5 +44,5 @@ def test_every_kind_of_mistake_fits_into_some_program(kind: str) -> None:
 @pytest.mark.parametrize("kind", NEEDS_NO_RANKS)
 def test_a_mistake_of_all_ranks_is_reported_by_the_right_error(kind: str) -> None:
     illegal = illegal_program(7, kind)
-    verdict = judge(7, illegal, kind, Machine(1, "cpu:2", "auto", 60))
+    verdict = judge(7, illegal, Machine(1, "cpu:1" if illegal.one_device else "cpu:2", "auto", 60))
     assert verdict.outcome == "right", (verdict.text, str(illegal))
