@@ -45,7 +45,7 @@ def _start() -> Runtime:
             raise _fork.error("Starting the runtime")
         settings = configuration.freeze()
         try:
-            communicator = _connect()
+            communicator = _connect(settings.stall_s)
             log.set_up(settings.log_level, communicator.rank, communicator.size)
             _current = Runtime(settings, communicator, _forget)
             _has_used_gpus |= _current.is_cuda
@@ -55,13 +55,13 @@ def _start() -> Runtime:
         return _current
 
 
-def _connect() -> Communicator:
+def _connect(stall_s: float) -> Communicator:
     global _communicator, _has_exit_hook  # noqa: PLW0603
     if _communicator is None:
         from celerity_py.executor.interpreter import register_exit_hook
         from celerity_py.executor.launcher import make_communicator
 
-        with watch_start():
+        with watch_start(stall_s):
             _communicator = make_communicator()
         if not _has_exit_hook:
             register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize

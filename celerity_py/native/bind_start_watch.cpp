@@ -35,18 +35,18 @@ class python_start_watch {
 void bind_start_watch(nb::module_& m) {
 	nb::class_<python_start_watch>(m, "StartWatch", R"(A context in which this rank waits for the others to start.
 
-A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended, or when the time is up.)")
+A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended or stands still for too long.)")
 	    .def(
 	        "__init__",
 	        [](python_start_watch* const self, std::string rank_variable, const std::uint32_t rank, const std::uint32_t num_ranks, const bool is_one_host,
-	            const double first_report_s, const double limit_s) {
+	            const double first_report_s, const double still_limit_s) {
 		        start_watch_options options{std::move(rank_variable), rank, num_ranks, is_one_host};
 		        options.first_report = std::chrono::duration_cast<std::chrono::milliseconds>(to_nanoseconds(first_report_s));
-		        options.limit = std::chrono::duration_cast<std::chrono::milliseconds>(to_nanoseconds(limit_s));
+		        options.still_limit = std::chrono::duration_cast<std::chrono::milliseconds>(to_nanoseconds(still_limit_s));
 		        new(self) python_start_watch(std::move(options));
 	        },
-	        "rank_variable"_a, "rank"_a, "num_ranks"_a, "is_one_host"_a, nb::kw_only(), "first_report_s"_a, "limit_s"_a,
-	        "`rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known.")
+	        "rank_variable"_a, "rank"_a, "num_ranks"_a, "is_one_host"_a, nb::kw_only(), "first_report_s"_a, "still_limit_s"_a,
+	        "`rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `still_limit_s`: 0 for none.")
 	    .def(
 	        "__enter__", [](python_start_watch& self) -> python_start_watch& { self.enter(); return self; }, nb::rv_policy::reference)
 	    .def("__exit__", [](python_start_watch& self, const nb::args&) { self.leave(); }, nb::sig("def __exit__(self, *exception: object) -> None"));

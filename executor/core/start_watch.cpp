@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr auto look_interval = 1s;
 /// A rank is taken for ended only if it has not been there for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
 constexpr auto speaker_patience = 3s;
+/// Of a core: who sleeps or waits takes less.
+constexpr double busy_share = 0.05;
 
 std::string read_file(const fs::path& path) {
 	std::ifstream file(path, std::ios::binary);
@@ -40,19 +43,37 @@ std::optional<std::uint32_t> find_rank(const pid_t process, const std::string& v
 	return static_cast<std::uint32_t>(std::strtoul(environment.c_str() + found + wanted.size(), nullptr, 10));
 }
 
-/// Those that run, each with its parent.
-std::unordered_map<pid_t, pid_t> list_processes() {
-	std::unordered_map<pid_t, pid_t> parents;
+struct process_state {
+	pid_t parent = 0;
+	std::uint64_t ticks = 0; ///< of processor time
+};
+
+/// What follows the name in `stat`: a space, the state, the parent, and further on the processor time in and out of the kernel.
+std::optional<process_state> parse_stat(const std::string& stat) {
+	const auto name_end = stat.rfind(')');
+	if(name_end == std::string::npos || name_end + 4 >= stat.size() || stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X') return std::nullopt;
+	std::istringstream fields(stat.substr(name_end + 4));
+	process_state state;
+	std::uint64_t in_user = 0;
+	std::uint64_t in_kernel = 0;
+	fields >> state.parent;
+	std::string skipped;
+	for(int field = 0; field < 9; ++field) fields >> skipped;
+	fields >> in_user >> in_kernel;
+	state.ticks = in_user + in_kernel;
+	return state;
+}
+
+/// Those that run.
+std::unordered_map<pid_t, process_state> list_processes() {
+	std::unordered_map<pid_t, process_state> processes;
 	std::error_code error;
 	for(fs::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
 		const auto process = static_cast<pid_t>(std::strtol(entry->path().filename().c_str(), nullptr, 10));
 		if(process <= 0) continue;
-		const std::string stat = read_file(entry->path() / "stat");
-		const auto name_end = stat.rfind(')'); // then: a space, the state, a space, the parent
-		if(name_end == std::string::npos || name_end + 4 >= stat.size() || stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X') continue;
-		parents.emplace(process, static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10)));
+		if(const auto state = parse_stat(read_file(entry->path() / "stat"))) processes.emplace(process, *state);
 	}
-	return parents;
+	return processes;
 }
 
 bool is_waiting(const pid_t process) {
@@ -89,16 +110,20 @@ void start_watch::run() {
 	pthread_setname_np(pthread_self(), thread_name);
 	const auto start = clock::now();
 	auto last_complete = start;
+	auto last_moved = start;
 	bool has_reported = false;
 	for(auto next = start + look_interval; sleep_until(next); next += look_interval) {
 		const auto here = look_around();
 		const auto ended = find_ended(here);
 		const auto now = clock::now();
 		if(ended.empty()) last_complete = now;
+		if(!are_still(here)) last_moved = now;
 		if(now - start < m_options.first_report) continue;
 		const bool speaks = is_speaker(here);
 		const bool is_hopeless = has_reported && now - last_complete >= ended_patience;
-		const bool gives_up = is_hopeless || now - start >= m_options.limit;
+		const auto limit = m_options.still_limit;
+		const bool is_stalled = limit > 0ms && (now - last_moved >= limit || now - start >= limit * start_watch_options::patience);
+		const bool gives_up = is_hopeless || is_stalled;
 		if((!has_reported || gives_up) && speaks) report(here, ended, now - start, gives_up);
 		has_reported = true;
 		if(!gives_up) continue;
@@ -113,18 +138,18 @@ bool start_watch::sleep_until(const clock::time_point time) {
 }
 
 start_watch::neighbours start_watch::look_around() const {
-	const auto parents = list_processes();
+	const auto processes = list_processes();
 	const auto parent_of = [&](const pid_t process) {
-		const auto found = parents.find(process);
-		return found == parents.end() ? 0 : found->second;
+		const auto found = processes.find(process);
+		return found == processes.end() ? 0 : found->second.parent;
 	};
 	pid_t launcher = getpid();
 	while(launcher > 0 && find_rank(launcher, m_options.rank_variable).has_value()) launcher = parent_of(launcher);
 	if(launcher <= 0) return {}; // such as in a container of its own
 
 	neighbours here;
-	for(const auto& [process, parent] : parents) {
-		pid_t ancestor = parent;
+	for(const auto& [process, state] : processes) {
+		pid_t ancestor = state.parent;
 		while(ancestor > 0 && ancestor != launcher) ancestor = parent_of(ancestor);
 		if(ancestor != launcher) continue;
 		const auto rank = find_rank(process, m_options.rank_variable);
@@ -133,6 +158,7 @@ start_watch::neighbours start_watch::look_around() const {
 		const bool waits = is_waiting(process);
 		if(entry.process == 0 || waits) entry.process = process;
 		entry.is_waiting |= waits;
+		entry.ticks += state.ticks;
 	}
 	return here;
 }
@@ -148,6 +174,20 @@ std::set<std::uint32_t> start_watch::find_ended(const neighbours& here) {
 	}
 	for(const auto& [rank, found] : here) m_known.insert(rank);
 	return ended;
+}
+
+bool start_watch::are_still(const neighbours& here) {
+	const auto least = static_cast<std::uint64_t>(busy_share * static_cast<double>(sysconf(_SC_CLK_TCK)) * std::chrono::duration<double>(look_interval).count());
+	bool is_missing = false;
+	bool is_busy = false;
+	for(const auto& [rank, found] : here) {
+		if(found.is_waiting) continue;
+		is_missing = true;
+		const auto before = m_ticks.find(rank);
+		is_busy |= before == m_ticks.end() || found.ticks >= before->second + least;
+		m_ticks[rank] = found.ticks;
+	}
+	return is_missing && !is_busy;
 }
 
 bool start_watch::is_speaker(const neighbours& here) const {

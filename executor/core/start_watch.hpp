@@ -21,7 +21,10 @@ struct start_watch_options {
 	std::uint32_t num_ranks = 0; ///< 0: not known
 	bool is_one_host = false;    ///< all ranks run on this host
 	std::chrono::milliseconds first_report{5000};
-	std::chrono::milliseconds limit{300'000}; ///< the process ends after that
+	/// The process ends if a rank of this host has neither come nor computed for so long, and in any case after `patience` times this; 0: never. Ranks of
+	/// other hosts cannot be seen: they may be busy.
+	std::chrono::milliseconds still_limit{60'000};
+	static constexpr int patience = 5;
 };
 
 /// From construction to destruction this rank waits for the others.
@@ -36,6 +39,7 @@ class start_watch {
 	struct neighbour {
 		pid_t process = 0;
 		bool is_waiting = false;
+		std::uint64_t ticks = 0; ///< of processor time, of all processes with this rank
 	};
 	using neighbours = std::map<std::uint32_t, neighbour>; // by rank
 
@@ -44,6 +48,7 @@ class start_watch {
 	std::condition_variable m_changed;
 	bool m_is_over = false;
 	std::set<std::uint32_t> m_known; ///< ranks of this host, as far as they have been seen
+	std::map<std::uint32_t, std::uint64_t> m_ticks; ///< of those that have not come, at the last look
 	std::thread m_thread;            ///< the last member: it uses the others
 
 	void run();
@@ -52,6 +57,8 @@ class start_watch {
 	/// The ranks that have been started by the same launcher on this host and run. Empty if that cannot be seen.
 	neighbours look_around() const;
 	std::set<std::uint32_t> find_ended(const neighbours& here);
+	/// Whether all ranks of this host that have not come stand still since the last look; false if there are none.
+	bool are_still(const neighbours& here);
 	/// Only the lowest of those who wait says so.
 	bool is_speaker(const neighbours& here) const;
 	void report(const neighbours& here, const std::set<std::uint32_t>& ended, std::chrono::steady_clock::duration waited, bool gives_up) const;

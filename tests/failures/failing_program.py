@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle, start_watch
+from celerity_py import access, lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,11 +134,24 @@ def leaves_before_mpi() -> None:
 
 
 def leaves_before_the_first_queue() -> None:
-    start_watch._LIMIT_S = 7.0
     from mpi4py import MPI
 
     if MPI.COMM_WORLD.rank == 1:
         sys.exit(0)
+    nothing_fails()
+
+
+def never_comes() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        time.sleep(50)
+    nothing_fails()
+
+
+def computes_before_it_comes() -> None:
+    if os.environ["PMI_RANK"] == "1":
+        end_s = time.monotonic() + 9
+        while time.monotonic() < end_s:
+            pass
     nothing_fails()
 
 

@@ -140,11 +140,24 @@ def test_a_rank_that_leaves_before_mpi_starts_is_named_and_ends_those_that_wait(
 
 
 def test_a_rank_that_leaves_between_the_start_of_mpi_and_its_first_queue_is_named_and_ends_those_that_wait() -> None:
-    outcome = run_program(3, "leaves_before_the_first_queue")
+    outcome = run_program(3, "leaves_before_the_first_queue", CELERITY_STALL_S="1")
     assert outcome.status not in {0, 124}
     assert re.search(r"rank 0: waiting for .*Rank 1 \(process \d+\) has not come to its first", outcome.errors)
     assert "This process ends" in outcome.errors
     assert outcome.duration_s < 20
+
+
+def test_a_rank_that_never_comes_ends_those_that_wait() -> None:
+    outcome = run_program(3, "never_comes", CELERITY_STALL_S="6")
+    assert outcome.status not in {0, 124}
+    assert re.search(r"rank 0: .* for [6-9] s, .*Rank 1 .* has not come .*This process ends", outcome.errors)
+    assert outcome.duration_s < 20
+
+
+@pytest.mark.parametrize(("program", "stall_s"), [("computes_before_it_comes", "6"), ("comes_late", "0")])
+def test_a_rank_that_computes_before_it_comes_or_may_take_for_ever_is_waited_for(program: str, stall_s: str) -> None:
+    outcome = run_program(3, program, CELERITY_STALL_S=stall_s)
+    assert outcome.status == 0, outcome.errors
 
 
 def test_a_rank_that_comes_late_is_named_and_waited_for() -> None:
