@@ -983,12 +983,12 @@ class StartWatch:
     """
     A context in which this rank waits for the others to start.
 
-    A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended, or when the time is up.
+    A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended or stands still for too long.
     """
 
-    def __init__(self, rank_variable: str, rank: int, num_ranks: int, is_one_host: bool, *, first_report_s: float, limit_s: float) -> None:
+    def __init__(self, rank_variable: str, rank: int, num_ranks: int, is_one_host: bool, *, first_report_s: float, still_limit_s: float) -> None:
         """
-        `rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known.
+        `rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `still_limit_s`: 0 for none.
         """
 
     def __enter__(self) -> StartWatch: ...

@@ -276,10 +276,19 @@ def configure(**settings: Any) -> None:
             _settings[name] = parsed[name]
 
 
+def current() -> Configuration:
+    """Validate everything; it may still change.
+
+    Raises:
+        ConfigurationError: As `resolve` does.
+    """
+    return resolve(os.environ, _settings)
+
+
 def freeze() -> Configuration:
     """Validate everything and refuse further changes until `thaw`; called by the runtime when it starts."""
     global _started  # noqa: PLW0603 - one runtime per process
-    configuration = resolve(os.environ, _settings)
+    configuration = current()
     _started = True
     return configuration
 
@@ -290,4 +299,4 @@ def thaw() -> None:
     _started = False
 
 
-__all__ = ["Configuration", "DeviceChoice", "compared_settings", "configure", "freeze", "resolve", "thaw"]
+__all__ = ["Configuration", "DeviceChoice", "compared_settings", "configure", "current", "freeze", "resolve", "thaw"]

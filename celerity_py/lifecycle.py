@@ -103,7 +103,10 @@ def _who() -> tuple[int, int]:
     if _current is not None:
         return _current.rank, _current.size
     # A program that prints something after its last queue needs no new connection for that.
-    return _last_known or (_connect().rank, _connect().size)
+    if _last_known is not None:
+        return _last_known
+    communicator = _communicator or _connect(configuration.current().stall_s)
+    return communicator.rank, communicator.size
 
 
 def rank() -> int:
