@@ -477,9 +477,6 @@ class Engine:
         Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.
         """
 
-    def lanes_of_class(self, lane_class: int) -> range:
-        """The range of lane numbers of a class."""
-
     def unissued(self) -> list[int]:
         """Ids of live instructions that next() has not handed out."""
 
@@ -493,20 +490,6 @@ class Engine:
     @property
     def num_in_flight(self) -> int:
         """Handed out and not complete."""
-
-    @property
-    def num_issuable(self) -> int:
-        """
-        Instructions whose predecessors allow issue, among them remote waits held back by their keys.
-        """
-
-    @property
-    def num_issued_early(self) -> int:
-        """Lane instructions issued before all their predecessors were complete."""
-
-    @property
-    def num_waits(self) -> int:
-        """Cross-lane waits asked for."""
 
 class ReceiveArbiter:
     """
@@ -779,18 +762,6 @@ class Executor:
     def host_task_done(self, ticket: int) -> None:
         """The call has returned."""
 
-    def take_back_launch(self, submission: int) -> None:
-        """
-        The scheduler has refused the submission whose launch was registered last.
-        """
-
-    def register_launch(self, submission: int, function: CudaFunction, scalars: bytes, space: tuple[int, int, int, int, int, int]) -> None:
-        """
-        From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.
-
-        `scalars` holds the raw bytes of the kernel's scalars, one after the other without padding; `space` is the whole index space, a flat 6-tuple.
-        """
-
     def register_user_memory(self, address: int, size_bytes: int) -> int:
         """
         Makes an array of the user known as allocation (0, result). Any thread.
@@ -846,9 +817,6 @@ def register_scripted_launch(executor: Executor, submission: int) -> None:
     """
     The executor itself launches the kernels of this submission: step() returns them. Before the submission.
     """
-
-def digest_of(bytes: bytes, seed: int = 0) -> int:
-    """A 64-bit hash that is the same on all ranks."""
 
 class ProgramLog:
     """
@@ -959,8 +927,6 @@ class Scheduler:
     def flush(self) -> None:
         """Compile what lookahead holds back."""
 
-    def set_lookahead(self, mode: str) -> None: ...
-
     def set_paused(self, paused: bool) -> None:
         """Hold all input back, or let it go; for measurements."""
 
@@ -1048,10 +1014,6 @@ class SubmissionTable:
 
     @property
     def num_submitted(self) -> int: ...
-
-    @property
-    def num_thread_changes(self) -> int:
-        """How often another thread than the one before has submitted."""
 
 def access_maker(access_class: type[Any]) -> Any:
     """

@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.elements import FlatBox, element_mask, flat_boxes, full_box, to_flat
 from tests.property.interpreter import INITIAL, UNINITIALISED, Meaning, Versions, interpret
-from tests.property.programs import BufferDecl, Destroy, Fence, HostTask, Kernel, Program, Task
+from tests.property.programs import BufferDecl, Fence, HostTask, Kernel, Program, Task
 from tests.trace import Record, Trace
 
 
@@ -105,7 +105,7 @@ class Closure:
 def describe(record: Record) -> str:
     """One line for messages: what it is, then the fields that matter."""
     head = f"I{record['id']} {record['kind']}" if "key" in record else f"C{record['id']} {record['kind']}"
-    hidden = {"id", "kind", "dependencies", "priority", "key", "estimated_traffic_bytes"}
+    hidden = {"id", "kind", "dependencies", "priority", "key"}
     fields = ", ".join(
         f"{name}={value}" for name, value in record.items() if name not in hidden and value not in ([], None)
     )
@@ -198,7 +198,3 @@ def task_masks(oracle: Oracle, submission: int) -> dict[int, tuple[int, int]]:
             reads, _ = result.get(reduction.buffer, (0, 0))
             result[reduction.buffer] = (reads | int(reduction.include_current), 1)
     return result
-
-
-def destroyed_buffers(program: Program) -> set[int]:
-    return {step.buffer for step in program.steps if isinstance(step, Destroy)}

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <string>
 
 #include "generation_benchmark.hpp"
@@ -19,16 +18,14 @@ namespace {
 
 nb::dict measure(const std::string& topology, const std::size_t num_ranks, const std::size_t num_devices, const bool with_instructions,
     const std::size_t num_rounds, const double wave_time) {
-	static constexpr std::array kinds{"alloc", "free", "copy", "device_kernel", "host_task", "initialize", "send", "receive", "split_receive",
-	    "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
 	generation_result values;
 	{
 		const nb::gil_scoped_release release;
 		values = measure_generation({topology, num_ranks, num_devices, with_instructions, wave_time}, num_rounds);
 	}
 	nb::dict instructions;
-	for(std::size_t i = 0; i < kinds.size(); ++i) {
-		if(values.instructions_by_kind[i] > 0) instructions[kinds[i]] = values.instructions_by_kind[i];
+	for(std::size_t i = 0; i < num_instruction_kinds; ++i) {
+		if(values.instructions_by_kind[i] > 0) instructions[instruction_kind_names[i]] = values.instructions_by_kind[i];
 	}
 	nb::dict result;
 	result["seconds"] = values.seconds;

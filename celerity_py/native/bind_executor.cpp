@@ -206,9 +206,9 @@ nb::dict statistics(executor_loop& self) {
 	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[instruction_kind_names[i]] = s.instructions[i];
 	nb::dict copies;
 	nb::dict copied;
-	for(std::size_t i = 0; i < copy_reason_names.size(); ++i) {
-		copies[copy_reason_names[i]] = s.num_copies[i];
-		copied[copy_reason_names[i]] = s.copied_bytes[i];
+	for(std::size_t i = 0; i < num_copy_reasons; ++i) {
+		copies[names_of<copy_reason>[i]] = s.num_copies[i];
+		copied[names_of<copy_reason>[i]] = s.copied_bytes[i];
 	}
 	nb::dict sent;
 	sent["host"] = s.sent_bytes_host;
@@ -299,12 +299,6 @@ void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes&
 	self.open_direct(rank_id(peer), offer);
 }
 
-void register_launch(executor_loop& self, const std::uint64_t submission, const std::shared_ptr<cuda_function>& function, const nb::bytes& scalars,
-    const flat_box& space) {
-	const auto* const bytes = reinterpret_cast<const std::byte*>(scalars.data());
-	self.register_launch(submission_id(submission), {function, {bytes, bytes + scalars.size()}, unflatten(space)});
-}
-
 void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> tuple[typing.Any, ...] | None"),
@@ -322,13 +316,6 @@ else (buffer, (memory, raw), address, allocated box, bounding box, [accessed box
 
 Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).)")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
-	    .def(
-	        "take_back_launch", [](executor_loop& self, const std::uint64_t submission) { self.take_back_launch(submission_id(submission)); }, "submission"_a,
-	        "The scheduler has refused the submission whose launch was registered last.")
-	    .def("register_launch", &register_launch, "submission"_a, "function"_a, "scalars"_a, "space"_a,
-	        R"(From now on the executor thread itself launches the kernel of this submission. Call it before the submission, on one thread.
-
-`scalars` holds the raw bytes of the kernel's scalars, one after the other without padding; `space` is the whole index space, a flat 6-tuple.)")
 	    .def(
 	        "register_user_memory",
 	        [](executor_loop& self, const std::uintptr_t address, const std::size_t size_bytes) {

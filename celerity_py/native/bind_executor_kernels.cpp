@@ -9,6 +9,7 @@
 #include "executor/core/nd_copy.hpp"
 #include "executor/core/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
+#include "look_up.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,16 +36,8 @@ std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(
 	return shape;
 }
 
-template <typename Enum, std::size_t N>
-Enum parse(const std::string& name) {
-	for(std::size_t i = 0; i < N; ++i) {
-		if(name == name_of(static_cast<Enum>(i))) return static_cast<Enum>(i);
-	}
-	throw nb::value_error(("unknown name '" + name + "'").c_str());
-}
-
 void fold_elements(const std::string& op, const std::string& dtype, const std::uintptr_t source, const std::size_t count, const std::uintptr_t destination) {
-	fold(parse<reduction_op, 7>(op), parse<scalar_type, 13>(dtype), reinterpret_cast<const void*>(source), count, reinterpret_cast<void*>(destination));
+	fold(look_up<reduction_op>(op, "op"), look_up<scalar_type>(dtype, "dtype"), reinterpret_cast<const void*>(source), count, reinterpret_cast<void*>(destination));
 }
 
 } // namespace

@@ -91,13 +91,6 @@ class python_engine {
 		return ids;
 	}
 
-	nb::object lanes_of_class(const std::uint32_t lane_class) const {
-		const auto& lanes = m_engine.lanes();
-		if(lane_class >= lanes.num_classes()) throw nb::index_error("no such lane class");
-		const lane_index first = lanes.first_lane(lane_class);
-		return nb::module_::import_("builtins").attr("range")(first, first + lanes.class_info(lane_class).size);
-	}
-
 	bool depended_on_one() const { return m_depends_on_one; }
 	out_of_order_engine& engine() { return m_engine; }
 	const out_of_order_engine& engine() const { return m_engine; }
@@ -153,17 +146,10 @@ Args:
 	    .def("complete", &python_engine::complete, "id"_a,
 	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.")
 	    .def("take_completed", &python_engine::take_completed, "Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.")
-	    .def("lanes_of_class", &python_engine::lanes_of_class, "lane_class"_a, nb::sig("def lanes_of_class(self, lane_class: int) -> range"), "The range of lane numbers of a class.")
-	
 	    .def("unissued", [](const python_engine& self) { return self.live(false); }, "Ids of live instructions that next() has not handed out.")
 	    .def("in_flight", [](const python_engine& self) { return self.live(true); }, "Ids handed out and not complete.")
 	    .def_prop_ro("num_live", [](const python_engine& self) { return self.engine().num_live(); }, "Submitted and not complete.")
-	    .def_prop_ro("num_in_flight", [](const python_engine& self) { return self.engine().num_in_flight(); }, "Handed out and not complete.")
-	    .def_prop_ro("num_issuable", [](const python_engine& self) { return self.engine().num_issuable(); },
-	        "Instructions whose predecessors allow issue, among them remote waits held back by their keys.")
-	    .def_prop_ro("num_issued_early", [](const python_engine& self) { return self.engine().get_counters().issued_early; },
-	        "Lane instructions issued before all their predecessors were complete.")
-	    .def_prop_ro("num_waits", [](const python_engine& self) { return self.engine().get_counters().waits; }, "Cross-lane waits asked for.");
+	    .def_prop_ro("num_in_flight", [](const python_engine& self) { return self.engine().num_in_flight(); }, "Handed out and not complete.");
 }
 
 // ---- receive arbiter ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "graph_records.hpp"
+#include "look_up.hpp"
 #include "scheduler/core/access_checks.hpp"
 #include "scheduler/core/scheduling_pipeline.hpp"
 #include "task_building.hpp"
@@ -102,7 +103,7 @@ graph_context* make_context(const std::size_t num_ranks, const std::uint32_t ran
 	settings.capabilities.joined_bytes = joined_bytes;
 	settings.capabilities.gathered_bytes = gathered_bytes;
 	settings.horizons = {horizon_step, horizon_max_parallelism};
-	settings.lookahead = lookahead == "none" ? lookahead_mode::none : lookahead == "auto" ? lookahead_mode::automatic : lookahead_mode::infinite;
+	settings.lookahead = look_up<lookahead_mode>(lookahead, "lookahead");
 	return std::make_unique<graph_context>(settings).release(); // nanobind owns it
 }
 

@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "scheduler/core/digest.hpp"
 #include "scheduler/core/program_log.hpp"
 
 namespace nb = nanobind;
@@ -32,13 +31,6 @@ nb::object to_python(const std::optional<program_log::description>& found) {
 } // namespace
 
 void bind_program_log(nb::module_& m) {
-	m.def(
-	    "digest_of", [](const nb::bytes& bytes, const std::uint64_t seed) {
-		    digest result(seed);
-		    result.add(std::string_view(bytes.c_str(), bytes.size()));
-		    return result.value();
-	    },
-	    "bytes"_a, "seed"_a = 0, "A 64-bit hash that is the same on all ranks.");
 	nb::class_<program_log>(m, "ProgramLog",
 	    "The buffers and tasks of this rank in program order, as digests that the ranks compare. A Scheduler adds entries; any thread may call the methods.")
 	    .def(nb::init<std::size_t>(), "num_ranks"_a)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "executor/core/executor_loop.hpp"
+#include "look_up.hpp"
 #include "scheduler/core/scheduler.hpp"
 #include "seconds.hpp"
 #include "task_building.hpp"
@@ -26,13 +27,6 @@ namespace {
 
 /// Blocking waits come back this often to see whether a signal has arrived.
 constexpr std::chrono::milliseconds signal_interval{100};
-
-lookahead_mode parse_lookahead(const std::string& mode) {
-	if(mode == "none") return lookahead_mode::none;
-	if(mode == "auto") return lookahead_mode::automatic;
-	if(mode == "infinite") return lookahead_mode::infinite;
-	throw nb::value_error(("lookahead is one of none, auto, infinite, but got '" + mode + "'").c_str());
-}
 
 void check_signals() {
 	if(PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -50,7 +44,7 @@ scheduler* make_scheduler(const std::size_t num_ranks, const std::uint32_t rank,
 	settings.pipeline.capabilities.joined_bytes = joined_bytes;
 	settings.pipeline.capabilities.gathered_bytes = gathered_bytes;
 	settings.pipeline.horizons = {horizon_step, horizon_max_parallelism};
-	settings.pipeline.lookahead = parse_lookahead(lookahead);
+	settings.pipeline.lookahead = look_up<lookahead_mode>(lookahead, "lookahead");
 	settings.pipeline.program = std::move(program);
 	settings.run_ahead = run_ahead;
 	settings.idle_spin = to_nanoseconds(idle_spin_s);
@@ -183,7 +177,6 @@ void bind_scheduler(nb::module_& m) {
 	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
-	    .def("set_lookahead", [](scheduler& self, const std::string& mode) { self.set_lookahead(parse_lookahead(mode)); }, "mode"_a)
 	    .def("set_paused", &scheduler::set_paused, "paused"_a, "Hold all input back, or let it go; for measurements.")
 	    .def_prop_ro("has_messages", &scheduler::has_messages, "Whether there are some that nobody has taken. Any thread.")
 	    .def(

@@ -118,6 +118,6 @@ They return the number of the submission, or 0, with nothing done, if several ra
 	        "lasti"_a, "The number of a line of the program; 0 if there are too many.")
 	    .def("find_site", [](submission_table& self, const std::uint64_t number) { return self.sites().find(number); }, "number"_a,
 	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int] | None"), "(code, byte offset of the instruction) of such a line.")
-	    .def_prop_ro("num_submitted", &submission_table::num_submitted)
-	    .def_prop_ro("num_thread_changes", &submission_table::num_thread_changes, "How often another thread than the one before has submitted.");
+	    .def_prop_ro("num_submitted", &submission_table::num_submitted);
+
 }

@@ -3,41 +3,37 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
-#include <array>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
-#include "executor/core/executor_statistics.hpp"
 #include "executor/core/lane_pool.hpp"
+#include "look_up.hpp"
+#include "scheduler/core/instruction.hpp"
 #include "scheduler/core/trace_recorder.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
+using celerity::native::look_up;
 
 void bind_trace(nb::module_& m);
 
 namespace {
 
-constexpr std::array<const char*, num_trace_kinds> kind_names{
-    "issue", "lane", "call", "send", "receive", "barrier", "work", "python", "plan", "application"};
-constexpr std::array<const char*, 6> input_names{"task", "buffer", "end of buffer", "progress", "lookahead", "flush"};
-constexpr std::array<const char*, 3> call_names{"submit", "blocked", "wait"};
-
 const char* operation_name(const trace_event& event) {
 	switch(event.kind) {
 	case trace_kind::issue: return instruction_kind_names.at(event.operation);
-	case trace_kind::plan: return input_names.at(event.operation);
-	case trace_kind::application: return call_names.at(event.operation);
+	case trace_kind::plan: return names_of<plan_input>.at(event.operation);
+	case trace_kind::application: return names_of<application_call>.at(event.operation);
 	default: return "";
 	}
 }
 
 nb::tuple to_python(const trace_event& event) {
-	const auto reason = std::string_view(operation_name(event)) == "copy" ? copy_reason_names.at(event.reason) : "";
+	const auto reason = std::string_view(operation_name(event)) == "copy" ? names_of<copy_reason>.at(event.reason) : "";
 	const auto track = event.track == no_lane ? -1 : static_cast<std::int64_t>(event.track);
-	return nb::make_tuple(kind_names.at(static_cast<std::size_t>(event.kind)), event.start_ns, event.end_ns, operation_name(event), reason, event.instruction,
+	return nb::make_tuple(name_of(event.kind), event.start_ns, event.end_ns, operation_name(event), reason, event.instruction,
 	    event.submission, event.buffer, event.bytes, event.sequence, track, event.peer);
 }
 
@@ -55,7 +51,7 @@ nb::list events(const trace_recorder& self) {
 void record_call(trace_recorder& self, const std::string_view call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
 	trace_event event;
 	event.kind = trace_kind::application;
-	while(call != call_names.at(event.operation)) ++event.operation;
+	event.operation = static_cast<std::uint8_t>(look_up<application_call>(call, "a call"));
 	event.start_ns = start_ns;
 	event.end_ns = end_ns;
 	event.submission = submission;

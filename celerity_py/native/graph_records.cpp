@@ -27,24 +27,6 @@ namespace {
 		return result;
 	}
 
-	const char* name_of(const access_mode mode) { return std::array{"read", "write", "read_write"}[static_cast<std::size_t>(mode)]; }
-	const char* name_of(const dependency_kind kind) { return kind == dependency_kind::anti ? "anti" : "true"; }
-	const char* name_of(const copy_reason reason) {
-		return std::array{"coherence", "resize", "staging", "initial", "fence", "reduction"}[static_cast<std::size_t>(reason)];
-	}
-	const char* name_of(const reduction_op op) {
-		return std::array{"sum", "prod", "min", "max", "logical_and", "logical_or", "bit_xor"}[static_cast<std::size_t>(op)];
-	}
-	const char* name_of(const scalar_type type) {
-		return std::array{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128",
-		    "boolean"}[static_cast<std::size_t>(type)];
-	}
-	const char* name_of(const epoch_action action) { return std::array{"none", "init", "barrier", "shutdown"}[static_cast<std::size_t>(action)]; }
-	const char* name_of(const task_kind kind) {
-		return std::array{"epoch", "horizon", "device_kernel", "host_task", "fence"}[static_cast<std::size_t>(kind)];
-	}
-	const char* name_of(const instruction_key::phase_type phase) { return std::array{"send", "receive", "work"}[static_cast<std::size_t>(phase)]; }
-
 	template <typename Record>
 	void add_graph_fields(nb::dict& result, const Record& record) {
 		nb::list dependencies;
@@ -88,24 +70,22 @@ namespace {
 		return result;
 	}
 
-	/// One overload per instruction; returns its kind.
+	/// One overload per instruction.
 	struct operation_writer {
 		nb::dict& out;
 
-		const char* operator()(const alloc_instruction& op) const {
+		void operator()(const alloc_instruction& op) const {
 			out["allocation"] = flat(op.allocation);
 			out["size_bytes"] = op.size_bytes;
 			out["alignment_bytes"] = op.alignment_bytes;
 			out["buffer"] = op.buffer.value;
 			out["allocated_box"] = flat(op.allocated_box);
-			return "alloc";
 		}
-		const char* operator()(const free_instruction& op) const {
+		void operator()(const free_instruction& op) const {
 			out["allocation"] = flat(op.allocation);
 			out["size_bytes"] = op.size_bytes;
-			return "free";
 		}
-		const char* operator()(const copy_instruction& op) const {
+		void operator()(const copy_instruction& op) const {
 			out["source"] = flat(op.source);
 			out["source_layout"] = flat(op.source_layout);
 			out["destination"] = flat(op.destination);
@@ -114,9 +94,8 @@ namespace {
 			out["element_size_bytes"] = op.element_size_bytes;
 			out["reason"] = name_of(op.reason);
 			out["buffer"] = op.buffer.value;
-			return "copy";
 		}
-		const char* operator()(const gather_copy_instruction& op) const {
+		void operator()(const gather_copy_instruction& op) const {
 			nb::list sources;
 			for(const auto& source : op.sources) {
 				nb::dict entry;
@@ -131,31 +110,27 @@ namespace {
 			out["element_size_bytes"] = op.element_size_bytes;
 			out["reason"] = name_of(copy_reason::coherence);
 			out["buffer"] = op.buffer.value;
-			return "gather_copy";
 		}
-		const char* operator()(const device_kernel_instruction& op) const {
+		void operator()(const device_kernel_instruction& op) const {
 			out["device"] = op.device.value;
 			out["submission"] = op.submission.value;
 			out["chunk"] = flat(op.chunk);
 			out["accesses"] = bindings(op.accesses);
 			out["reductions"] = bindings(op.reductions);
-			return "device_kernel";
 		}
-		const char* operator()(const host_task_instruction& op) const {
+		void operator()(const host_task_instruction& op) const {
 			out["submission"] = op.submission.value;
 			out["chunk"] = flat(op.chunk);
 			out["accesses"] = bindings(op.accesses);
-			return "host_task";
 		}
-		const char* operator()(const initialize_instruction& op) const {
+		void operator()(const initialize_instruction& op) const {
 			out["buffer"] = op.buffer.value;
 			out["destination"] = flat(op.destination);
 			out["allocated_box"] = flat(op.allocated_box);
 			out["boxes"] = flat_list(op.boxes);
 			out["element_size_bytes"] = op.element_size_bytes;
-			return "initialize";
 		}
-		const char* operator()(const send_instruction& op) const {
+		void operator()(const send_instruction& op) const {
 			out["destination_rank"] = op.destination_rank.value;
 			out["message"] = op.message.value;
 			out["transfer"] = flat(op.transfer);
@@ -163,26 +138,23 @@ namespace {
 			out["allocated_box"] = flat(op.allocated_box);
 			out["sent_box"] = flat(op.sent_box);
 			out["element_size_bytes"] = op.element_size_bytes;
-			return "send";
 		}
-		const char* operator()(const receive_instruction& op) const { return write_receive(op, "receive"); }
-		const char* operator()(const split_receive_instruction& op) const { return write_receive(op, "split_receive"); }
+		void operator()(const receive_instruction& op) const { write_receive(op); }
+		void operator()(const split_receive_instruction& op) const { write_receive(op); }
 		template <typename Receive>
-		const char* write_receive(const Receive& op, const char* const kind) const {
+		void write_receive(const Receive& op) const {
 			out["transfer"] = flat(op.transfer);
 			out["boxes"] = flat_list(op.boxes);
 			out["destination"] = flat(op.destination);
 			out["allocated_box"] = flat(op.allocated_box);
 			out["element_size_bytes"] = op.element_size_bytes;
-			return kind;
 		}
-		const char* operator()(const await_receive_instruction& op) const {
+		void operator()(const await_receive_instruction& op) const {
 			out["transfer"] = flat(op.transfer);
 			out["destination"] = flat(op.destination);
 			out["boxes"] = flat_list(op.boxes);
-			return "await_receive";
 		}
-		const char* operator()(const gather_receive_instruction& op) const {
+		void operator()(const gather_receive_instruction& op) const {
 			out["transfer"] = flat(op.transfer);
 			out["destination"] = flat(op.destination);
 			out["bytes_per_slot"] = op.bytes_per_slot;
@@ -192,9 +164,8 @@ namespace {
 			for(const std::uint32_t slot : op.slots) slots.append(slot);
 			out["sources"] = sources;
 			out["slots"] = slots;
-			return "gather_receive";
 		}
-		const char* operator()(const reduce_instruction& op) const {
+		void operator()(const reduce_instruction& op) const {
 			out["reduction"] = op.reduction.value;
 			out["op"] = name_of(op.op);
 			out["type"] = name_of(op.type);
@@ -203,23 +174,19 @@ namespace {
 			out["destination"] = flat(op.destination);
 			out["destination_offset_bytes"] = op.destination_offset_bytes;
 			out["is_all_of_it"] = op.is_all_of_it;
-			return "reduce";
 		}
-		const char* operator()(const fence_instruction& op) const {
+		void operator()(const fence_instruction& op) const {
 			out["submission"] = op.submission.value;
-			return "fence";
 		}
-		const char* operator()(const horizon_instruction& op) const {
+		void operator()(const horizon_instruction& op) const {
 			out["task"] = op.task.value;
 			out["last_submission"] = op.last_submission.value;
-			return "horizon";
 		}
-		const char* operator()(const epoch_instruction& op) const {
+		void operator()(const epoch_instruction& op) const {
 			out["task"] = op.task.value;
 			out["submission"] = op.submission.value;
 			out["last_submission"] = op.last_submission.value;
 			out["action"] = name_of(op.action);
-			return "epoch";
 		}
 	};
 
@@ -285,7 +252,8 @@ nb::dict to_dict(const instruction* const node) {
 	nb::list dependencies;
 	for(const instruction_id on : node->dependencies) dependencies.append(on.value);
 	result["dependencies"] = dependencies;
-	result["kind"] = std::visit(operation_writer{result}, node->operation);
+	result["kind"] = instruction_kind_names[node->operation.index()];
+	std::visit(operation_writer{result}, node->operation);
 	return result;
 }
 

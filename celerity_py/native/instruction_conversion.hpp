@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "look_up.hpp"
 #include "scheduler/core/grid.hpp"
 #include "scheduler/core/ids.hpp"
 #include "scheduler/core/instruction.hpp"
@@ -55,12 +56,7 @@ inline transfer_id unflatten(const flat_transfer& flat) {
 }
 
 inline instruction_key unflatten(const flat_key& flat) {
-	const std::string& phase = std::get<1>(flat);
-	using phase_type = instruction_key::phase_type;
-	if(phase == "send") return {task_id(std::get<0>(flat)), phase_type::send};
-	if(phase == "receive") return {task_id(std::get<0>(flat)), phase_type::receive};
-	if(phase == "work") return {task_id(std::get<0>(flat)), phase_type::work};
-	throw std::invalid_argument("a key's phase is 'send', 'receive' or 'work', not '" + phase + "'");
+	return {task_id(std::get<0>(flat)), look_up<instruction_key::phase_type>(std::get<1>(flat), "a key's phase")};
 }
 
 } // namespace celerity::native

@@ -5,32 +5,18 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
 #include "executor/core/executor_statistics.hpp"
 #include "executor/core/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
+#include "look_up.hpp"
 
 namespace nb = nanobind;
 
 namespace celerity::native {
 namespace {
-
-template <typename Enum, std::size_t N>
-Enum parse_enum(const std::array<const char*, N>& names, const std::string& name) {
-	for(std::size_t i = 0; i < N; ++i) {
-		if(name == names[i]) return static_cast<Enum>(i);
-	}
-	throw nb::value_error(("unknown name '" + name + "' in an instruction record").c_str());
-}
-
-constexpr std::array<const char*, 3> access_mode_names{"read", "write", "read_write"};
-constexpr std::array<const char*, 4> epoch_action_names{"none", "init", "barrier", "shutdown"};
-constexpr std::array<const char*, 7> reduction_op_names{"sum", "prod", "min", "max", "logical_and", "logical_or", "bit_xor"};
-constexpr std::array<const char*, 13> scalar_type_names{
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "boolean"};
 
 /// Reads the fields of one record.
 class record {
@@ -53,9 +39,9 @@ class record {
 		const record fields(get<nb::dict>(name), *m_arena);
 		return {fields.get<bool>("is_linear"), fields.get_box("allocated_box"), fields.get<std::size_t>("offset_bytes")};
 	}
-	template <typename Enum, std::size_t N>
-	Enum name(const char* const field, const std::array<const char*, N>& names) const {
-		return parse_enum<Enum>(names, get<std::string>(field));
+	template <typename Enum>
+	Enum name(const char* const field) const {
+		return look_up<Enum>(get<std::string>(field), field);
 	}
 	std::vector<record> records(const char* const name) const {
 		std::vector<record> result;
@@ -66,7 +52,7 @@ class record {
 	std::span<const access_binding> accesses() const {
 		std::vector<access_binding> bindings;
 		for(const auto& r : records("accesses")) {
-			bindings.push_back({r.id<buffer_id>("buffer"), r.name<access_mode>("mode", access_mode_names), r.allocation("allocation"), r.get_box("allocated_box"),
+			bindings.push_back({r.id<buffer_id>("buffer"), r.name<access_mode>("mode"), r.allocation("allocation"), r.get_box("allocated_box"),
 			    r.get_box("bounding_box"), r.boxes("accessed")});
 		}
 		return m_arena->copy(bindings);
@@ -80,7 +66,7 @@ class record {
 		std::vector<reduction_binding> bindings;
 		for(const auto& r : records("reductions")) {
 			bindings.push_back({r.id<reduction_id>("reduction"), r.id<buffer_id>("buffer"), r.allocation("allocation"), r.get<std::size_t>("offset_bytes"),
-			    r.name<reduction_op>("op", reduction_op_names), r.name<scalar_type>("type", scalar_type_names)});
+			    r.name<reduction_op>("op"), r.name<scalar_type>("type")});
 		}
 		return m_arena->copy(bindings);
 	}
@@ -126,7 +112,7 @@ instruction_operation parse_operation(const std::string& kind, const record& r) 
 	if(kind == "free") return free_instruction{r.allocation("allocation"), r.get<std::size_t>("size_bytes")};
 	if(kind == "copy") {
 		return copy_instruction{r.allocation("source"), r.layout("source_layout"), r.allocation("destination"), r.layout("destination_layout"),
-		    r.boxes("boxes"), r.get<std::size_t>("element_size_bytes"), r.name<copy_reason>("reason", copy_reason_names), r.id<buffer_id>("buffer")};
+		    r.boxes("boxes"), r.get<std::size_t>("element_size_bytes"), r.name<copy_reason>("reason"), r.id<buffer_id>("buffer")};
 	}
 	if(kind == "gather_copy") {
 		return gather_copy_instruction{r.sources(), r.allocation("destination"), r.layout("destination_layout"), r.get<std::size_t>("element_size_bytes"),
@@ -141,7 +127,7 @@ instruction_operation parse_operation(const std::string& kind, const record& r) 
 		    r.get<std::size_t>("element_size_bytes")};
 	}
 	if(kind == "reduce") {
-		return reduce_instruction{r.id<reduction_id>("reduction"), r.name<reduction_op>("op", reduction_op_names), r.name<scalar_type>("type", scalar_type_names),
+		return reduce_instruction{r.id<reduction_id>("reduction"), r.name<reduction_op>("op"), r.name<scalar_type>("type"),
 		    r.allocation("source"), r.get<std::size_t>("count"), r.allocation("destination"), r.get<std::size_t>("destination_offset_bytes"),
 		    r.get<bool>("is_all_of_it")};
 	}
@@ -149,7 +135,7 @@ instruction_operation parse_operation(const std::string& kind, const record& r) 
 	if(kind == "horizon") return horizon_instruction{r.id<task_id>("task"), r.id<submission_id>("last_submission")};
 	if(kind == "epoch") {
 		return epoch_instruction{r.id<task_id>("task"), r.id<submission_id>("submission"), r.id<submission_id>("last_submission"),
-		    r.name<epoch_action>("action", epoch_action_names)};
+		    r.name<epoch_action>("action")};
 	}
 	return parse_communication(kind, r);
 }
@@ -160,7 +146,7 @@ instruction_records::instruction_records(const nb::iterable& instructions, const
 	for(const nb::handle item : instructions) {
 		const record r(nb::cast<nb::dict>(item), m_arena);
 		m_batch.instructions.push_back(m_arena.create<instruction>(r.id<instruction_id>("id"), unflatten(r.get<flat_key>("key")),
-		    r.get<instruction_priority>("priority"), r.ids<instruction_id>("dependencies"), parse_operation(r.get<std::string>("kind"), r), 0U));
+		    r.get<instruction_priority>("priority"), r.ids<instruction_id>("dependencies"), parse_operation(r.get<std::string>("kind"), r)));
 	}
 	for(const nb::handle item : pilots) {
 		const record r(nb::cast<nb::dict>(item), m_arena);

@@ -33,10 +33,7 @@ namespace {
 } // namespace
 
 void submission_table::note_thread() {
-	const unsigned long thread = PyThread_get_thread_ident();
-	if(thread == m_thread) return;
-	if(m_thread != 0) ++m_num_thread_changes;
-	m_thread = thread;
+	m_thread = PyThread_get_thread_ident();
 }
 
 bool submission_table::is_overtaken(const std::uint64_t begun) const {

@@ -44,8 +44,6 @@ class submission_table {
 	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
 	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
 	std::uint64_t num_submitted() const { return m_num_submitted; }
-	/// How often another thread than the one before has submitted.
-	std::uint64_t num_thread_changes() const { return m_num_thread_changes; }
 	scheduler& target() const { return m_scheduler; }
 	/// The lines that have submitted something, if several ranks compare what they submit.
 	site_table& sites() { return m_sites; }
@@ -61,7 +59,6 @@ class submission_table {
 	std::uint64_t m_oldest; ///< that has not been forgotten
 	std::deque<std::uint64_t> m_with_future;
 	std::uint64_t m_num_submitted = 0;
-	std::uint64_t m_num_thread_changes = 0;
 	unsigned long m_thread = 0; ///< that submitted last
 
 	void note_thread();

@@ -3,9 +3,9 @@
 
 #include <nanobind/stl/string.h>
 
-#include <array>
 #include <utility>
 
+#include "look_up.hpp"
 #include "scheduler/core/access_checks.hpp"
 
 namespace nb = nanobind;
@@ -13,25 +13,6 @@ namespace nb = nanobind;
 namespace celerity::native {
 
 namespace {
-
-	template <typename Value, std::size_t Count>
-	Value look_up(const std::array<std::pair<const char*, Value>, Count>& names, const std::string& name, const char* const what) {
-		std::string known;
-		for(const auto& [candidate, value] : names) {
-			if(name == candidate) return value;
-			known += known.empty() ? "" : ", ";
-			known += candidate;
-		}
-		throw nb::value_error((std::string(what) + " is one of " + known + ", but got '" + name + "'").c_str());
-	}
-
-	constexpr std::array<std::pair<const char*, reduction_op>, 7> op_names{{{"sum", reduction_op::sum}, {"prod", reduction_op::prod},
-	    {"min", reduction_op::min}, {"max", reduction_op::max}, {"and", reduction_op::logical_and}, {"or", reduction_op::logical_or},
-	    {"xor", reduction_op::bit_xor}}};
-	constexpr std::array<std::pair<const char*, scalar_type>, 13> scalar_names{{{"int8", scalar_type::int8}, {"int16", scalar_type::int16},
-	    {"int32", scalar_type::int32}, {"int64", scalar_type::int64}, {"uint8", scalar_type::uint8}, {"uint16", scalar_type::uint16},
-	    {"uint32", scalar_type::uint32}, {"uint64", scalar_type::uint64}, {"float32", scalar_type::float32}, {"float64", scalar_type::float64},
-	    {"complex64", scalar_type::complex64}, {"complex128", scalar_type::complex128}, {"bool", scalar_type::boolean}}};
 
 	void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
 		out.reserve(nb::len(accesses));
@@ -76,8 +57,8 @@ task make_kernel(std::string name, const user_box& space, const nb::handle acces
 		const auto entry = nb::cast<nb::tuple>(item);
 		task_reduction reduction;
 		reduction.buffer = buffer_id(nb::cast<std::uint64_t>(entry[0]));
-		reduction.op = look_up(op_names, nb::cast<std::string>(entry[1]), "a reduction's op");
-		reduction.type = look_up(scalar_names, nb::cast<std::string>(entry[2]), "a reduction's dtype");
+		reduction.op = look_up<reduction_op>(nb::cast<std::string>(entry[1]), "a reduction's op");
+		reduction.type = look_up<scalar_type>(nb::cast<std::string>(entry[2]), "a reduction's dtype");
 		reduction.include_current = nb::cast<bool>(entry[3]);
 		result.reductions.push_back(reduction);
 	}
@@ -85,11 +66,9 @@ task make_kernel(std::string name, const user_box& space, const nb::handle acces
 }
 
 task make_host_task(std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
-	static constexpr std::array<std::pair<const char*, host_distribution>, 3> names{
-	    {{"once", host_distribution::once}, {"master", host_distribution::master}, {"split", host_distribution::split}}};
 	task result;
 	result.kind = task_kind::host_task;
-	result.distribution = look_up(names, on, "on");
+	result.distribution = look_up<host_distribution>(on, "on");
 	if(result.distribution == host_distribution::split) {
 		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1, 0);
 	} else {
@@ -114,11 +93,9 @@ task make_fence(const std::uint64_t buffer, const user_box& where, const std::ui
 }
 
 task make_epoch(const std::string& action) {
-	static constexpr std::array<std::pair<const char*, epoch_action>, 3> names{
-	    {{"none", epoch_action::none}, {"barrier", epoch_action::barrier}, {"shutdown", epoch_action::shutdown}}};
 	task result;
 	result.kind = task_kind::epoch;
-	result.action = look_up(names, action, "the action of an epoch");
+	result.action = look_up<epoch_action>(action, "the action of an epoch");
 	result.name = result.action == epoch_action::none ? "wait" : action;
 	return result;
 }
@@ -134,15 +111,13 @@ task make_shape(const user_box& space, const nb::handle granularity, const bool 
 
 buffer_info make_buffer(const nb::handle shape, const std::size_t element_size_bytes, const std::size_t alignment_bytes, const std::string& initial,
     const std::uint64_t user_allocation, std::string name) {
-	static constexpr std::array<std::pair<const char*, buffer_info::initial_contents>, 3> names{{{"none", buffer_info::initial_contents::none},
-	    {"array", buffer_info::initial_contents::user_array}, {"function", buffer_info::initial_contents::user_function}}};
 	const user_box whole = box_of_shape(shape);
 	buffer_info result;
 	result.dims = whole.dims;
 	result.extents = whole.b.max();
 	result.element_size_bytes = element_size_bytes;
 	result.element_alignment_bytes = alignment_bytes;
-	result.initial = look_up(names, initial, "the initial contents of a buffer");
+	result.initial = look_up<buffer_info::initial_contents>(initial, "the initial contents of a buffer");
 	if(result.initial == buffer_info::initial_contents::user_array) result.user_allocation = allocation_id{user_memory, user_allocation};
 	result.name = std::move(name);
 	return result;

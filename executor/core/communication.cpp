@@ -22,7 +22,6 @@ void communication::send(const instruction_id instruction, const send_instructio
 	void* const address = m_allocations.address(send.source);
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
 	m_statistics.sent_bytes_host += size_bytes;
-	++m_num_sending;
 	trace_event traced;
 	traced.kind = trace_kind::send;
 	traced.instruction = instruction.value;
@@ -35,7 +34,6 @@ void communication::send(const instruction_id instruction, const send_instructio
 }
 
 void communication::barrier(const instruction_id instruction) {
-	++m_num_sending;
 	trace_event traced;
 	traced.kind = trace_kind::barrier;
 	traced.instruction = instruction.value;
@@ -89,7 +87,6 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	}
 	const auto& subject = node.mapped();
 	if(const auto* const instruction = std::get_if<instruction_id>(&subject)) {
-		--m_num_sending;
 		completed.push_back(*instruction);
 	} else if(const auto* const fragment = std::get_if<fragment_id>(&subject)) {
 		m_arbiter.complete(*fragment);

@@ -37,8 +37,6 @@ class communication {
 	void complete(request_id request, std::vector<instruction_id>& completed);
 
 	bool is_outstanding() const { return !m_requests.empty() || m_arbiter.num_open() > 0; }
-	/// Sends and barriers: what waits in the arbiter is counted there.
-	std::size_t num_sending() const { return m_num_sending; }
 
   private:
 	const allocation_table& m_allocations;
@@ -53,7 +51,6 @@ class communication {
 	receive_arbiter m_arbiter;
 	std::unordered_map<request_id, request_subject> m_requests;
 	std::uint64_t m_last_request = 0;
-	std::size_t m_num_sending = 0;
 	std::vector<posted_receive> m_posts;
 	std::vector<instruction_id> m_completed;
 

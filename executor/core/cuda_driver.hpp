@@ -24,7 +24,6 @@ inline device_pointer to_device_pointer(const void* const address) { return rein
 
 inline constexpr result success = 0;
 inline constexpr result error_out_of_memory = 2;
-inline constexpr result error_deinitialized = 4;
 inline constexpr result error_not_ready = 600;
 inline constexpr result error_peer_access_already_enabled = 704;
 inline constexpr result error_host_memory_already_registered = 712;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "scheduler/core/ids.hpp"
@@ -14,12 +13,7 @@
 
 namespace celerity {
 
-inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
-/// By index of instruction_operation.
-inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize",
-    "send", "receive", "split_receive", "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
-/// By copy_reason.
-inline constexpr std::array<const char*, 6> copy_reason_names{"coherence", "resize", "staging", "initial", "fence", "reduction"};
+inline constexpr std::size_t num_copy_reasons = names_of<copy_reason>.size();
 
 struct executor_statistics {
 	struct memory_usage {
@@ -29,8 +23,8 @@ struct executor_statistics {
 	};
 
 	std::array<std::uint64_t, num_instruction_kinds> instructions{}; ///< complete, by kind
-	std::array<std::uint64_t, copy_reason_names.size()> num_copies{}; ///< by reason; those of a resize tell how often allocations grew
-	std::array<std::uint64_t, copy_reason_names.size()> copied_bytes{};
+	std::array<std::uint64_t, num_copy_reasons> num_copies{}; ///< by reason; those of a resize tell how often allocations grew
+	std::array<std::uint64_t, num_copy_reasons> copied_bytes{};
 	std::uint64_t sent_bytes_host = 0;   ///< through host memory of both sides
 	std::uint64_t sent_bytes_direct = 0; ///< between devices
 	std::uint64_t received_bytes = 0;

@@ -115,7 +115,6 @@ class out_of_order_engine {
 	const counters& get_counters() const { return m_counters; }
 	std::size_t num_live() const { return m_num_live; }
 	std::size_t num_in_flight() const { return m_num_in_flight; } ///< issued or assigned, without horizons and epochs
-	std::size_t num_issuable() const { return m_ready.size() + m_gated.size() + m_parked.size(); }
 
 	/// Calls f(live_instruction) in the order of ids. For watchdogs and tests.
 	template <typename F>

@@ -52,7 +52,7 @@ struct describer {
 	}
 	void operator()(const free_instruction& free) const { out.text += " of " + label(free.allocation); }
 	void operator()(const copy_instruction& copy) const {
-		out.text += std::string(" (") + copy_reason_names[static_cast<std::size_t>(copy.reason)] + ") from " + label(copy.source) + " to "
+		out.text += std::string(" (") + name_of(copy.reason) + ") from " + label(copy.source) + " to "
 		            + label(copy.destination);
 		out.buffer = copy.buffer;
 		out.where = bounding_box_of(copy.boxes);

@@ -143,38 +143,6 @@ std::size_t size_of(const scalar_type type) {
 	return visit_type(type, []<typename T>(std::type_identity<T>) { return sizeof(T); });
 }
 
-const char* name_of(const reduction_op op) {
-	switch(op) {
-	case reduction_op::sum: return "sum";
-	case reduction_op::prod: return "prod";
-	case reduction_op::min: return "min";
-	case reduction_op::max: return "max";
-	case reduction_op::logical_and: return "and";
-	case reduction_op::logical_or: return "or";
-	case reduction_op::bit_xor: return "xor";
-	}
-	return "?";
-}
-
-const char* name_of(const scalar_type type) {
-	switch(type) {
-	case scalar_type::int8: return "int8";
-	case scalar_type::int16: return "int16";
-	case scalar_type::int32: return "int32";
-	case scalar_type::int64: return "int64";
-	case scalar_type::uint8: return "uint8";
-	case scalar_type::uint16: return "uint16";
-	case scalar_type::uint32: return "uint32";
-	case scalar_type::uint64: return "uint64";
-	case scalar_type::float32: return "float32";
-	case scalar_type::float64: return "float64";
-	case scalar_type::complex64: return "complex64";
-	case scalar_type::complex128: return "complex128";
-	case scalar_type::boolean: return "bool";
-	}
-	return "?";
-}
-
 bool is_defined(const reduction_op op, const scalar_type type) {
 	if(op != reduction_op::bit_xor) return true;
 	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;

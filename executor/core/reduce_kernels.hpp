@@ -8,9 +8,6 @@
 namespace celerity {
 
 std::size_t size_of(scalar_type type);
-const char* name_of(reduction_op op);
-/// As NumPy calls it.
-const char* name_of(scalar_type type);
 
 /// Bitwise operations are not defined on floating-point and complex numbers.
 bool is_defined(reduction_op op, scalar_type type);

@@ -26,17 +26,7 @@ namespace {
 	}
 
 	/// If the union of two boxes is exactly a box, sets `a` to it.
-	bool try_merge(box& a, const box& b) {
-		if(!do_touch(a, b)) return false;
-		if(is_same_interval(a, b, 0) + is_same_interval(a, b, 1) + is_same_interval(a, b, 2) >= 2) {
-			a = bounding_box(a, b);
-			return true;
-		}
-		if(a.covers(b)) return true;
-		if(!b.covers(a)) return false;
-		a = b;
-		return true;
-	}
+	bool try_merge(box& a, const box& b) { return do_touch(a, b) && try_merge_touching(a, b); }
 
 	/// Calls f(i, j) for each pair of boxes that touch, and perhaps for others.
 	template <typename F>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How two boxes lie to each other. Without branches, whose outcomes are as good as random.
+// How two boxes lie to each other, mostly without branches, whose outcomes are as good as random; and their union, if it is a box.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,20 @@ inline bool intervals_overlap(const box& a, const box& b, const std::size_t d) {
 /// Whether the union of two disjoint boxes is a box.
 inline bool do_continue(const box& a, const box& b) {
 	return do_touch(a, b) && is_same_interval(a, b, 0) + is_same_interval(a, b, 1) + is_same_interval(a, b, 2) == 2;
+}
+/// If the union of two boxes that touch is exactly a box, sets `a` to it.
+inline bool try_merge_touching(box& a, const box& b) {
+	const bool same_0 = is_same_interval(a, b, 0);
+	const bool same_1 = is_same_interval(a, b, 1);
+	const bool same_2 = is_same_interval(a, b, 2);
+	if(same_0 + same_1 + same_2 >= 2) {
+		a = bounding_box(a, b);
+		return true;
+	}
+	if(a.covers(b)) return true;
+	if(!b.covers(a)) return false;
+	a = b;
+	return true;
 }
 
 } // namespace celerity

@@ -3,16 +3,20 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "names.hpp"
 #include "small_vector.hpp"
 
 namespace celerity {
 
 enum class dependency_kind : std::uint8_t { anti, dataflow };
+template <>
+inline constexpr std::array<const char*, 2> names_of<dependency_kind>{"anti", "true"};
 
 /// Hands out the ids of one graph in order and collects the edges of the node under construction. Ids below the applied epoch stand for the
 /// epoch, so that no edge ever leads to a node that may be gone; except that what is not younger than the *settled* one stands for that.
@@ -138,10 +142,6 @@ struct access_front {
 		if(!readers.empty() && readers.back() == reader) return true;
 		readers.push_back(reader);
 		return false;
-	}
-	void set_writer(const Id id) {
-		writer = id;
-		readers.clear();
 	}
 	/// Replaces everything older than `epoch` by it, except for a writer that is not younger than `settled`. Readers that stay may have been created
 	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays. Readers that

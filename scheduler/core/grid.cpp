@@ -43,21 +43,6 @@ bool is_covered_by_any(const box& b, const std::span<const box> boxes) {
 	return std::any_of(boxes.begin(), boxes.end(), [&](const box& other) { return other.covers(b); });
 }
 
-/// If the union of two boxes that touch is exactly a box, sets `a` to it.
-bool try_merge_touching(box& a, const box& b) {
-	const bool same_0 = is_same_interval(a, b, 0);
-	const bool same_1 = is_same_interval(a, b, 1);
-	const bool same_2 = is_same_interval(a, b, 2);
-	if(same_0 + same_1 + same_2 >= 2) {
-		a = bounding_box(a, b);
-		return true;
-	}
-	if(a.covers(b)) return true;
-	if(!b.covers(a)) return false;
-	a = b;
-	return true;
-}
-
 /// Resolves conflicts by merging two boxes into one while that works. Returns whether it was enough.
 bool merge_conflicts(box_vector& boxes) {
 	for(std::size_t i = 0; i < boxes.size();) {

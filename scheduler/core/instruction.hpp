@@ -4,6 +4,7 @@
 // epoch after the next one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "grid.hpp"
 #include "ids.hpp"
+#include "names.hpp"
 #include "task.hpp"
 
 namespace celerity {
@@ -24,6 +26,8 @@ struct instruction_key {
 	friend constexpr auto operator<=>(const instruction_key&, const instruction_key&) = default;
 	friend constexpr bool operator==(const instruction_key&, const instruction_key&) = default;
 };
+template <>
+inline constexpr std::array<const char*, 3> names_of<instruction_key::phase_type>{"send", "receive", "work"};
 
 /// Where an nd-copy reads or writes: inside an allocation that is a dense row-major array over `allocated_box` (in buffer coordinates), or, if
 /// `is_linear`, packed from `offset_bytes` on: the boxes of the copied region one after the other, each row-major.
@@ -35,6 +39,8 @@ struct copy_layout {
 };
 
 enum class copy_reason : std::uint8_t { coherence, resize, staging, initial, fence, reduction };
+template <>
+inline constexpr std::array<const char*, 6> names_of<copy_reason>{"coherence", "resize", "staging", "initial", "fence", "reduction"};
 
 struct alloc_instruction {
 	allocation_id allocation;
@@ -185,6 +191,11 @@ using instruction_operation = std::variant<alloc_instruction, free_instruction, 
     host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction, gather_receive_instruction,
     reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
 
+inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
+/// By index of instruction_operation.
+inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "gather_copy", "device_kernel", "host_task",
+    "initialize", "send", "receive", "split_receive", "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
+
 /// Higher is issued first among ready instructions.
 using instruction_priority = std::int32_t;
 
@@ -194,7 +205,6 @@ struct instruction {
 	instruction_priority priority;
 	std::span<const instruction_id> dependencies; ///< distinct, all smaller than `id`; those below the applied epoch are left out
 	instruction_operation operation;
-	std::uint64_t estimated_traffic_bytes = 0; ///< kernels only, for statistics and traces
 };
 
 /// Tells a receiver, ahead of the data, which box will arrive under which message id.
@@ -215,20 +225,14 @@ struct instruction_batch {
 };
 
 /// What memories, devices and peers can do; agreed by all ranks at start.
-enum class transfer_capability : std::uint8_t { none, host, direct };
-
 struct system_capabilities {
 	std::size_t num_ranks = 1;
 	rank_id local_rank;
 	std::size_t num_devices = 1; ///< of this rank
 	/// copy_peers[a] has bit b set if one copy instruction can move data from memory a to memory b (by index of memory_id).
 	std::vector<std::uint64_t> copy_peers;
-	/// Row-major matrix over (rank, memory) pairs with `memories_per_rank` columns per rank: how data of this rank's memory a reaches memory b of rank r is
-	/// transfers[a * num_ranks * memories_per_rank + r * memories_per_rank + b]. Empty means "host" everywhere.
-	std::vector<transfer_capability> transfers;
-	std::size_t memories_per_rank = 0;
-	/// host: only through host memory of both sides. direct: between the memories of all devices of the two ranks.
-	std::vector<bool> direct_ranks; ///< by rank; derived from `transfers`
+	/// By rank: whether data moves between the memories of all devices of that rank and this one; else only through host memory of both.
+	std::vector<bool> direct_ranks;
 	/// How much of each memory may be taken for growth that is only expected.
 	std::size_t foreseeable_bytes = 0;
 	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done.

@@ -69,11 +69,11 @@ void instruction_graph_generator::compile(const command& cmd, instruction_batch&
 	m_out = nullptr;
 }
 
-instruction_id instruction_graph_generator::emit(instruction_operation&& operation, const instruction_priority priority, const std::uint64_t traffic_bytes) {
+instruction_id instruction_graph_generator::emit(instruction_operation&& operation, const instruction_priority priority) {
 	m_window.depend_on_epoch_if_alone(false);
 	const instruction_id id = m_window.current();
 	const instruction* const node =
-	    nodes().create<instruction>(id, m_key, priority + m_priority_boost, nodes().copy(m_window.edges()), std::move(operation), traffic_bytes);
+	    nodes().create<instruction>(id, m_key, priority + m_priority_boost, nodes().copy(m_window.edges()), std::move(operation));
 	m_out->instructions.push_back(node);
 	return id;
 }

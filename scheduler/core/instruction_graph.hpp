@@ -54,7 +54,6 @@ class instruction_graph_generator {
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
 
-	std::uint64_t num_instructions() const { return m_window.current().value; }
 
   private:
 	using front = access_front<instruction_id>;
@@ -171,7 +170,7 @@ class instruction_graph_generator {
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	void begin() { m_window.begin(); }
-	instruction_id emit(instruction_operation&& operation, instruction_priority priority, std::uint64_t traffic_bytes = 0);
+	instruction_id emit(instruction_operation&& operation, instruction_priority priority);
 	arena& nodes() { return m_arenas.back().nodes; }
 	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
 	/// The buffer, in which the command that is compiled is about to note its instructions.

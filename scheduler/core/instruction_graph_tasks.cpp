@@ -88,7 +88,6 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 	const auto& [chunk, memory, is_border] = m_chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
-	std::uint64_t traffic_bytes = 0;
 	small_vector<allocation_state*, 8> allocations;
 	small_vector<buffer_state*, 8> buffers;
 	begin();
@@ -110,8 +109,6 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 		    access_binding{access.buffer, access.mode, allocation->id, allocation->allocated, where.bounding_box(), nodes().copy(where.boxes())});
 		if(is_consumer(access.mode)) depend_for_read(*allocation, where);
 		if(is_producer(access.mode)) depend_for_write(*allocation, where);
-		const auto directions = static_cast<std::uint64_t>(is_consumer(access.mode)) + static_cast<std::uint64_t>(is_producer(access.mode));
-		traffic_bytes += directions * static_cast<std::uint64_t>(where.area()) * buffer.info.element_size_bytes;
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
@@ -121,16 +118,15 @@ void instruction_graph_generator::emit_chunk(const task& node, const std::size_t
 		allocations.push_back(allocation);
 		m_reduction_bindings.push_back(reduction_binding{reduction.id, reduction.buffer, allocation->id, 0, reduction.op, reduction.type});
 		depend_for_write(*allocation, buffer.domain);
-		traffic_bytes += static_cast<std::uint64_t>(chunk.area()) * buffer.info.element_size_bytes;
 	}
 
 	instruction_id self;
 	const auto accesses = nodes().copy(m_access_bindings);
 	if(node.kind == task_kind::device_kernel) {
 		const auto reductions = nodes().copy(m_reduction_bindings);
-		self = emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel, traffic_bytes);
+		self = emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel);
 	} else {
-		self = emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel, traffic_bytes);
+		self = emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel);
 	}
 
 	// Reads first: where a task reads and writes the same element, it counts as its writer.

@@ -94,11 +94,10 @@ namespace {
 	}
 
 	std::string accesses_of(const task& node, const std::size_t num_ranks) {
-		static constexpr std::array modes{"read", "write", "read_write"};
 		std::string text;
 		for(const auto& access : node.accesses) {
 			if(!text.empty()) text += ", ";
-			text += std::string(modes[static_cast<std::size_t>(access.mode)]) + " B" + std::to_string(access.buffer.value) + " by " + access.mapper.describe();
+			text += std::string(name_of(access.mode)) + " B" + std::to_string(access.buffer.value) + " by " + access.mapper.describe();
 			if(access.mapper.is_additive()) continue;
 			digest results;
 			add_mapper(results, node, access, num_ranks);
@@ -108,11 +107,10 @@ namespace {
 	}
 
 	std::string reductions_of(const task& node) {
-		static constexpr std::array ops{"sum", "prod", "min", "max", "and", "or", "xor"};
 		std::string text;
 		for(const auto& reduction : node.reductions) {
 			if(!text.empty()) text += ", ";
-			text += std::string(ops[static_cast<std::size_t>(reduction.op)]) + " into B" + std::to_string(reduction.buffer.value)
+			text += std::string(name_of(reduction.op)) + " into B" + std::to_string(reduction.buffer.value)
 			        + (reduction.include_current ? " and its current value" : "");
 		}
 		return text;
@@ -120,8 +118,7 @@ namespace {
 
 	std::string division_of(const task& node) {
 		const auto& geometry = node.geometry;
-		static constexpr std::array distributions{"once", "master", "split"};
-		std::string text = node.kind == task_kind::host_task ? distributions[static_cast<std::size_t>(node.distribution)] : "";
+		std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
 		const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
 		if(geometry.split == split_kind::split_2d) add("split_2d()");
 		if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
@@ -147,10 +144,9 @@ namespace {
 	}
 
 	program_log::description describe(const buffer_info& info) {
-		static constexpr std::array initial{"none", "an array", "a function"};
 		return {info.site,
 		    {{"call", "buffer B" + std::to_string(info.id.value) + quoted(info.name)}, {"shape", to_string(box::full(info.extents), info.dims)},
-		        {"dtype", info.type_name}, {"kind of initial contents", initial[static_cast<std::size_t>(info.initial)]},
+		        {"dtype", info.type_name}, {"kind of initial contents", name_of(info.initial)},
 		        {"initial contents", hexadecimal(info.contents_digest)}}};
 	}
 

@@ -105,8 +105,6 @@ void scheduler::push(Event&& e) {
 
 void scheduler::flush() { push(flush_event{}); }
 
-void scheduler::set_lookahead(const lookahead_mode mode) { push(lookahead_event{mode}); }
-
 void scheduler::notify_reached(const task_id reached, const bool is_epoch) {
 	if(!is_epoch) {
 		m_executed_horizons.fetch_add(1, std::memory_order_release);
@@ -271,8 +269,6 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 		pipeline.destroy_buffer(destroyed->id);
 	} else if(const auto* const reached = std::get_if<reached_event>(&e)) {
 		pipeline.notify_epoch_reached(reached->reached);
-	} else if(const auto* const changed = std::get_if<lookahead_event>(&e)) {
-		pipeline.set_lookahead(changed->mode);
 	} else {
 		pipeline.flush();
 	}

@@ -62,7 +62,6 @@ class scheduler {
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	void flush();
-	void set_lookahead(lookahead_mode mode);
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit);
@@ -108,11 +107,8 @@ class scheduler {
 	struct reached_event {
 		task_id reached;
 	};
-	struct lookahead_event {
-		lookahead_mode mode;
-	};
 	struct flush_event {};
-	using event = std::variant<std::shared_ptr<task>, buffer_event, destroy_event, reached_event, lookahead_event, flush_event>;
+	using event = std::variant<std::shared_ptr<task>, buffer_event, destroy_event, reached_event, flush_event>;
 
 	/// Passes horizons and epochs as soon as they are planned.
 	class dry_sink final : public instruction_sink {

@@ -60,12 +60,6 @@ void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 	release_ready();
 }
 
-void scheduling_pipeline::set_lookahead(const lookahead_mode mode) {
-	m_held.emplace_back(lookahead_event{mode});
-	++m_num_flushing;
-	release_ready();
-}
-
 void scheduling_pipeline::flush() {
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
@@ -128,9 +122,6 @@ void scheduling_pipeline::release(held_event&& event) {
 		m_instructions.compile(held->cmd, m_batch);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
 		m_instructions.destroy_buffer(destroyed->buffer, m_batch);
-	} else if(const auto* const changed = std::get_if<lookahead_event>(&event)) {
-		--m_num_flushing;
-		m_lookahead = changed->mode;
 	} else {
 		--m_num_flushing;
 		++m_counts.lookahead_flushes;

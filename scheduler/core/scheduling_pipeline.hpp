@@ -54,7 +54,6 @@ class scheduling_pipeline {
 	void create_buffer(const buffer_info& info);
 	void destroy_buffer(buffer_id id);
 	void submit(std::shared_ptr<task> submitted);
-	void set_lookahead(lookahead_mode mode);
 	/// Compiles everything that is held back.
 	void flush();
 	/// The executor has passed this horizon or epoch: what the graphs keep for the time before it can go.
@@ -69,15 +68,12 @@ class scheduling_pipeline {
 	struct destroy_event {
 		buffer_id buffer;
 	};
-	struct lookahead_event {
-		lookahead_mode mode;
-	};
 	struct flush_event {};
 	struct held_command {
 		command cmd;
 		bool wants_memory;
 	};
-	using held_event = std::variant<held_command, destroy_event, lookahead_event, flush_event>;
+	using held_event = std::variant<held_command, destroy_event, flush_event>;
 
 	instruction_sink& m_sink;
 	std::function<void(submission_id, std::string&&)> m_warn;

@@ -14,7 +14,6 @@ system_capabilities system_capabilities::make(const std::size_t num_ranks, const
 	result.local_rank = local_rank;
 	result.num_devices = num_devices;
 	const std::size_t num_memories = result.num_memories();
-	result.memories_per_rank = num_memories;
 	result.copy_peers.resize(num_memories);
 	for(std::size_t from = 0; from < num_memories; ++from) {
 		for(std::size_t to = 0; to < num_memories; ++to) {
@@ -33,15 +32,6 @@ system_capabilities system_capabilities::make(const std::size_t num_ranks, const
 	direct_ranks.resize(num_ranks, false);
 	direct_ranks[local_rank.value] = false; // nothing is ever sent to oneself
 	result.direct_ranks = std::move(direct_ranks);
-	result.transfers.resize(num_memories * num_ranks * num_memories, transfer_capability::host);
-	for(std::size_t rank = 0; rank < num_ranks; ++rank) {
-		if(!result.direct_ranks[rank]) continue;
-		for(std::size_t from = first_device_memory_value; from < num_memories; ++from) {
-			for(std::size_t to = first_device_memory_value; to < num_memories; ++to) {
-				result.transfers[(from * num_ranks + rank) * num_memories + to] = transfer_capability::direct;
-			}
-		}
-	}
 	return result;
 }
 

@@ -2,6 +2,7 @@
 // What the application submits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,12 +10,15 @@
 
 #include "grid.hpp"
 #include "ids.hpp"
+#include "names.hpp"
 #include "range_mapper.hpp"
 
 namespace celerity {
 
 /// `write` discards: the kernel overwrites all of the mapped region, old contents are neither transferred nor kept.
 enum class access_mode : std::uint8_t { read, write, read_write };
+template <>
+inline constexpr std::array<const char*, 3> names_of<access_mode>{"read", "write", "read_write"};
 constexpr bool is_consumer(const access_mode mode) { return mode != access_mode::write; }
 constexpr bool is_producer(const access_mode mode) { return mode != access_mode::read; }
 
@@ -25,13 +29,25 @@ enum class task_kind : std::uint8_t {
 	host_task,     ///< split over ranks (`host_distribution::split`) or run by rank 0 only
 	fence,         ///< gives a copy of a part of a buffer to the application
 };
+template <>
+inline constexpr std::array<const char*, 5> names_of<task_kind>{"epoch", "horizon", "device_kernel", "host_task", "fence"};
 enum class epoch_action : std::uint8_t { none, init, barrier, shutdown };
+template <>
+inline constexpr std::array<const char*, 4> names_of<epoch_action>{"none", "init", "barrier", "shutdown"};
 enum class host_distribution : std::uint8_t { once, master, split };
+template <>
+inline constexpr std::array<const char*, 3> names_of<host_distribution>{"once", "master", "split"};
 enum class split_kind : std::uint8_t { split_1d, split_2d };
 
 /// Scalar types that native reductions understand.
 enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean };
+/// As NumPy calls them.
+template <>
+inline constexpr std::array<const char*, 13> names_of<scalar_type>{
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool"};
 enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bit_xor };
+template <>
+inline constexpr std::array<const char*, 7> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor"};
 
 struct task_geometry {
 	int dims = 0;
@@ -95,5 +111,7 @@ struct buffer_info {
 	std::uint64_t contents_digest = 0; ///< of the initial contents, if they are to be compared
 	std::uint64_t site = 0;            ///< as `task::site`
 };
+template <>
+inline constexpr std::array<const char*, 3> names_of<buffer_info::initial_contents>{"none", "array", "function"};
 
 } // namespace celerity

@@ -3,6 +3,7 @@
 // oldest. Without a recorder all this costs is a test of a null pointer.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -10,6 +11,8 @@
 #include <memory>
 #include <type_traits>
 #include <vector>
+
+#include "names.hpp"
 
 namespace celerity {
 
@@ -25,10 +28,16 @@ enum class trace_kind : std::uint8_t {
 	plan,        ///< the scheduler worked on one input
 	application, ///< the application was in a call of the runtime
 };
-inline constexpr std::size_t num_trace_kinds = 10;
+template <>
+inline constexpr std::array<const char*, 10> names_of<trace_kind>{
+    "issue", "lane", "call", "send", "receive", "barrier", "work", "python", "plan", "application"};
 
-enum class plan_input : std::uint8_t { task, buffer, buffer_end, progress, lookahead, flush };
+enum class plan_input : std::uint8_t { task, buffer, buffer_end, progress, flush };
+template <>
+inline constexpr std::array<const char*, 5> names_of<plan_input>{"task", "buffer", "end of buffer", "progress", "flush"};
 enum class application_call : std::uint8_t { submit, blocked, wait };
+template <>
+inline constexpr std::array<const char*, 3> names_of<application_call>{"submit", "blocked", "wait"};
 
 /// Ids are 0 where they do not apply.
 struct trace_event {

@@ -112,7 +112,7 @@ class planner {
 		dependencies.erase(std::unique(dependencies.begin(), dependencies.end()), dependencies.end());
 		const instruction_id id(++m_last_instruction);
 		m_batch.instructions.push_back(storage.create<instruction>(id, instruction_key{task_id(m_last_task), {}}, static_cast<instruction_priority>(pick(3)),
-		    storage.copy(dependencies), instruction_operation(operation), std::uint64_t{0}));
+		    storage.copy(dependencies), instruction_operation(operation)));
 		for(const auto dependency : dependencies) std::erase(m_front, dependency);
 		m_front.push_back(id);
 		written.last_writer = id;

@@ -166,8 +166,8 @@ def test_a_kernel_call_carries_submission_chunk_accesses_and_reductions(harness:
             "buffer": 2,
             "allocation": (DEVICE0, 7),
             "offset_bytes": 16,
-            "op": "logical_and",
-            "type": "boolean",
+            "op": "and",
+            "type": "bool",
         }
     ]
     s.epoch(6)

@@ -7,6 +7,7 @@ from time import process_time
 
 import pytest
 
+from celerity_py import _native
 from celerity_py._native import Box, GraphContext, RangeMapper, Region
 
 READ, WRITE, READ_WRITE = range(3)
@@ -69,3 +70,10 @@ def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
     context.submit_kernel("read", Box((0,), (8,)), [(buffer, READ, RangeMapper.fixed(rows))])
     allocations = [record["allocation"] for record in context.take_instructions() if record["kind"] == "alloc"]
     assert sum(memory == 1 for memory, _ in allocations) == 2  # what is sent, and what is received
+
+
+def test_the_benchmark_counts_instructions_under_their_own_kinds() -> None:
+    measured = _native.measure_generation("soup", num_ranks=1, num_devices=2, with_instructions=True, num_rounds=1)
+    kinds = measured["instructions"]
+    assert set(kinds) == {"alloc", "free", "copy", "device_kernel", "horizon", "epoch"}
+    assert kinds["device_kernel"] == 2 * 50  # one per device and kernel

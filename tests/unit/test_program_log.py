@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from celerity_py import _native, access
+from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
 from tests.planned_rank import READ, Planned
 
@@ -154,7 +152,11 @@ def test_an_entry_to_come_and_one_too_old_cannot_be_described() -> None:
         assert rank.log.oldest == 1
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_digests_of_bytes_depend_on_every_byte_and_on_the_length(seed: int) -> None:
-    texts = [b"", b"\0", b"a", b"b", b"a\0", b"12345678", b"123456789", b"\x0012345678"]
-    assert len({_native.digest_of(text, seed) for text in texts}) == len(texts)
+def test_digests_depend_on_every_byte_of_a_name_and_on_its_length() -> None:
+    digests = set()
+    names = ["", "\0", "a", "b", "a\0", "12345678", "123456789", "\x0012345678"]
+    for name in names:
+        with Planned() as rank:
+            rank.kernel(rank.buffer(), name=name)
+            digests.add(rank.latest()[1])
+    assert len(digests) == len(names)

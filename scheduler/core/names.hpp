@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// How messages, records, statistics, timelines and Python call the values of an enumeration: one list, which stands below the enumeration, in its order.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace celerity {
+
+template <typename Enum>
+inline constexpr std::array<const char*, 0> names_of{};
+
+template <typename Enum>
+constexpr const char* name_of(const Enum value) {
+	return names_of<Enum>.at(static_cast<std::size_t>(value));
+}
+
+template <typename Enum>
+constexpr std::optional<Enum> find_named(const std::string_view name) {
+	for(std::size_t i = 0; i < names_of<Enum>.size(); ++i) {
+		if(name == names_of<Enum>[i]) return static_cast<Enum>(i);
+	}
+	return std::nullopt;
+}
+
+} // namespace celerity
