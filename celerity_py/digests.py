@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Digests of array contents, by which ranks that pass different arrays are told apart where everything is checked."""
+"""Digests of values, by which ranks that run other code or pass other values are told apart."""
 
 from __future__ import annotations
 
@@ -11,39 +11,64 @@ import numpy as np
 _BLOCK_BYTES = 1 << 22  # of an array that is not contiguous, copied at a time
 
 
-def digest_of(array: np.ndarray[Any, Any]) -> int:
-    """A number of 64 bits that depends on shape, dtype and every element of an array, but not on its layout.
-
-    The same on all ranks and in all runs. Padding between the fields of a record does not count.
+def digest_of(value: Any) -> int:
+    """A number of 64 bits that depends on all of a value; the same on all ranks and in all runs.
 
     Args:
-        array: Of any dtype that a buffer takes. Must not change meanwhile; any thread.
+        value: A number, text, array, or a sequence or dictionary of these; of anything else only the type counts. Of an
+            array shape, dtype and every element count, but not its layout, nor padding between the fields of a record.
+            Must not change meanwhile; any thread.
     """
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(f"{array.shape}{array.dtype.descr}".encode())
-    _add(digest, array)
+    _add(digest, value)
     return int.from_bytes(digest.digest(), "little")
 
 
-def _add(digest: hashlib.blake2b, array: np.ndarray[Any, Any]) -> None:
+def _add(digest: hashlib.blake2b, value: Any) -> None:
+    digest.update(type(value).__qualname__.encode())
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        if not array.dtype.hasobject:
+            _add_text(digest, f"{array.shape}{array.dtype.descr}".encode())
+            _add_elements(digest, array)
+    elif isinstance(value, list | tuple):
+        _add_text(digest, b"%d" % len(value))
+        for item in value:
+            _add(digest, item)
+    elif isinstance(value, dict):
+        _add_text(digest, b"%d" % len(value))
+        for key, item in value.items():
+            _add(digest, key)
+            _add(digest, item)
+    elif isinstance(value, bytes):
+        _add_text(digest, value)
+    elif value is None or isinstance(value, bool | int | float | complex | str):
+        _add_text(digest, repr(value).encode(errors="backslashreplace"))
+
+
+def _add_text(digest: hashlib.blake2b, text: bytes) -> None:
+    digest.update(b"%d:" % len(text) + text)
+
+
+def _add_elements(digest: hashlib.blake2b, array: np.ndarray[Any, Any]) -> None:
     if array.size == 0:
         return
     if array.dtype.names is not None:
         for name in array.dtype.names:
-            _add(digest, array[name])
+            _add_elements(digest, array[name])
         return
     if array.dtype.char in "gG":  # some of the bytes of a long double hold anything
         rounded = array.astype(np.complex128 if array.dtype.char == "G" else np.float64)
-        _add(digest, rounded)
-        _add(digest, (array - rounded).astype(rounded.dtype))
+        _add_elements(digest, rounded)
+        _add_elements(digest, (array - rounded).astype(rounded.dtype))
         return
     if array.flags.c_contiguous:
         digest.update(array.reshape(-1).view(np.uint8).data)
         return
     if array.ndim == 0 or array[0].nbytes > _BLOCK_BYTES:
         for part in array if array.ndim else (array.copy(),):
-            _add(digest, part)
+            _add_elements(digest, part)
         return
     rows = max(1, _BLOCK_BYTES // max(array[0].nbytes, 1))
     for first in range(0, len(array), rows):
-        _add(digest, np.ascontiguousarray(array[first : first + rows]))
+        _add_elements(digest, np.ascontiguousarray(array[first : first + rows]))

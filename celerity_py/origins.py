@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from celerity_py.digests import digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.mapping import Port
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from celerity_py.submissions import Submission
 
 #: (digest of the code, digest of plain arguments or initial contents)
@@ -40,20 +39,22 @@ class Origins:
         """The origin of a task."""
         if not self._is_compared:
             return _UNKNOWN
-        values = digest_of_values(submission.args) if self.with_values else 0
+        values = 0
+        if self.with_values:  # the scheduler compares the accesses
+            values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
         return digest_of_function(submission.function), values
 
     def of_buffer(self, contents: np.ndarray[Any, Any] | None) -> Origin:
         """The origin of a buffer with these initial contents, if it has them from an array."""
-        return 0, digest_of_values([contents]) if self.with_values and contents is not None else 0
+        return 0, digest_of(contents) if self.with_values and contents is not None else 0
 
 
 def digest_of_function(function: Any) -> int:
     """A digest of what a function does, as far as its code tells; 0 for None and for objects with a `__call__`."""
     if isinstance(function, Kernel):
-        return _number(digest_of_function(function.cpu), digest_of_function(function.cuda))
+        return digest_of([digest_of_function(function.cpu), digest_of_function(function.cuda)])
     if isinstance(function, CudaKernel):
-        return _number(function.name, function.source, function.block, function.grid, function.shared_bytes)
+        return digest_of([function.name, function.source, function.block, function.grid, function.shared_bytes])
     if isinstance(function, functools.partial):
         return digest_of_function(function.func)
     if isinstance(function, MethodType):
@@ -65,7 +66,7 @@ def digest_of_function(function: Any) -> int:
     if known is None:
         if len(_digests) >= _MOST_CODES:
             _digests.clear()
-        known = _digests[id(code)] = code, _number(function.__module__, *_parts_of(code))
+        known = _digests[id(code)] = code, digest_of([function.__module__, *_parts_of(code)])
     return known[1]
 
 
@@ -81,39 +82,3 @@ def _parts_of(code: CodeType) -> list[Any]:
         elif constant is None or isinstance(constant, bool | int | float | complex | str | bytes | tuple):
             parts.append(constant)
     return parts
-
-
-def digest_of_values(values: Any) -> int:
-    """A digest of plain values: numbers, texts, arrays, and sequences and dictionaries of these; else of the type."""
-    hasher = hashlib.blake2b(digest_size=8)
-    _add(hasher, values)
-    return int.from_bytes(hasher.digest(), "little")
-
-
-def _number(*parts: Any) -> int:
-    return digest_of_values(parts)
-
-
-def _add(hasher: Any, value: Any) -> None:
-    kind = type(value)
-    if kind is Port:
-        return  # accesses are compared by the scheduler
-    hasher.update(kind.__qualname__.encode())
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        if not array.dtype.hasobject:
-            hasher.update(b"%d" % digest_of(array))
-    elif isinstance(value, list | tuple):
-        hasher.update(b"%d" % len(value))
-        for item in value:
-            _add(hasher, item)
-    elif isinstance(value, dict):
-        hasher.update(b"%d" % len(value))
-        for key, item in value.items():
-            _add(hasher, key)
-            _add(hasher, item)
-    elif isinstance(value, bytes):
-        hasher.update(b"%d" % len(value) + value)
-    elif value is None or isinstance(value, bool | int | float | complex | str):
-        text = repr(value).encode(errors="backslashreplace")
-        hasher.update(b"%d" % len(text) + text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Digests tell arrays apart by their contents, and by nothing else."""
+"""Digests tell values apart by their contents, and by nothing else."""
 
 from __future__ import annotations
 
@@ -78,6 +78,31 @@ def test_padding_does_not_count() -> None:
 def test_empty_and_0d_arrays_have_digests() -> None:
     assert digest_of(np.zeros(0)) != digest_of(np.zeros((0, 1)))
     assert digest_of(np.array(3)) != digest_of(np.array(4))
+
+
+def test_values_of_any_nesting_are_told_apart() -> None:
+    values: list[Any] = [
+        None,
+        0,
+        0.0,
+        "0",
+        b"0",
+        False,
+        [],
+        (),
+        {},
+        [0],
+        [[0]],
+        {0: 1},
+        {1: 0},
+        [0, 1],
+        ["01"],
+        ["0", "1"],
+    ]
+    values += [np.int32(0), np.int64(0), np.zeros(1), [np.zeros(2)], [np.zeros(1), np.zeros(1)], np.array([None])]
+    assert len({digest_of(value) for value in values}) == len(values)
+    assert digest_of(["a", {"b": (1, 2.5)}, sample("int8")]) == digest_of(["a", {"b": (1, 2.5)}, sample("int8")])
+    assert digest_of(object()) == digest_of(object())
 
 
 def test_another_process_finds_the_same() -> None:
