@@ -273,7 +273,6 @@ class Cluster:
         self.program = Program(Settings(num_ranks=num_ranks, num_devices=num_devices, **options))
         self.ranks = [RankContext(self.program.settings, rank) for rank in range(num_ranks)]
         self._names: dict[int, str] = {}
-        self._epochs_seen = 0
 
     def buffer(
         self, shape: int | Sequence[int], initial: Initial = "none", *, element_size_bytes: int = 4

@@ -173,10 +173,6 @@ class Selection:
             mask |= self.graph.ancestors(place)
         return self._step(mask, "ancestors", kinds, fields)
 
-    def descendants(self, *kinds: str, **fields: Any) -> Selection:
-        found = (p for p in range(len(self.graph.records)) if self.graph.ancestors(p) & self._mask)
-        return self._step(sum(1 << place for place in found), "descendants", kinds, fields)
-
     # relations
 
     def all_concurrent(self) -> Verdict:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -16,7 +17,7 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 warnings.simplefilter("ignore", DeprecationWarning)  # newer versions of Python warn of forks in processes with threads
 
@@ -38,10 +39,19 @@ def submit(queue: celerity.Queue, buffer: celerity.Buffer) -> None:
     queue.parallel_for(8, add, buffer.read_write(access.one_to_one()))
 
 
-def calls_in_the_child() -> None:
+@contextlib.contextmanager
+def parent() -> Iterator[tuple[celerity.Queue, celerity.Buffer]]:
+    """A program that submits before and after what is done inside, and reports its result."""
     with celerity.Queue() as queue:
         buffer = celerity.Buffer.from_array(np.zeros(8))
         submit(queue, buffer)
+        yield queue, buffer
+        submit(queue, buffer)
+        report(f"parent {queue.fence(buffer).result().sum()}")
+
+
+def calls_in_the_child() -> None:
+    with parent() as (queue, buffer):
         pending = queue.fence(buffer)
         child = os.fork()
         if child == 0:
@@ -72,31 +82,24 @@ def calls_in_the_child() -> None:
             del buffer, queue
             os._exit(0)
         assert wait_for(child) == 0
-        submit(queue, buffer)
-        report(f"parent {queue.fence(buffer).result().sum()}")
+
+
+def end_a_child(error: BaseException) -> None:
+    child = os.fork()
+    if child == 0:
+        raise error
+    report(f"child {wait_for(child)}")
 
 
 def child_exits_normally() -> None:
-    with celerity.Queue() as queue:
-        buffer = celerity.Buffer.from_array(np.zeros(8))
-        submit(queue, buffer)
-        child = os.fork()
-        if child == 0:
-            sys.exit(3)
-        report(f"child {wait_for(child)}")
-        report(f"parent {queue.fence(buffer).result().sum()}")
+    with parent():
+        end_a_child(SystemExit(3))
 
 
 def child_raises() -> None:
-    with celerity.Queue() as queue:
-        buffer = celerity.Buffer.from_array(np.zeros(8))
+    with parent() as (queue, _):
         queue.wait()
-        child = os.fork()
-        if child == 0:
-            raise ZeroDivisionError("in the child")
-        report(f"child {wait_for(child)}")
-        submit(queue, buffer)
-        report(f"parent {queue.fence(buffer).result().sum()}")
+        end_a_child(ZeroDivisionError("in the child"))
 
 
 def square(number: int) -> int:
@@ -104,19 +107,12 @@ def square(number: int) -> int:
 
 
 def multiprocessing_forks() -> None:
-    with celerity.Queue() as queue:
-        buffer = celerity.Buffer.from_array(np.zeros(8))
-        submit(queue, buffer)
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            report(f"pool {sum(pool.map(square, range(10)))}")
-        submit(queue, buffer)
-        report(f"parent {queue.fence(buffer).result().sum()}")
+    with parent(), multiprocessing.get_context("fork").Pool(2) as pool:
+        report(f"pool {sum(pool.map(square, range(10)))}")
 
 
 def subprocess_runs() -> None:
-    with celerity.Queue() as queue:
-        buffer = celerity.Buffer.from_array(np.zeros(8))
-        submit(queue, buffer)
+    with parent():
         code = "import celerity_py as c, numpy as np; b = c.Buffer.from_array(np.ones(4)); q = c.Queue(); "
         code += "print(q.fence(b).result())"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYD"))}
@@ -124,15 +120,12 @@ def subprocess_runs() -> None:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=30
         )
         report(f"subprocess {outcome.stdout.strip()}")
-        report(f"parent {queue.fence(buffer).result().sum()}")
 
 
 def fork_between_runtimes() -> None:
     def run() -> None:
-        with celerity.Queue() as queue:
-            buffer = celerity.Buffer.from_array(np.zeros(8))
-            submit(queue, buffer)
-            report(f"sum {queue.fence(buffer).result().sum()}")
+        with parent():
+            pass
 
     run()
     child = os.fork()

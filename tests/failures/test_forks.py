@@ -36,7 +36,7 @@ def test_every_call_in_a_child_says_that_it_is_forked(num_ranks: int | None) -> 
 def test_a_child_that_exits_does_nothing_at_exit(num_ranks: int | None) -> None:
     outcome = run_program(num_ranks, "child_exits_normally")
     assert outcome.output.count("child 3\n") == (num_ranks or 1)
-    assert outcome.output.count("parent 8.0\n") == (num_ranks or 1)
+    assert outcome.output.count("parent 16.0\n") == (num_ranks or 1)
     assert not outcome.errors
 
 
@@ -44,7 +44,7 @@ def test_a_child_that_exits_does_nothing_at_exit(num_ranks: int | None) -> None:
 def test_an_exception_in_a_child_is_its_own(num_ranks: int | None) -> None:
     outcome = run_program(num_ranks, "child_raises")
     assert outcome.output.count("child 1\n") == (num_ranks or 1)
-    assert outcome.output.count("parent 8.0\n") == (num_ranks or 1)
+    assert outcome.output.count("parent 16.0\n") == (num_ranks or 1)
     assert outcome.errors.count("ZeroDivisionError: in the child") == (num_ranks or 1)
     assert "the job ends" not in outcome.errors
 
@@ -54,7 +54,7 @@ def test_an_exception_in_a_child_is_its_own(num_ranks: int | None) -> None:
     ("name", "output"),
     [
         ("multiprocessing_forks", ["pool 285", "parent 16.0"]),
-        ("subprocess_runs", ["subprocess [1. 1. 1. 1.]", "parent 8.0"]),
+        ("subprocess_runs", ["subprocess [1. 1. 1. 1.]", "parent 16.0"]),
     ],
 )
 def test_children_that_do_something_else_are_left_alone(name: str, output: list[str], num_ranks: int | None) -> None:
@@ -63,9 +63,9 @@ def test_children_that_do_something_else_are_left_alone(name: str, output: list[
     assert not outcome.errors
 
 
-@pytest.mark.parametrize(("num_ranks", "child"), [(None, "sum 8.0"), (2, "refused")])
+@pytest.mark.parametrize(("num_ranks", "child"), [(None, "parent 16.0"), (2, "refused")])
 def test_a_child_without_mpi_and_cuda_may_have_a_runtime_if_the_parent_has_none(
     num_ranks: int | None, child: str
 ) -> None:
     outcome = run_program(num_ranks, "fork_between_runtimes")
-    assert sorted(outcome.output.splitlines()) == sorted(["sum 8.0", child, "sum 8.0"] * (num_ranks or 1))
+    assert sorted(outcome.output.splitlines()) == sorted(["parent 16.0", child, "parent 16.0"] * (num_ranks or 1))

@@ -32,7 +32,6 @@ ARBITER = "executor/core/receive_arbiter.cpp"
 DIRECT = "executor/core/direct_transport.cpp"
 DISPATCH = "executor/core/executor_dispatch.cpp"
 LOOP = "executor/core/executor_loop.cpp"
-COMMUNICATION = "executor/core/communication.cpp"
 
 MUTATIONS = (
     Mutation(

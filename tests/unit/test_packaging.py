@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -72,6 +73,19 @@ def test_the_readme_explains_every_setting_that_can_be_made() -> None:
     table = celerity_py.configuration._TABLE
     usable = [name for name, variable in table.items() if variable.available is None or len(variable.available) > 1]
     assert documented == usable
+
+
+def test_the_package_requires_what_it_imports_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
+    sources = [
+        path.read_text() for folder in INSTALLED for path in (ROOT / folder.removeprefix("celerity_py/")).glob("*.py")
+    ]
+    imported = {name for text in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)}
+    foreign = (
+        imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy"}
+    )  # CuPy is an extra, looked for at run time
+    assert required == foreign
 
 
 @pytest.mark.skipif(importlib.util.find_spec("scikit_build_core") is None, reason="the build backend is not installed")

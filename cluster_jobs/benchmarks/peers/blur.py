@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 RADIUS = 4  # as the application has it
 BLOCK = (32, 8, 1)
-TILE_BYTES = 4 * (BLOCK[0] + 2 * RADIUS) * (BLOCK[1] + 2 * RADIUS)
 # `picture` and `blurred` begin with the row `top` of the picture. Blocks of the second layer have rows further down.
 SOURCE = r"""
 __device__ long long clamp(const long long value, const long long end) {
