@@ -24,6 +24,15 @@ class Outcome(NamedTuple):
     errors: str
     duration_s: float
 
+    def ended_within(self, limit_s: float) -> bool:
+        """Whether it took less than `limit_s` on a machine that has its cores to itself, as far as its load tells."""
+        return self.duration_s < limit_s * _slowness()
+
+
+def _slowness() -> float:
+    """Processes that want to run, for each core: how much longer everything takes."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+
 
 def run(num_ranks: int | None, *program: str, variables: Mapping[str, str] | None = None) -> Outcome:
     """Run `program` on `num_ranks` ranks, or without a launcher if that is None."""
@@ -39,6 +48,6 @@ def run(num_ranks: int | None, *program: str, variables: Mapping[str, str] | Non
     environment = {**inherited, "PYTHONPATH": path, **(variables or {})}
     start_s = time.monotonic()
     process = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT_S, env=environment
+        command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT_S * _slowness(), env=environment
     )
     return Outcome(process.returncode, process.stdout, process.stderr, time.monotonic() - start_s)

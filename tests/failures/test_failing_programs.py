@@ -31,7 +31,7 @@ def assert_all_ranks_ended(outcome: Outcome, num_ranks: int, message: str) -> No
     for rank in range(num_ranks):
         reports = [line for line in outcome.errors.splitlines() if line.startswith(f"celerity_py, rank {rank}: ")]
         assert sum(message in line for line in reports) == 1, outcome.errors
-    assert outcome.duration_s < 12, outcome
+    assert outcome.ended_within(12), outcome
 
 
 @pytest.mark.parametrize("num_ranks", [None, 1, 2, 4])
@@ -67,7 +67,7 @@ def test_a_kernel_that_raises_with_one_rank_raises_in_the_program() -> None:
     assert "ValueError: a bad cell" in outcome.errors
     assert "task 'step 2'" in outcome.errors
     assert line_of("kernel_raises") in outcome.errors
-    assert outcome.duration_s < 5
+    assert outcome.ended_within(5)
 
 
 def test_a_failure_that_the_program_does_not_look_at_is_printed_at_exit_and_sets_the_status() -> None:
@@ -80,7 +80,7 @@ def test_a_failure_ends_a_loop_that_submits_the_same_kernel_again_and_again() ->
     outcome = run_program(None, "failure_between_repeated_submits")
     assert outcome.status == 1
     assert "ValueError: a bad cell" in outcome.errors
-    assert outcome.duration_s < 20
+    assert outcome.ended_within(20)
 
 
 @pytest.mark.parametrize("num_ranks", [None, 2])
@@ -128,7 +128,7 @@ def test_an_exception_before_the_first_queue_ends_the_ranks_that_wait_for_this_o
     outcome = run_program(3, "program_raises_early")
     assert outcome.status not in {0, 124}
     assert outcome.errors.count("ZeroDivisionError: before the first queue") == 1
-    assert outcome.duration_s < 12
+    assert outcome.ended_within(12)
 
 
 def test_a_rank_that_leaves_before_mpi_starts_is_named_and_ends_those_that_wait() -> None:
@@ -136,7 +136,7 @@ def test_a_rank_that_leaves_before_mpi_starts_is_named_and_ends_those_that_wait(
     assert outcome.status not in {0, 124}
     ended = r"rank [02]: waiting for other ranks for \d+ s, .*The process of rank 1 has ended without a queue or buffer"
     assert re.search(ended, outcome.errors), outcome.errors
-    assert outcome.duration_s < 20
+    assert outcome.ended_within(20)
 
 
 def test_a_rank_that_leaves_between_the_start_of_mpi_and_its_first_queue_is_named_and_ends_those_that_wait() -> None:
@@ -144,7 +144,7 @@ def test_a_rank_that_leaves_between_the_start_of_mpi_and_its_first_queue_is_name
     assert outcome.status not in {0, 124}
     assert re.search(r"rank 0: waiting for .*Rank 1 \(process \d+\) has not come to its first", outcome.errors)
     assert "This process ends" in outcome.errors
-    assert outcome.duration_s < 20
+    assert outcome.ended_within(20)
 
 
 def test_a_rank_that_never_comes_ends_those_that_wait() -> None:
@@ -179,7 +179,7 @@ def test_a_rank_that_exits_while_others_go_on_ends_all_of_them() -> None:
     assert "do not run the same program" in outcome.errors
     assert "Rank 1: end of the program" in outcome.errors
     assert line_of("rank_exits") in outcome.errors
-    assert outcome.duration_s < 12
+    assert outcome.ended_within(12)
 
 
 def test_an_interrupt_on_one_rank_ends_all_of_them() -> None:
@@ -190,7 +190,7 @@ def test_an_interrupt_on_one_rank_ends_all_of_them() -> None:
 def test_a_killed_rank_ends_all_of_them_through_the_launcher(transport: str) -> None:
     outcome = run_program(4, "rank_is_killed", CELERITY_TRANSPORT=transport)
     assert outcome.status not in {0, 124}
-    assert outcome.duration_s < 10
+    assert outcome.ended_within(10)
 
 
 def test_a_killed_rank_is_named_by_those_who_wait_for_its_memory() -> None:
@@ -207,7 +207,7 @@ def test_a_message_that_nobody_asks_for_ends_all_ranks_instead_of_meeting_the_ne
     for who in ("rank 0: rank 1", "rank 1: the program"):
         assert f"celerity_py, {who} failed: InternalError: The program has ended" in outcome.errors
     assert re.search(r'rank 0 sent message \d+ with B1 "field" \[0:32, 0:32\] for transfer T999.B1', outcome.errors)
-    assert outcome.duration_s < 10
+    assert outcome.ended_within(10)
 
 
 @pytest.mark.parametrize("num_ranks", [None, 2])
@@ -227,7 +227,7 @@ def test_an_index_outside_of_the_declared_region_names_kernel_buffer_index_and_r
     assert "reach_too_far" in outcome.errors
     assert "field" in outcome.errors
     assert line_of("mapper_names_too_little") in outcome.errors
-    assert outcome.duration_s < 12
+    assert outcome.ended_within(12)
 
 
 @pytest.mark.parametrize("num_ranks", [None, 2])
@@ -236,7 +236,7 @@ def test_a_misspelled_variable_is_an_error_that_suggests_the_right_one(num_ranks
     assert outcome.status not in {0, 124}
     assert "CELERITY_LOKAHEAD" in outcome.errors
     assert "CELERITY_LOOKAHEAD" in outcome.errors
-    assert outcome.duration_s < 10
+    assert outcome.ended_within(10)
 
 
 def test_processes_that_a_launcher_started_but_mpi_does_not_connect_are_an_error() -> None:
@@ -258,4 +258,4 @@ def test_a_shortage_of_memory_names_what_was_asked_for_who_holds_the_rest_and_th
     assert re.search(r'there is no room for [0-9.]+ TiB for B2 "huge" in the memory of D0', outcome.errors)
     assert re.search(r'This rank holds [0-9.]+ KiB there: [0-9.]+ KiB for B1 "held"', outcome.errors)
     assert "Use more ranks or devices" in outcome.errors
-    assert outcome.duration_s < 12
+    assert outcome.ended_within(12)

@@ -16,7 +16,7 @@ RANKS = [None, 2]
 
 def run_program(num_ranks: int | None, name: str, **variables: str) -> Outcome:
     outcome = run(num_ranks, sys.executable, str(PROGRAM), name, variables={"CELERITY_DEVICES": "cpu:2", **variables})
-    assert outcome.duration_s < 12, outcome
+    assert outcome.ended_within(12), outcome
     return outcome
 
 
