@@ -86,10 +86,11 @@ class ProgressWatchdog:
         self._has_reported = self._has_told_calls = False
         self._leaving_since_s: float | None = None
 
-    def note_progress(self, now_s: float) -> None:
-        """Something moved."""
-        self._moved_at_s = now_s
-        self._has_reported = self._has_told_calls = False
+    def note_progress(self, moved_at_s: float) -> None:
+        """Something moved, or had moved already when this was told before."""
+        if moved_at_s > self._moved_at_s:
+            self._moved_at_s = moved_at_s
+            self._has_reported = self._has_told_calls = False
 
     def note_leaving(self, now_s: float) -> None:
         """All of this rank's work is done; it waits for the other ranks to end as well."""
