@@ -17,7 +17,7 @@ from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
-from celerity_py.refused_operators import refuse_operators
+from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_attributes, refuse_operators
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -58,7 +58,8 @@ class Buffer:
 
     Args:
         shape: Extents in elements, 0 to 3 of them; an int is one dimension.
-        dtype: Anything that NumPy describes without Python objects, structured types included.
+        dtype: Anything that NumPy describes without Python objects, structured types included. The default is float32,
+            where that of NumPy is float64.
         name: For messages and traces.
 
     Raises:
@@ -120,7 +121,9 @@ class Buffer:
             UsageError: As for `Buffer`.
         """
         if not callable(fn):
-            raise ArgumentTypeError(f"Buffer.from_function() needs a callable fn(box) -> array, not {fn!r}.")
+            raise ArgumentTypeError(
+                f"Buffer.from_function() takes a shape, a dtype and then a callable fn(box) -> array, not {fn!r}."
+            )
         buffer = cls.__new__(cls)
         buffer._create(_shape_of(shape), _dtype_of(dtype), name, "function", 0, Site(sys._getframe(1)), fn)
         return buffer
@@ -219,20 +222,19 @@ class Buffer:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._refuse("used as an array")
 
-    # With `__getitem__` alone they would try index after index.
-    __iter__ = None
-    __contains__ = None
-
     def _refuse(self, use: str) -> NoReturn:
+        raise ArgumentTypeError(self._explain(use))
+
+    def _explain(self, use: str) -> str:
         record = self.record
         name = self.name or "buffer"
         if threading.get_ident() in record.runtime.inside:
-            raise ArgumentTypeError(
+            return (
                 f"{record.label} is {use} in a task or mapper that has captured the buffer, whose contents it does not "
                 f"see that way. Pass {name}.read(mapper), .write(mapper) or .read_write(mapper) as an argument of the "
                 f"task, and index the view that it gets. A mapper may use {name}.shape."
             )
-        raise ArgumentTypeError(
+        return (
             f"{record.label} is {use}, but its contents lie on the devices. queue.fence({name}).result() gives a copy; "
             f"a kernel that gets {name}.read(mapper) as an argument indexes the view in its place."
         )
@@ -251,6 +253,7 @@ class Buffer:
 
 
 refuse_operators(Buffer, lambda buffer, symbol: buffer._refuse(f"an operand of {symbol}"), equality=False)
+refuse_attributes(Buffer, ARRAY_ATTRIBUTES, lambda buffer, name: buffer._explain(f"asked for its .{name}, as an array"))
 
 
 def check_alive(record: BufferRecord, runtime: Any) -> None:

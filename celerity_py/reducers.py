@@ -110,6 +110,12 @@ class Reducer:
             f"kernel contributes with out.combine(value), any number of times, and cannot read the result."
         )
 
+    def __getitem__(self, index: Any) -> NoReturn:
+        self._refuse_operator("an index")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse_operator("an index")
+
     def __repr__(self) -> str:
         return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"
 

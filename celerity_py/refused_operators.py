@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Operators of objects that stand for arrays but are none: each raises an error that says what to write."""
+"""What programs do with objects that stand for arrays but are none: each raises an error that says what to write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Container
 from typing import Any, Final, NoReturn
+
+import numpy as np
 
 _BINARY: Final = {
     "add": "+",
@@ -33,7 +36,14 @@ _OTHERS: Final = {
     "int": "int()",
     "complex": "complex()",
     "index": "an index",
+    "bool": "bool(), as in a condition",
+    "len": "len()",
+    "iter": "iter(), as in a loop",
+    "contains": "in",
 }
+
+#: What arrays have, but for special methods.
+ARRAY_ATTRIBUTES: Final = frozenset(name for name in dir(np.ndarray) if not name.startswith("_"))
 
 
 def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equality: bool) -> None:
@@ -42,7 +52,8 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
     Args:
         cls: The class.
         refuse: Raises.
-        equality: Whether `==` is refused as well. Without it, a comparison would be False, and no array.
+        equality: Whether any `==` is refused. Without it, only one with a number or an array is: it would be False, and
+            no array. Other objects are compared as ever, by identity.
     """
     operators = dict(_ORDER | _OTHERS | (_EQUALITY if equality else {}))
     for name, symbol in _BINARY.items():
@@ -50,10 +61,39 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
     del operators["idivmod"]
     for name, symbol in operators.items():
         setattr(cls, f"__{name}__", _refusing(refuse, symbol))
+    if not equality:
+        for name, symbol in _EQUALITY.items():
+            setattr(cls, f"__{name}__", _refusing_values(refuse, symbol))
+
+
+def refuse_attributes(cls: type, names: Container[str], explain: Callable[[Any, str], str]) -> None:
+    """Let `object.name` raise an AttributeError that says what to write.
+
+    Args:
+        cls: The class.
+        names: Attributes that its objects do not have, but those that they are taken for.
+        explain: Makes the text of the error, of the object and the name.
+    """
+
+    def attribute(self: Any, name: str) -> NoReturn:
+        if name in names:
+            raise AttributeError(explain(self, name))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    cls.__getattr__ = attribute  # type: ignore[attr-defined]
 
 
 def _refusing(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Callable[..., NoReturn]:
     def operator(self: Any, *_: Any) -> NoReturn:
         refuse(self, symbol)
+
+    return operator
+
+
+def _refusing_values(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Callable[..., Any]:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, numbers.Number | np.generic | np.ndarray):
+            refuse(self, symbol)
+        return NotImplemented
 
     return operator

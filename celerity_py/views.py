@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAl
 
 from celerity_py._native import Box, Region
 from celerity_py.notation import show
-from celerity_py.refused_operators import refuse_operators
+from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_attributes, refuse_operators
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
@@ -137,15 +137,22 @@ class View:
 
         return np.array(self.array, dtype=dtype, copy=copy)
 
-    # Without it, `for row in view` and `x in view` would silently stop at the first index outside the declared region.
-    __iter__ = None
-    __contains__ = None
-
     def _refuse_operator(self, symbol: str) -> NoReturn:
         raise ArgumentTypeError(
             f"{self._owner.describe()} uses the view of {self._buffer.label} itself as an operand of {symbol}. Index "
             f"it first: view[chunk.box], or view[...] for all that the access covers, is an array."
         )
+
+    def _explain_attribute(self, name: str) -> str:
+        if name == "combine":
+            return (
+                f"{self._owner.describe()} combines into the view of {self._buffer.label}, but only a reduction has "
+                f"combine(). Pass celerity.reduction(buffer, operation) in place of this access."
+            )
+        text = f"{self._owner.describe()} asks the view of {self._buffer.label} for .{name}, as if it were an array."
+        if name in {"shape", "size"}:
+            return f"{text} Write view.box.{name} for what the access covers, view.shape_box.{name} for the buffer."
+        return f"{text} Index it first: view[chunk.box].{name}, or view[...].{name} for all that the access covers."
 
     def __repr__(self) -> str:
         mode = "writable" if self._writable else "read-only"
@@ -281,6 +288,7 @@ class View:
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
+refuse_attributes(View, ARRAY_ATTRIBUTES | {"combine"}, View._explain_attribute)
 
 
 def _is_same_array(target: Any, value: Any) -> bool:

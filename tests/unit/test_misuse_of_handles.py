@@ -15,6 +15,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region
+from celerity_py.parts import Chunk, MapperChunk
 from celerity_py.reducers import Reducer, ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.views import View
@@ -50,6 +51,12 @@ USES: list[Callable[[Any], Any]] = [
     lambda buffer: -buffer,
     lambda buffer: buffer < 1,
     add_in_place,
+    lambda buffer: buffer == 3,
+    lambda buffer: buffer != np.ones(4),
+    bool,
+    len,
+    list,
+    lambda buffer: 1 in buffer,
 ]
 
 
@@ -60,8 +67,29 @@ def test_a_buffer_is_no_array(use: Callable[[Any], Any]) -> None:
         with pytest.raises(ArgumentTypeError, match=r'B\d+ "u" is .* queue\.fence\(u\)\.result\(\) gives a copy'):
             use(u)
         assert u == u  # noqa: PLR0124 - handles can be compared
-        with pytest.raises(TypeError):
-            iter(u)
+        assert u != celerity.Buffer(4)
+        with pytest.raises(AttributeError, match=r'B\d+ "u" is asked for its \.sum, .* queue\.fence\(u\)\.result\(\)'):
+            u.sum  # type: ignore[attr-defined] # noqa: B018
+        with pytest.raises(AttributeError, match="'Buffer' object has no attribute 'reed'") as caught:
+            u.reed  # type: ignore[attr-defined] # noqa: B018
+        assert (caught.value.name, caught.value.obj) == ("reed", u)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_future_is_no_array(use: Callable[[Any], Any]) -> None:
+    with celerity.Queue() as queue:
+        future = queue.fence(celerity.Buffer.from_array(np.ones(4), name="u"))
+        with pytest.raises(
+            ArgumentTypeError, match=r"it is a future and not the result\. Write \.result\(\) behind it"
+        ):
+            use(future)
+        with pytest.raises(AttributeError, match=r"asked for its \.max, .* Write \.result\(\) behind it"):
+            future.max  # type: ignore[attr-defined] # noqa: B018
+        with pytest.raises(ArgumentTypeError, match=r"formatted with '\.3f'"):
+            f"{future:.3f}"
+        assert future == future  # noqa: PLR0124 - as sets do
+        assert f"{future}" == repr(future)
+        assert future.result().sum() == 4
 
 
 def test_a_task_cannot_use_a_buffer_that_it_has_captured(tmp_path: Path) -> None:
@@ -97,6 +125,10 @@ def test_an_array_indexed_by_a_box_says_how_to_write_it(index: Any) -> None:
         (float, "float()"),
         (add_in_place, "+="),
         (lambda view: divmod(view, 2), "divmod"),
+        (bool, "bool(), as in a condition"),
+        (len, "len()"),
+        (list, "iter(), as in a loop"),
+        (lambda view: 1 in view, "in"),
     ],
 )
 def test_a_view_has_to_be_indexed(use: Callable[[Any], Any], symbol: str) -> None:
@@ -105,7 +137,45 @@ def test_a_view_has_to_be_indexed(use: Callable[[Any], Any], symbol: str) -> Non
         use(view_of("float64"))
 
 
-@pytest.mark.parametrize("use", [add_in_place, lambda out: out + 1, lambda out: out == 1])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("sum", "view[chunk.box].sum, or view[...].sum for all"),
+        ("shape", "view.box.shape for what the access covers, view.shape_box.shape for the buffer"),
+        ("combine", "Pass celerity.reduction(buffer, operation) in place of this access"),
+    ],
+)
+def test_a_view_has_no_attributes_of_arrays(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(remedy)) as caught:
+        getattr(view_of("float64"), name)
+    assert str(caught.value).startswith('kernel "step" (submitted at app.py:12) ')
+    with pytest.raises(AttributeError, match="'View' object has no attribute 'boxx'"):
+        view_of("float64").boxx  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_chunk_is_no_box() -> None:
+    chunk = Chunk(Box((2,), (4,)), Box((0,), (8,)), 0, None, np)
+    with pytest.raises(
+        AttributeError, match=r"has no \.min, but its box does: write \.box\.min, in global coordinates"
+    ):
+        chunk.min  # type: ignore[attr-defined] # noqa: B018
+    with pytest.raises(ArgumentTypeError, match=r"no sequence of indices\. .*view\[chunk\.box\], or loop over range"):
+        list(chunk)
+    with pytest.raises(AttributeError, match="'MapperChunk' object has no attribute 'bx'"):
+        MapperChunk(chunk.box, chunk.global_box).bx  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        add_in_place,
+        lambda out: out + 1,
+        lambda out: out == 1,
+        bool,
+        lambda out: out[0],
+        lambda out: operator.setitem(out, ..., 1),
+    ],
+)
 def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
     record = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
     reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), FakeTask())

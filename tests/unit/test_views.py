@@ -261,7 +261,7 @@ def test_a_view_converts_to_its_array_but_does_not_iterate(inner: View) -> None:
     with pytest.raises(TypeError):
         iter(inner)
     with pytest.raises(TypeError):
-        3 in inner  # type: ignore[misc]  # noqa: B015
+        3 in inner  # type: ignore[operator]  # noqa: B015
 
 
 def test_a_view_prints_what_it_shows(inner: View) -> None:
