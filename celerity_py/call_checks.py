@@ -22,6 +22,7 @@ from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.fill_patterns import UNWRITTEN, Fill, fill_of, outside, position_of
 from celerity_py.mapping import READ, WRITE, Port
 from celerity_py.notation import show
+from celerity_py.outer_variables import OuterVariables
 from celerity_py.read_checks import UnprotectedReads
 from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess
 from celerity_py.submissions import Submission
@@ -55,6 +56,11 @@ class CallChecks:
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._suspicions: dict[Any, _Suspicion] = {}
+        self._outer_variables = OuterVariables()
+
+    def note(self, submission: Submission) -> None:
+        """Keep what is compared when a task that is being submitted runs. Application thread."""
+        self._outer_variables.note(submission)
 
     @contextmanager
     def around(self, submission: Submission, bindings: Sequence[Any], binder: Any) -> Iterator[Sequence[Any]]:
@@ -71,12 +77,15 @@ class CallChecks:
         Raises:
             IncompleteWrite: If the call leaves elements of a `write` access unwritten.
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
+            UsageError: If the function uses a variable from outside that has changed since the submit.
         """
+        self._outer_variables.compare(submission)
         call = _Call(self, submission, bindings, binder)
         try:
             yield call.bindings
         finally:
             call.forget_copies()
+        self._outer_variables.compare(submission)
         call.verify()
 
     @property

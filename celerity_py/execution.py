@@ -127,18 +127,27 @@ class Binder:
 
         Raises:
             KeptArray: If an array of a view still exists then.
+            UsageError: If a kernel returns an array or a number of NumPy, which it means as its result.
             BaseException: Whatever the function raises.
         """
         arguments = self.arguments(submission, iter(bindings), iter(partials))
         told = None
         try:
-            submission.function(part, *arguments)
+            returned = submission.function(part, *arguments)
         except ValueError as error:
             told = self._explain(submission, error)
             if told is None:
                 raise
         if told is not None:
             raise told
+        if returned is not None:
+            is_result = isinstance(part, Chunk) and hasattr(returned, "dtype")
+            returned = None  # it may be an array of a view
+            if is_result:
+                raise UsageError(
+                    f"{submission.describe()} returns an array or number, which nobody gets. A kernel gives its results"
+                    f" by assigning to its views, view[chunk.box] = value, or by combine(value) of a reduction."
+                )
         found = self._release(arguments)
         if found is not None:
             look_after(submission, arguments, found)

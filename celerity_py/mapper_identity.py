@@ -115,7 +115,7 @@ class _Identity:
                 continue
             parts.append((name, self.of(value, f"the variable {name!r}")))
         known = function.__globals__  # a name that is not there is a builtin's, or an error in the mapper
-        names = [name for name in _global_names(code) if name in known]
+        names = [name for name in global_names(code) if name in known]
         return (*parts, *((name, self.of(known[name], f"the global variable {name!r}")) for name in names))
 
     def _of_partial(self, partial: functools.partial[Any], what: str) -> Hashable:
@@ -143,14 +143,14 @@ class _Identity:
 _names: dict[CodeType, tuple[str, ...]] = {}
 
 
-def _global_names(code: CodeType) -> tuple[str, ...]:
+def global_names(code: CodeType) -> tuple[str, ...]:
     """The global variables that a code object, or one inside of it, reads."""
     known = _names.get(code)
     if known is None:
         found = {item.argval for item in dis.get_instructions(code) if item.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
-                found.update(_global_names(constant))
+                found.update(global_names(constant))
         if len(_names) >= _MOST_CODES:
             _names.clear()
         known = _names[code] = tuple(sorted(found))

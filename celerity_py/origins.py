@@ -14,6 +14,7 @@ from celerity_py.mapping import Port
 if TYPE_CHECKING:
     import numpy as np
 
+    from celerity_py.call_checks import CallChecks
     from celerity_py.submissions import Submission
 
 #: (digest of the code, digest of plain arguments or initial contents)
@@ -28,25 +29,28 @@ class Origins:
 
     Args:
         is_compared: Whether there are other ranks to compare with.
-        with_values: Whether plain arguments and the contents of arrays are compared as well.
+        checks: With CHECK. Plain arguments and the contents of arrays are compared as well, then.
     """
 
-    def __init__(self, *, is_compared: bool, with_values: bool) -> None:
+    def __init__(self, *, is_compared: bool, checks: CallChecks | None) -> None:
         self._is_compared = is_compared
-        self.with_values = is_compared and with_values
+        self._with_values = is_compared and checks is not None
+        self.checks = checks
 
     def of(self, submission: Submission) -> Origin:
-        """The origin of a task."""
+        """The origin of a task that is being submitted."""
+        if self.checks is not None:
+            self.checks.note(submission)
         if not self._is_compared:
             return _UNKNOWN
         values = 0
-        if self.with_values:  # the scheduler compares the accesses
+        if self._with_values:  # the scheduler compares the accesses
             values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
         return digest_of_function(submission.function), values
 
     def of_buffer(self, contents: np.ndarray[Any, Any] | None) -> Origin:
         """The origin of a buffer with these initial contents, if it has them from an array."""
-        return 0, digest_of(contents) if self.with_values and contents is not None else 0
+        return 0, digest_of(contents) if self._with_values and contents is not None else 0
 
 
 def digest_of_function(function: Any) -> int:

@@ -193,7 +193,7 @@ class Runtime:
         )
         self.table = self.completion.table = make_table(self)
         self.submitter = make_submitter(self)
-        self.origins = Origins(is_compared=self.program is not None, with_values=settings.check)
+        self.origins = Origins(is_compared=self.program is not None, checks=self._call_checks)
         #: Submits a kernel that was submitted before.
         self.repeat = self.submitter.repeat
         if self.live is not None:

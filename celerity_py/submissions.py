@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celerity_py._native import Box
     from celerity_py.futures import RuntimeFuture
+    from celerity_py.outer_variables import OuterValue
 
 
 class Site:
@@ -43,7 +44,10 @@ class Submission:
     Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
     """
 
-    __slots__ = ("args", "box", "code", "function", "future", "kind", "lasti", "name", "natives")
+    #: With CHECK: the variables that the function uses, as they were.
+    outside: list[OuterValue]
+
+    __slots__ = ("args", "box", "code", "function", "future", "kind", "lasti", "name", "natives", "outside")
 
     def __init__(  # noqa: PLR0917 - a record
         self,

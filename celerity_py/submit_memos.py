@@ -54,7 +54,7 @@ def remember(  # noqa: PLR0917 - what a submit knows
         division: What the hints come to.
         launch: The plan of a `CudaKernel` that native code launches.
     """
-    if not isinstance(kernel, CudaKernel | Kernel) or runtime.origins.with_values:
+    if not isinstance(kernel, CudaKernel | Kernel) or runtime.origins.checks is not None:
         return
     function: Any = None
     pack: Any = None

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from celerity_py.scheduler.errors import UsageError
+
 _LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[1], Path(__file__).resolve().parent)
 
@@ -47,10 +49,16 @@ def trim_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def trim_chain(error: BaseException) -> None:
-    """Trim the tracebacks of an exception that nobody catches, and of those that it was raised from."""
+    """Trim the tracebacks of an exception that nobody catches, and of those that it was raised from.
+
+    A mistake that we found behind a call of the program, such as elements left unwritten, keeps no frame: its text
+    names the line.
+    """
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        current.__traceback__ = trim_frames(current.__traceback__)
+        trace = trim_frames(current.__traceback__)
+        is_all_ours = trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
+        current.__traceback__ = None if is_all_ours and isinstance(current, UsageError) else trace
         current = current.__cause__ or current.__context__

@@ -94,7 +94,7 @@ def test_a_name_is_text() -> None:
 
 def test_only_0d_buffers_may_leave_the_mapper_out(queue: celerity.Queue) -> None:
     scalar = celerity.Buffer.from_array(np.float64(3))
-    queue.parallel_for((), lambda chunk, x: x[...].__iadd__(1), scalar.read_write())
+    queue.parallel_for((), lambda chunk, x: x.__setitem__(..., x[...] + 1), scalar.read_write())
     assert queue.fence(scalar).result(10) == 4
     with pytest.raises(UsageError, match=r'"u" needs a range mapper.*has shape \(4,\)'):
         celerity.Buffer(4, name="u").read()

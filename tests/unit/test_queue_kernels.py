@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import Box, Region, access
 from tests.kernels import iota, scale
+from tests.scripts import line_of, run
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (3, 4, 5), ()])
@@ -51,6 +53,29 @@ def test_chunks_partition_the_index_space_and_tell_device_and_module(queue: cele
     assert sum(box.size for box, *_ in seen) == 24
     assert sorted(device for *_, device, _, _ in seen) == list(range(num_devices))
     assert {entry[1:3] + entry[4:] for entry in seen} == {(Box((0, 0), (8, 3)), (8, 3), np, None)}
+
+
+def test_a_kernel_returns_no_array(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        u = celerity.Buffer.from_array(np.ones(8), name="u")
+        total = celerity.Buffer((), name="total")
+        with celerity.Queue() as queue:
+            queue.host_task(lambda part, u: u[...], u.read(access.all()))  # may return what it likes
+            queue.parallel_for(8, lambda chunk, u: True, u.read(access.one_to_one()))  # the event of a wait(), perhaps
+            reads = u.read(access.one_to_one()), celerity.reduction(total, "sum")
+            queue.parallel_for(8, lambda chunk, u, total: u[chunk.box].sum(), *reads)
+            print(queue.fence(total).result())
+        """,
+    )
+    assert result.stdout == ""
+    assert "celerity_py.scheduler.errors.UsageError: kernel" in result.stderr
+    line = line_of(tmp_path, "*reads")
+    assert (
+        f"(submitted at {line}) returns an array or number, which nobody gets. A kernel gives its results by"
+        in result.stderr
+    )
 
 
 def test_a_0d_kernel_runs_once(queue: celerity.Queue) -> None:

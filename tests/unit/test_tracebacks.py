@@ -67,6 +67,21 @@ def test_an_error_at_submit_ends_at_the_line_that_submits(tmp_path: Path) -> Non
     assert "queue.parallel_for(8" in result.stderr
 
 
+UNSEEN = {
+    "returned": "queue.parallel_for(8, lambda chunk, u: 1, u.write(access.one_to_one()))",
+    "kept": "kept = []\nqueue.host_task(lambda part, u: kept.append(u[...]), u.read(access.all()))",
+    "contents": 'u = celerity.Buffer.from_function(8, "f8", lambda box: np.ones(3), name="u")\nqueue.fence(u)',
+}
+
+
+@pytest.mark.parametrize("program", UNSEEN.values(), ids=UNSEEN)
+def test_a_mistake_that_is_found_behind_a_call_shows_no_line_of_ours(program: str, tmp_path: Path) -> None:
+    queue = 'queue = celerity.Queue()\nu = celerity.Buffer.from_array(np.ones(8), name="u")\n'
+    result = run(tmp_path, queue + program + "\nqueue.wait()\n")
+    assert files_of(result.stderr) == [str(tmp_path / "app.py")], result.stderr
+    assert result.stderr.count("Traceback") == 1
+
+
 def test_other_exceptions_are_printed_as_ever(tmp_path: Path) -> None:
     result = run(tmp_path, "from celerity_py.index_spaces import box_of\nbox_of.missing\n")
     assert "AttributeError" in result.stderr
