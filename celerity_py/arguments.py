@@ -56,6 +56,12 @@ def collect(
     return natives, reductions, kept, is_custom
 
 
+def check_name(name: object) -> None:
+    """Refuse what is no name of a task."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"The name of a task is a string, not {name!r}.")
+
+
 def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:
     """The index space of a kernel, after checks of both.
 

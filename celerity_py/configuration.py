@@ -52,12 +52,14 @@ class Configuration:
     stall_s: int
 
 
-def _choice(*choices: str) -> Callable[[str], str]:
+def _choice(*choices: str, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """One of some words; `meant` has others that people write for them."""
+
     def parse(text: str) -> str:
         value = text.strip().lower()
         if value in choices:
             return value
-        close = difflib.get_close_matches(value, choices, n=1)
+        close = [meant[value]] if meant and value in meant else difflib.get_close_matches(value, choices, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise ValueError(f"one of {', '.join(choices)}{hint}")
 
@@ -113,7 +115,7 @@ def _devices(text: str) -> DeviceChoice:
         indices = tuple(int(part) for part in parts)
         return DeviceChoice("list", len(indices), indices)
     if not value.isdecimal() or not 1 <= int(value) <= 62:
-        raise ValueError(expected)
+        raise ValueError(f"{expected}; for GPU 0 alone '0,'" if value == "0" else expected)
     return DeviceChoice("count", int(value))
 
 
@@ -128,7 +130,7 @@ class _Variable:
 
 
 _TABLE: dict[str, _Variable] = {
-    "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu")),
+    "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu", meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})),
     "DEVICES": _Variable("", _devices, is_own=True),
     "LOG_LEVEL": _Variable("warning", _choice("trace", "debug", "info", "warning", "error", "off"), is_own=True),
     "LOOKAHEAD": _Variable("auto", _choice("none", "auto", "infinite"), is_own=True),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,7 +112,8 @@ def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1) -> Division:
         UsageError: If a hint is given twice, or two contradict each other.
     """
     given: dict[str, Hint] = {}
-    for hint in [hints] if isinstance(hints, Hint) else hints:
+    several: Iterable[Any] = hints if isinstance(hints, Iterable) and not isinstance(hints, str) else [hints]
+    for hint in several:
         if not isinstance(hint, Hint):
             raise ArgumentTypeError(f"hints= takes hints such as celerity.hints.split_2d(), not {hint!r}.")
         if hint.kind in given:

@@ -21,6 +21,10 @@ boxes: dict[Any, Box] = {}
 
 def box_of(shape: Any, who: str) -> Box:
     """An index space."""
+    if isinstance(shape, range):
+        ends = (shape.start, shape.stop)
+        remedy = f"{ends[1]}" if ends[0] == 0 else f"Box(({ends[0]},), ({ends[1]},))"
+        raise ArgumentTypeError(f"{who}: an index space is no range, but its extents: write {remedy} for {shape!r}.")
     if isinstance(shape, Box):
         box = shape
     else:
@@ -35,6 +39,8 @@ def box_of(shape: Any, who: str) -> Box:
             raise DimensionMismatch(
                 f"{who}: an index space has at most 3 dimensions, but {extents} has {len(extents)}."
             )
+        if any(extent < 0 for extent in extents):
+            raise UsageError(f"{who}: the extents of an index space are positive, but {extents} has a negative one.")
         if any(extent < 1 for extent in extents):
             raise UsageError(
                 f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."

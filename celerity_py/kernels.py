@@ -119,6 +119,13 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the CPU implementation directly, for instance in a test of the kernel itself."""
+        from celerity_py.mapping import Access
+
+        if any(isinstance(arg, Access) for arg in args):
+            raise ArgumentTypeError(
+                f"The kernel {self.name!r} is called with an access. That would call its function here and now. To "
+                f"have it run on the devices, submit it: queue.parallel_for(shape, {self.name}, ...)."
+            )
         if self.cpu is None:
             refuse_on_cpu(self)
         return self.cpu(*args, **kwargs)

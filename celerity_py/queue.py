@@ -17,6 +17,7 @@ from celerity_py.arguments import (
     arities,
     check_kernel,
     check_launch,
+    check_name,
     collect,
 )
 from celerity_py.buffer import Buffer, check_alive
@@ -125,6 +126,8 @@ class Queue:
         begun = runtime.next_id
         if runtime.refuses or get_ident() in runtime.inside:
             runtime.check_usable("parallel_for()")
+        if name is not None:
+            check_name(name)
         if kernel.__class__ is Kernel:
             function: Any = kernel.cuda if runtime.is_cuda else kernel.cpu
             label = name or kernel.name
@@ -197,6 +200,8 @@ class Queue:
         runtime = self._runtime
         begun = runtime.next_id
         runtime.check_usable("host_task()")
+        if name is not None:
+            check_name(name)
         label = name or name_of(fn)
         who = f'host task "{label}"'
         if constrain is not None:

@@ -76,7 +76,8 @@ def reduction(
     if any(extent != 1 for extent in record.shape):
         raise NotAvailableYet(
             f"The reduction into {record.label} has the shape {record.shape}, but only reductions into buffers of one "
-            f"element are available yet."
+            f"element are available yet. Let each part of the data write a row of partial results, and add up the rows "
+            f"in a second kernel, as docs/how_to.md does; or reduce into one buffer per element."
         )
     dtype = record.dtype
     if dtype.name not in _DTYPES or not dtype.isnative:

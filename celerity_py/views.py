@@ -262,10 +262,15 @@ class View:
         raise OutOfBoundsAccess(f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")
 
     def _mismatch(self, box: Box) -> DimensionMismatch:
-        return DimensionMismatch(
+        text = (
             f"{self._owner.describe()} indexes {self._buffer.label} at {show(box)}, which has {box.ndim} dimension(s), "
             f"but the buffer {show(self._buffer.box)} has {self.ndim}."
         )
+        if box.ndim == 0:
+            text += (
+                " A task that runs once has a part or chunk without dimensions: write view[...] for all of the access."
+            )
+        return DimensionMismatch(text)
 
     def _refuse_negative(self, index: Any) -> None:
         raise OutOfBoundsAccess(

@@ -30,6 +30,9 @@ from tests.kernels import scale
         (0, UsageError, r"index space \(0,\) is empty"),
         ((4, 0), UsageError, r"index space \(4, 0\) is empty"),
         (Box((3,), (3,)), UsageError, "is empty"),
+        (-8, UsageError, r"extents of an index space are positive, but \(-8,\) has a negative one"),
+        (range(8), ArgumentTypeError, r"write 8 for range\(0, 8\)"),
+        (range(1, 4), ArgumentTypeError, r"write Box\(\(1,\), \(4,\)\) for range\(1, 4\)"),
         ((1, 1, 1, 1), DimensionMismatch, "at most 3 dimensions"),
         ("ab", ArgumentTypeError, "not 'ab'"),
         (2.5, ArgumentTypeError, r"not 2\.5"),
@@ -46,6 +49,27 @@ def test_an_impossible_index_space_is_an_error(
             queue.parallel_for(space, lambda chunk: None, name="named")
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None or caught.value.__suppress_context__, "of no interest to the user"
+
+
+def test_names_and_hints_that_are_none_are_named(queue: celerity.Queue) -> None:
+    wrong: Any = 3
+    with pytest.raises(ArgumentTypeError, match="The name of a task is a string, not 3"):
+        queue.parallel_for(8, lambda chunk: None, name=wrong)
+    with pytest.raises(ArgumentTypeError, match="The name of a task is a string, not 3"):
+        queue.host_task(lambda part: None, name=wrong)
+    for hint in ("split_2d", celerity.hints.split_2d, [celerity.hints.split_2d]):
+        given: Any = hint
+        with pytest.raises(
+            ArgumentTypeError, match=r"hints such as celerity\.hints\.split_2d\(\), not ('split_2d'|<fun)"
+        ):
+            queue.parallel_for(8, lambda chunk: None, hints=given)
+
+
+def test_a_kernel_is_submitted_and_not_called(queue: celerity.Queue) -> None:
+    out = celerity.Buffer(8, name="out")
+    for mapper in (access.one_to_one(), lambda chunk: chunk.box):
+        with pytest.raises(ArgumentTypeError, match=r"submit it: queue\.parallel_for\(shape, scale, \.\.\.\)"):
+            celerity.kernel(scale)(8, out.write(mapper))
 
 
 @pytest.mark.parametrize("kernel", [scale, print, celerity.CudaKernel("", "scale")])

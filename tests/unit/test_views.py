@@ -255,6 +255,13 @@ def test_a_3d_view_indexes_like_numpy() -> None:
     np.testing.assert_array_equal(view[Box((1, 2, 3), (2, 3, 4))], whole[1:2, 2:3, 3:4])
 
 
+def test_the_box_of_a_task_that_runs_once_is_no_index(inner: View) -> None:
+    with pytest.raises(
+        DimensionMismatch, match=r"has 0 dimension\(s\), but .* runs once .* write view\[\.\.\.\] for all"
+    ):
+        inner[Box((), ())]
+
+
 def test_a_view_converts_to_its_array_but_does_not_iterate(inner: View) -> None:
     np.testing.assert_array_equal(np.asarray(inner), WHOLE[4:8])
     assert np.shares_memory(np.asarray(inner), inner.array)
