@@ -24,7 +24,7 @@ def agree_on_settings(settings: Configuration, communicator: Communicator) -> No
     """
     if communicator.size == 1:
         return
-    own = {_VERSION: _version(), **compared_settings(settings)}
+    own = {_VERSION: installed_version(), **compared_settings(settings)}
     given: list[dict[str, Any]] = [json.loads(text) for text in communicator.exchange(json.dumps(own).encode())]
     for name in dict.fromkeys(name for values in given for name in values):
         values = [rank_values.get(name) for rank_values in given]
@@ -39,8 +39,9 @@ def agree_on_settings(settings: Configuration, communicator: Communicator) -> No
             )
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The version of celerity_py."""
     try:
         return version("celerity_py")
     except PackageNotFoundError:
-        return "not installed"
+        return "from a source tree"

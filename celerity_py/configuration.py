@@ -25,6 +25,12 @@ class DeviceChoice:
     count: int = 1
     indices: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        """As it is written in `CELERITY_DEVICES`."""
+        if self.kind == "list":
+            return "".join(f"{index}," for index in self.indices)
+        return f"cpu:{self.count}" if self.kind == "cpu" else str(self.count)
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -241,6 +247,13 @@ def compared_settings(settings: Configuration) -> dict[str, Any]:
     return {PREFIX + name: getattr(settings, name.lower()) for name, variable in _TABLE.items() if not variable.is_own}
 
 
+def changed_settings(settings: Configuration) -> dict[str, Any]:
+    """The settings that differ from their defaults, by their names as environment variables."""
+    defaults = resolve({}, {})
+    values = {name: getattr(settings, name.lower()) for name in _TABLE}
+    return {PREFIX + name: value for name, value in values.items() if value != getattr(defaults, name.lower())}
+
+
 _settings: dict[str, Any] = {}
 _started = False
 
@@ -301,4 +314,14 @@ def thaw() -> None:
     _started = False
 
 
-__all__ = ["Configuration", "DeviceChoice", "compared_settings", "configure", "current", "freeze", "resolve", "thaw"]
+__all__ = [
+    "Configuration",
+    "DeviceChoice",
+    "changed_settings",
+    "compared_settings",
+    "configure",
+    "current",
+    "freeze",
+    "resolve",
+    "thaw",
+]

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +35,7 @@ class Devices:
     ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
     all_peers: bool = True  # each device reaches the memory of every other one
     memory_bytes: int = 0  # of the smallest GPU
+    why_no_gpus: str = field(default="", compare=False)  # where nobody has asked for the CPU
 
     @property
     def is_cuda(self) -> bool:
@@ -65,7 +66,8 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             )
         elif problem and communicator.rank == 0 and _has_gpu_device():
             _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
-        return _cpu_devices(settings, communicator.size)
+        why = next((why for _, why, _ in everyone if why), "")
+        return _cpu_devices(settings, communicator.size, why)
     ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
     all_peers, memory_bytes = _native.cuda_probe(list(ordinals))
     return Devices("cuda", len(ordinals), ordinals, bool(all_peers), memory_bytes)
@@ -88,7 +90,7 @@ def _wants_cpu(settings: Configuration) -> bool:
     return settings.backend == "cpu" or settings.devices.kind == "cpu" or settings.dry_run_ranks > 0
 
 
-def _cpu_devices(settings: Configuration, num_ranks: int) -> Devices:
+def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> Devices:
     devices = settings.devices
     if devices.kind == "list":
         listed = ",".join(map(str, devices.indices)) + ("," if len(devices.indices) == 1 else "")
@@ -97,8 +99,8 @@ def _cpu_devices(settings: Configuration, num_ranks: int) -> Devices:
             f"For CPU devices with own memory set DEVICES=cpu:{devices.count}."
         )
     if settings.check and devices.kind == "default" and max(num_ranks, settings.dry_run_ranks) == 1:
-        return Devices("cpu", 2)  # mistakes that a single one would hide
-    return Devices("cpu", devices.count)
+        return Devices("cpu", 2, why_no_gpus=why_no_gpus)  # mistakes that a single one would hide
+    return Devices("cpu", devices.count, why_no_gpus=why_no_gpus)
 
 
 def _visible_gpus() -> tuple[list[str], str]:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from celerity_py import _native
+from celerity_py.agreement import installed_version
+from celerity_py.configuration import changed_settings
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
@@ -41,11 +43,18 @@ def _describe_run(settings: Configuration, communicator: Communicator, devices: 
     if settings.dry_run_ranks:
         ranks = f"a dry run of {settings.dry_run_ranks} rank(s)"
     library = communicator.library or "no MPI"
-    asked = "" if settings.backend == "auto" else f" (BACKEND={settings.backend})"
+    changed = [f"{name}={_show_setting(value)}" for name, value in changed_settings(settings).items()]
+    reason = f" No GPUs: {devices.why_no_gpus}." if devices.why_no_gpus else ""
+    given = f" Settings: {', '.join(changed)}." if changed else ""
     return (
-        f"Python {platform.python_version()}, {ranks}, {library}, {communicator.local_size} of them on this host; "
-        f"backend {devices.backend}{asked}, lookahead {settings.lookahead}."
+        f"celerity_py {installed_version()}, Python {platform.python_version()}, {ranks}, {library}, "
+        f"{communicator.local_size} of them on this host; backend {devices.backend}, lookahead {settings.lookahead}."
+        f"{reason}{given}"
     )
+
+
+def _show_setting(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]) -> str:

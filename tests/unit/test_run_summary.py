@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access, runtime
+from celerity_py.configuration import resolve
 from celerity_py.devices import Devices
 from celerity_py.errors import ResourceError
-from celerity_py.run_summary import _describe_rank, _describe_ranks
+from celerity_py.executor.local_communicator import LocalCommunicator
+from celerity_py.run_summary import _describe_rank, _describe_ranks, _describe_run
 from tests.failures.launching import run
 
 PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue.wait()"
@@ -48,11 +51,20 @@ def test_a_run_tells_what_it_has_found_and_chosen(num_ranks: int | None, transpo
     outcome = run(num_ranks, sys.executable, "-c", PROGRAM, variables=variables)
     assert outcome.status == 0, outcome.errors
     assert outcome.errors.count(f"{num_ranks or 1} rank(s), ") == 1
-    assert "backend cpu, lookahead auto" in outcome.errors
+    assert re.search(r"celerity_py \S.*, Python 3\..*; backend cpu, lookahead auto\. Settings: ", outcome.errors)
+    chosen = [f"{name}={value}" for name, value in variables.items() if value != "auto"]
+    assert f"{', '.join(sorted(chosen))}.\n" in outcome.errors
     assert ("MPICH" in outcome.errors or "Open MPI" in outcome.errors) == (num_ranks is not None)
     for rank in range(num_ranks or 1):
         assert f"Rank {rank} drives 3 CPU device(s)." in outcome.errors
         assert not ways or f"{ways}{1 - rank}." in outcome.errors
+
+
+def test_a_run_without_gpus_tells_why() -> None:
+    settings = resolve({"CELERITY_CHECK": "1", "CELERITY_DEVICES": "2"}, {})
+    devices = Devices("cpu", 2, why_no_gpus="no CUDA driver")
+    text = _describe_run(settings, LocalCommunicator(), devices)
+    assert text.endswith(" No GPUs: no CUDA driver. Settings: CELERITY_DEVICES=2, CELERITY_CHECK=1.")
 
 
 def test_a_run_tells_nothing_of_that_by_default() -> None:
