@@ -68,7 +68,7 @@ def test_an_error_at_submit_ends_at_the_line_that_submits(tmp_path: Path) -> Non
 
 
 UNSEEN = {
-    "returned": "queue.parallel_for(8, lambda chunk, u: 1, u.write(access.one_to_one()))",
+    "returned": "queue.parallel_for(8, lambda chunk, u: u[chunk.box] * 2, u.read(access.one_to_one()))",
     "kept": "kept = []\nqueue.host_task(lambda part, u: kept.append(u[...]), u.read(access.all()))",
     "contents": 'u = celerity.Buffer.from_function(8, "f8", lambda box: np.ones(3), name="u")\nqueue.fence(u)',
 }
