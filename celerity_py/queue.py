@@ -37,6 +37,7 @@ from celerity_py.scheduler.errors import (
     DimensionMismatch,
     NotAvailableYet,
     OutOfBoundsAccess,
+    OutOfMemory,
     UsageError,
 )
 from celerity_py.statistics import RuntimeStatistics
@@ -270,6 +271,7 @@ class Queue:
         Raises:
             ArgumentTypeError: If `buffer` is no buffer.
             UsageError: If the box is not inside of the buffer, or `on` is something else.
+            OutOfMemory: If the host has no memory for the copy.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
@@ -298,7 +300,13 @@ class Queue:
             raise OutOfBoundsAccess(
                 f"The fence of {record.label} asks for {show(box)}, outside of the buffer {show(whole)}."
             )
-        return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
+        try:
+            return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
+        except MemoryError as error:
+            raise OutOfMemory(
+                f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error} Fence "
+                f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
+            ) from None
 
     def wait(self) -> None:
         """Wait until everything submitted so far is done on this rank.

@@ -534,12 +534,13 @@ class Runtime:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
-        array = np.empty(box.shape, record.dtype)
+        array = np.empty(box.shape if takes_part else 0, record.dtype)
         address = address_of(array) if takes_part else 0
+        num_bytes = box.size * record.dtype.itemsize
         future.array = array if takes_part else None
         submission = Submission("fence", record.label, None, [], [], box, frame, future)
         begun, started = self.next_id, perf_counter_ns()
-        if not self.table.submit_fence(submission, begun, started, record.id, box, address, array.nbytes, on_all):
+        if not self.table.submit_fence(submission, begun, started, record.id, box, address, num_bytes, on_all):
             self.refuse_overtaken(submission)
         self._poison_late(future)
         if self.is_dry and takes_part:

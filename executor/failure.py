@@ -58,11 +58,12 @@ class Failure:
         """Return what to name as the cause of what later calls raise; the same object every time."""
         return self._remote if self.error is None else self.error
 
-    def message(self, teller: int | None = None) -> str:
+    def message(self, teller: int | None = None, *, is_told: bool = False) -> str:
         """Say in one line where it happened and what.
 
         Args:
             teller: The rank whose name stands before the message; not repeated if it is the one that failed.
+            is_told: The exception has been printed just before.
         """
         rank = "" if teller == self.rank else f"rank {self.rank}"
         if not self.task:
@@ -71,7 +72,7 @@ class Failure:
         else:
             where = f"{rank}: task '{self.task}'" if rank else f"task '{self.task}'"
             site = f" (submitted at {self.site})" if self.site and self.site not in self.text else ""
-        return f"{where} failed{site}: {self.text}"
+        return f"{where} failed{site}: {'as told above' if is_told else self.text}"
 
     def repeats(self, error: BaseException) -> bool:
         """Whether an uncaught exception of this rank's program is the one that has ended another rank's program."""

@@ -177,7 +177,8 @@ class FailureHandler:
 
     def _print(self, failure: Failure, story: str) -> None:
         rank = self._communicator.rank
-        lines = [story, f"celerity_py, rank {rank}: {failure.message(teller=rank)}\n"]
+        message = failure.message(teller=rank, is_told=bool(story))
+        lines = [story, f"celerity_py, rank {rank}: {message}\n"]
         if failure.error is not None and failure.task:
             attempt(lambda error: lines.extend(format_user_frames(error)), failure.error)
         lines.append(f"celerity_py, rank {rank}: the job ends in {self._times.abort_s:g} s\n")

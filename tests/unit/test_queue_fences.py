@@ -14,6 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access
+from celerity_py.errors import OutOfMemory
 from tests.kernels import iota, scale
 
 
@@ -37,6 +38,14 @@ def test_a_fence_sees_what_was_submitted_before_it_and_nothing_after(queue: cele
         futures.append(queue.fence(buffer, on="master"))
         queue.parallel_for(8, scale, buffer.read_write(access.one_to_one()), 2.0)
     assert [future.result(10)[0] for future in futures] == [1, 2, 4, 8, 16]
+
+
+def test_a_fence_of_more_than_the_host_holds_is_told_with_buffer_and_box(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer(2**50, np.float64, name="vast")
+    with pytest.raises(
+        OutOfMemory, match=r'fence of B\d+ "vast" asks for \[0:1125899906842624\], .* Fence smaller boxes'
+    ):
+        queue.fence(buffer)
 
 
 def test_a_fence_can_be_awaited(queue: celerity.Queue) -> None:

@@ -131,6 +131,8 @@ def test_a_rank_that_tells_of_itself_is_named_once() -> None:
     assert failure.message(teller=0) == failure.message()
     assert failure.message(teller=1) == "task 'step' failed (submitted at app.py:3): ValueError: mine"
     assert Failure(1, "ValueError: mine").message(teller=1) == "the program failed: ValueError: mine"
+    told = Failure(1, "ValueError: mine", site="app.py:3").message(teller=1, is_told=True)
+    assert told == "the program failed at app.py:3: as told above"
 
 
 def trace_of(*files: str) -> list[str]:
