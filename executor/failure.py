@@ -166,7 +166,7 @@ def format_user_frames(error: BaseException) -> list[str]:
     """
     trace = trim_frames(error.__traceback__)
     if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
-        return []
+        return [] if error.__cause__ is None else format_user_frames(error.__cause__)
     if error.__cause__ is not None or error.__context__ is not None:
         return traceback.format_exception(type(error), error, trace)
     return ["Traceback (most recent call last):\n", *traceback.format_tb(trace)]

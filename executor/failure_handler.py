@@ -170,7 +170,11 @@ class FailureHandler:
     def is_known(self, error: BaseException) -> bool:
         """Whether this exception only repeats the failure, which has been printed."""
         failure = self._failure
-        return failure is not None and (is_caused_by(error, failure.exception()) or failure.repeats(error))
+        if failure is None:
+            return False
+        origin = failure.exception()
+        origins = [origin] if origin.__cause__ is None else [origin, origin.__cause__]  # what is raised may have either
+        return any(is_caused_by(error, one) for one in origins) or failure.repeats(error)
 
     def _prefixed(self, story: str) -> str:
         return "".join(f"rank {self._communicator.rank}: {line}" for line in story.splitlines(keepends=True))
@@ -179,7 +183,7 @@ class FailureHandler:
         rank = self._communicator.rank
         message = failure.message(teller=rank, is_told=bool(story))
         lines = [story, f"celerity_py, rank {rank}: {message}\n"]
-        if failure.error is not None and failure.task:
+        if failure.error is not None and (failure.task or not failure.site):  # with a site it is one of the program
             attempt(lambda error: lines.extend(format_user_frames(error)), failure.error)
         lines.append(f"celerity_py, rank {rank}: the job ends in {self._times.abort_s:g} s\n")
         print_whole("".join(lines))

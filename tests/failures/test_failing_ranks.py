@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures.launching import run
+from celerity_py.executor.failure import WHAT_THEN
+from tests.failures.launching import REPOSITORY, run
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("scripted_program.py")))
 
@@ -40,6 +41,29 @@ def test_an_exception_of_the_program_on_one_rank_ends_all() -> None:
         assert f"celerity_py, rank {rank}: {who} failed at {PROGRAM[1]}:" in outcome.errors
     assert outcome.errors.count("ZeroDivisionError: in the program") == 4, "once by each rank"
     assert outcome.ended_within(10)
+
+
+BAD_CONTENTS = """
+import celerity_py as celerity
+
+def contents(box):
+    return 1 / 0
+
+with celerity.Queue() as queue:
+    u = celerity.Buffer.from_function(8, float, contents, name="u")
+    queue.fence(u).result()
+"""
+
+
+def test_contents_that_cannot_be_computed_are_told_once_with_the_line_that_raised(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(BAD_CONTENTS)
+    outcome = run(2, sys.executable, str(program))
+    assert outcome.status not in {0, 124}
+    assert 'The function of B1 "u"' in outcome.errors
+    assert f'File "{program}", line 5, in contents' in outcome.errors
+    assert f"{REPOSITORY}/celerity_py" not in outcome.errors, "frames of ours"
+    assert WHAT_THEN not in outcome.errors, "the exception of result() repeats what has been told"
 
 
 def test_a_rank_that_exits_early_is_named_by_those_that_go_on() -> None:
