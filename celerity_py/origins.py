@@ -12,12 +12,14 @@ from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.mapping import Port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from celerity_py.call_checks import CallChecks
     from celerity_py.submissions import Submission
 
-#: (digest of the code, digest of plain arguments or initial contents)
+#: (digest of the code, digest of plain arguments or initial contents, or of the code that makes the latter)
 Origin = tuple[int, int]
 
 _UNKNOWN: Origin = (0, 0)
@@ -48,8 +50,10 @@ class Origins:
             values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
         return digest_of_function(submission.function), values
 
-    def of_buffer(self, contents: np.ndarray[Any, Any] | None) -> Origin:
-        """The origin of a buffer with these initial contents, if it has them from an array."""
+    def of_buffer(self, contents: np.ndarray[Any, Any] | None, initializer: Callable[..., Any] | None) -> Origin:
+        """The origin of a buffer with these initial contents: from an array, or by a function, or None of them."""
+        if initializer is not None and self._is_compared:
+            return 0, digest_of_function(initializer)
         return 0, digest_of(contents) if self._with_values and contents is not None else 0
 
 

@@ -502,7 +502,7 @@ class Runtime:
             raw,
             record.name,
             str(dtype),
-            self.origins.of_buffer(contents),
+            self.origins.of_buffer(contents, record.initializer),
             self.table.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
         )
         self._labels[record.id] = record.label

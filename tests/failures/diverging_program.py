@@ -42,6 +42,11 @@ def contents_of(odd: bool) -> None:
     celerity.Buffer.from_array(np.full(N, 1 + odd, np.float32), name="made")
 
 
+def initializer_of(odd: bool) -> None:
+    make = (lambda box: np.ones(box.shape)) if odd else (lambda box: np.zeros(box.shape))
+    celerity.Buffer.from_function((N,), np.float32, make, name="made")
+
+
 def kernel(odd: bool) -> None:
     submit(other if odd else step, name="step")
 

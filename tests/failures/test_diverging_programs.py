@@ -15,6 +15,7 @@ LIMIT_S = 10
 ASPECTS = {
     "shape_of": "shape [0:64]",
     "dtype_of": "dtype int32",
+    "initializer_of": "initial contents ",
     "kernel": "code ",
     "name": 'kernel "odd"',
     "index_space": "index space [0:63]",

@@ -64,6 +64,8 @@ class Plain:
         values = np.asarray(values, dtype)
         if decl.initial == "array":
             return celerity.Buffer.from_array(values, name=decl.name)
+        if how == "other function":
+            return celerity.Buffer.from_function(decl.shape, dtype, lambda box: values[box.slices] + 1, name=decl.name)
         return celerity.Buffer.from_function(decl.shape, dtype, lambda box: values[box.slices], name=decl.name)
 
     def _fence(self, step: Fence) -> Any:

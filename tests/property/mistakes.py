@@ -223,14 +223,17 @@ for _kind, _edit in {
     _differs(_kind, _edit)
 
 
+_INITIALS = {"contents": "array", "other function": "function"}
+
+
 def _odd_behaviour(kind: str, how: str, *, needs_check: bool = False, expected: tuple[str, ...] = DIVERGED) -> None:
     """One rank submits the same task in another way."""
 
     def change(draws: Draws, program: Program) -> Illegal | None:
-        is_buffer = how == "contents"
         places = [n for n, _ in large_kernels(program)]
-        if is_buffer:
-            places = [n for n, s in enumerate(program.steps) if isinstance(s, BufferDecl) and s.initial == "array"]
+        if how in _INITIALS:
+            initial = _INITIALS[how]
+            places = [n for n, s in enumerate(program.steps) if isinstance(s, BufferDecl) and s.initial == initial]
         if not places:
             return None
         tampering = Tampering(choice(draws, places), how)
@@ -243,6 +246,7 @@ _odd_behaviour("kernel differs", "other kernel")
 _odd_behaviour("name differs", "other name")
 _odd_behaviour("one rank raises", "raise", expected=("TaskFailed",))
 _odd_behaviour("the program of one rank raises", "raise outside", expected=("TaskFailed",))
+_odd_behaviour("function of from_function differs", "other function")
 _odd_behaviour("scalar differs", "other scalar", needs_check=True)
 _odd_behaviour("contents of from_array differ", "contents", needs_check=True)
 
