@@ -354,7 +354,9 @@ def main() -> int:
         simulation = Simulation(queue, num_bodies, frame.hints(arguments), arguments.oversubscribe)
         if arguments.benchmark:
             figures = frame.measure(queue, functools.partial(simulation.advance, steps), size=num_bodies, steps=steps)
-            frame.print_figures(figures | {"interactions_per_s": num_bodies**2 / figures["us_per_step"] * 1e6})
+            time_us = figures.get("us_per_step")  # none in a dry run
+            rates = {"interactions_per_s": num_bodies**2 / time_us * 1e6} if time_us else {}
+            frame.print_figures(figures | rates)
             return 0
         fields = []
         start = time.perf_counter()

@@ -98,6 +98,8 @@ def _submit(options: argparse.Namespace) -> int:
         print(note)
     if outcome.folder is not None:
         print(f"Scripts: {outcome.folder}")
+        if options.dry_run:
+            return 0
         print(f"Next: python -m cluster_jobs.slurm status --folder {shlex.quote(str(options.folder))}")
     return 0
 

@@ -137,7 +137,8 @@ def submit(folder: Folder, sweep: Sweep, request: Request) -> Submitted:
             return Submitted(finished, queued, to_submit)
         arrays = _arrays(to_submit, request)  # may fail; nothing is written before
         with _undone_if_refused(folder) as submission:
-            folder.save_sweep(everything)
+            if not request.dry_run:  # else the folder would refuse other settings afterwards
+                folder.save_sweep(everything)
             plan = {"launcher": request.launcher, "check": request.check, "arrays": arrays}
             write_json(submission / "plan.json", plan)
             _write_scripts(folder, submission, sweep, arrays, request)

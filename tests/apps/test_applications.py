@@ -191,6 +191,15 @@ def test_an_application_can_be_planned_for_many_ranks_and_prints_no_rates_then(a
     assert "/s" not in result.stdout
 
 
+@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim", "wave_sim"])
+def test_a_benchmark_in_a_dry_run_prints_no_rates(app: str) -> None:
+    result = _run(app, "--size", "128", "--benchmark", devices="cpu:2", variables={"CELERITY_DRY_RUN_RANKS": "4"})
+    assert result.returncode == 0, result.stderr
+    figures = json.loads(result.stdout)
+    assert figures["us_per_step_to_plan"] > 0
+    assert not {"us_per_step", "batches_us_per_step", "interactions_per_s"} & set(figures)
+
+
 def test_a_single_device_is_enough() -> None:
     result = _run("wave_sim", "--size", "64", "--steps", "20", "--verify", devices="cpu:1")
     assert result.returncode == 0, result.stdout + result.stderr

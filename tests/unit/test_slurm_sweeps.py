@@ -172,6 +172,18 @@ def test_a_repetition_submits_only_points_without_a_result(tmp_path: Path) -> No
     assert len(folder.submissions()) == 1
 
 
+def test_a_dry_run_leaves_the_settings_of_the_folder_as_they_are(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    submit.submit(folder, sweep(), DRY)
+    assert not folder.has_sweep()
+    other = sweep(settings=dataclasses.replace(SETTINGS, steps=7))
+    assert submit.submit(folder, other, DRY).folder is not None
+    folder.save_sweep(sweep())
+    with pytest.raises(SettingsDifferError):
+        submit.submit(folder, other, DRY)
+    assert folder.sweep() == sweep()
+
+
 def test_points_whose_jobs_wait_or_run_are_not_submitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted: list[tuple[str, ...]] = []
 
@@ -370,6 +382,7 @@ def test_a_point_with_a_result_is_not_measured_again(tmp_path: Path, monkeypatch
     folder = Folder(tmp_path)
     outcome = submit.submit(folder, sweep(), DRY)
     assert outcome.folder is not None
+    folder.save_sweep(sweep())
     measured(folder, sweep().points[0])
     monkeypatch.setattr(point, "_measure", lambda *_: pytest.fail("it was measured"))
     assert point.run_point(folder, outcome.folder, "1x2-device", 0) == 0
