@@ -66,6 +66,10 @@ def through_global(index: int) -> Any:
     return lambda chunk: row_box(row)
 
 
+def test_functions_of_different_code_are_different() -> None:
+    assert identity_of(lambda chunk: row_box(0)) != identity_of(lambda chunk: row_box(1))
+
+
 FACTORIES: list[Callable[[int], Any]] = [
     through_closure,
     through_default,
