@@ -112,7 +112,9 @@ def _edited_access(step: Step, edit: Callable[[Access], Access | None]) -> Step 
     if not isinstance(step, Kernel | HostTask):
         return None
     for place, access in enumerate(step.accesses):
-        if edited := edit(access):
+        # Otherwise the odd rank's program might be refused for itself.
+        is_alone = sum(other.buffer == access.buffer for other in step.accesses) == 1
+        if is_alone and (edited := edit(access)):
             return replace(step, accesses=(*step.accesses[:place], edited, *step.accesses[place + 1 :]))
     return None
 
