@@ -120,6 +120,9 @@ class Communicator(Protocol):
     def is_alive(self, rank: int) -> bool | None:
         """Whether the process of `rank` exists; None if that cannot be seen from here (another host)."""
 
+    def process_of(self, rank: int) -> int | None:
+        """The id of the process of `rank`; None if it cannot be seen from here (another host)."""
+
     def abort(self, status: int) -> NoReturn:
         """End every rank now, with `status`. Any thread."""
 

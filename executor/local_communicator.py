@@ -61,6 +61,9 @@ class LocalCommunicator:
     def is_alive(self, rank: int) -> bool | None:
         return rank == self.rank
 
+    def process_of(self, rank: int) -> int | None:
+        return os.getpid() if rank == self.rank else None
+
     def abort(self, status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -245,8 +245,11 @@ class MpiCommunicator:
         return arrivals
 
     def is_alive(self, rank: int) -> bool | None:
-        pid = self._visible_processes.get(rank)
+        pid = self.process_of(rank)
         return None if pid is None else _is_running(pid)
+
+    def process_of(self, rank: int) -> int | None:
+        return self._visible_processes.get(rank)
 
     def abort(self, status: int) -> NoReturn:
         abort(status)

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Final
 from celerity_py.executor.communicator import NOTICE_QUERY
 from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failure import Failure, print_whole
+from celerity_py.executor.silent_peers import SilentPeers
 from celerity_py.scheduler.errors import CommunicationError, Stalled
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from celerity_py.executor.communicator import Communicator
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
     from celerity_py.executor.failure_handler import FailureTimes
@@ -46,7 +49,8 @@ class ProgressWatchdog:
 
     A stall begins when the set of active instructions stops changing. It ends the run if all ranks stand still and none
     computes. A peer counts as silent if it was asked for its status, did not answer, and cannot be seen to run: its
-    executor thread answers even while its program computes, unless a kernel holds the interpreter lock for as long.
+    executor thread answers even while its program computes, unless a kernel holds the interpreter lock for as long. A
+    silent peer that can be seen stands still if its process uses no processor time.
 
     Args:
         native: Of this rank.
@@ -78,8 +82,7 @@ class ProgressWatchdog:
         self._moved_at_s = now_s
         self._next_check_s = now_s + _CHECK_INTERVAL_S
         self._active: list[ActiveInstruction] = []
-        self._silent: set[int] = set()  # asked, and no answer yet
-        self._asked_at_s = now_s
+        self._silent = SilentPeers(communicator, times.compare_s)
         self._next_query_s = 0.0
         self._query_interval_s = 0.0
         self._statuses: dict[int, tuple[float, RankStatus]] = {}  # with the time of the answer
@@ -98,7 +101,7 @@ class ProgressWatchdog:
 
     def note_sign_of_life(self, rank: int) -> None:
         """Something came from `rank`."""
-        self._silent.discard(rank)
+        self._silent.note_sign_of_life(rank)
 
     def describe_self(self, now_s: float) -> bytes:
         """The answer to another rank that waits."""
@@ -146,8 +149,7 @@ class ProgressWatchdog:
     def _ask(self, now_s: float) -> None:
         """Ask the others for their status, less often the longer it takes; each question compares the programs, too."""
         if self._query_interval_s == 0.0:
-            self._asked_at_s = now_s
-            self._silent = set(self._others)
+            self._silent.forget()
             self._statuses.clear()
             self._query_interval_s = self._times.compare_s
             self._next_query_s = now_s
@@ -158,6 +160,7 @@ class ProgressWatchdog:
         claim = self._comparison.claim() if self._comparison is not None else b""
         for rank in self._others:
             self._communicator.send_notice(rank, NOTICE_QUERY, claim)
+            self._silent.note_question(rank, now_s)
 
     def _consider_stall(self, now_s: float, active: list[ActiveInstruction]) -> Failure | None:
         stalled_s = now_s - self._moved_at_s
@@ -165,26 +168,30 @@ class ProgressWatchdog:
             for rank in self._others:
                 if self._communicator.is_alive(rank) is False:
                     return self._lose(f"the process of rank {rank} is gone", stalled_s)
-        has_had_time = now_s - self._asked_at_s >= self._times.silent_s / 2
-        if stalled_s >= self._times.silent_s and has_had_time and self._unseen():
-            return self._lose(f"rank {min(self._unseen())} does not answer any more", stalled_s)
+        lost = self._silent.unseen(now_s, self._times.silent_s / 2)
+        if stalled_s >= self._times.silent_s and lost:
+            return self._lose(f"rank {lost[0]} does not answer any more", stalled_s)
+        unseen, standing = self._silent.unseen(now_s), self._silent.standing(now_s, self._times.still_s)
         own = self._own_status(now_s, active)
-        if stalled_s < self._times.report_s or own.is_computing or not self._is_first_of_all_that_stand(own, now_s):
+        silent = {*unseen, *standing}
+        if stalled_s < self._times.report_s or own.is_computing:
+            return None
+        if not self._is_first_of_all_that_stand(own, now_s, silent):
             return None
         if not self._has_reported:
             self._has_reported = True
-            print_whole(self._describe_stall(own))
-        if 0 < self._times.stall_s <= stalled_s and not self._unseen():
-            return self._give_up(own)
+            print_whole(self._describe_stall(own, silent))
+        if 0 < self._times.stall_s <= stalled_s and not unseen:  # those unseen will be lost, if it goes on like this
+            return self._give_up(own, standing)
         return None
 
-    def _is_first_of_all_that_stand(self, own: RankStatus, now_s: float) -> bool:
+    def _is_first_of_all_that_stand(self, own: RankStatus, now_s: float, silent: Collection[int]) -> bool:
         """Whether nobody moves, as far as the latest answers tell, and no rank before this one waits as well."""
         for rank in self._others:
             told_at_s, status = self._statuses.get(rank, (0.0, own))
             is_fresh = rank in self._statuses and now_s - told_at_s <= 2 * _LONGEST_QUERY_INTERVAL_S
             if not is_fresh:
-                if rank in self._unseen():  # it will be lost, if it goes on like this
+                if rank in silent:
                     continue
                 return False
             if status.is_computing or status.still_s < self._times.still_s:
@@ -192,9 +199,6 @@ class ProgressWatchdog:
             if status.is_waiting and rank < own.rank:
                 return False
         return True
-
-    def _unseen(self) -> set[int]:
-        return {rank for rank in self._silent if not self._communicator.is_alive(rank)}
 
     def _own_status(self, now_s: float, active: list[ActiveInstruction]) -> RankStatus:
         return RankStatus(
@@ -210,11 +214,10 @@ class ProgressWatchdog:
         text = f"{what}, and nothing has moved for {stalled_s:.0f} s; look for its last output, or a kill by the system"
         return self._fail(text, CommunicationError)
 
-    def _give_up(self, own: RankStatus) -> Failure:
-        others = [self._statuses[rank][1] for rank in sorted(self._statuses)]
+    def _give_up(self, own: RankStatus, silent: Collection[int]) -> Failure:
+        told = [_tell(own), *self._tell_others(silent)][:_MOST_RANKS_NAMED]
         text = (
-            f"nothing has moved for {own.still_s:.0f} s, and no rank computes: "
-            f"{'; '.join(map(_tell, [own, *others][:_MOST_RANKS_NAMED]))}. "
+            f"nothing has moved for {own.still_s:.0f} s, and no rank computes: {'; '.join(told)}. "
             f"CELERITY_STALL_S says after how many seconds such a run ends (0: never)"
         )
         return self._fail(text, Stalled)
@@ -235,13 +238,17 @@ class ProgressWatchdog:
             parts.append(f"task '{found[0]}' (submitted at {found[1]})")
         return ", ".join(parts)
 
-    def _describe_stall(self, own: RankStatus) -> str:
+    def _tell_others(self, silent: Collection[int]) -> list[str]:
+        """One line about each other rank, those that do not answer first: they are what the rest waits for."""
+        answered = [self._statuses[rank][1] for rank in sorted(self._statuses) if rank not in silent]
+        return [*map(self._silent.describe, sorted(silent)), *map(_tell, answered)]
+
+    def _describe_stall(self, own: RankStatus, silent: Collection[int]) -> str:
         limit_s = self._times.stall_s
         end = f"The run ends after {limit_s:g} s." if limit_s else "It goes on, as CELERITY_STALL_S=0."
         lines = [f"celerity_py: nothing has moved for {own.still_s:.0f} s, and no rank computes. {end}", _tell(own)]
         lines += [f"    also {self._describe(entry)}" for entry in self._active[1:3]]
-        statuses = [self._statuses[rank][1] for rank in sorted(self._statuses)]
-        told = [*map(_tell, statuses), *(f"rank {rank} does not answer" for rank in sorted(self._unseen()))]
+        told = self._tell_others(silent)
         room = _LONGEST_REPORT - len(lines)
         if len(told) > room:
             told[room - 1 :] = [f"and {len(told) - room + 1} more ranks"]

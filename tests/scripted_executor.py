@@ -182,6 +182,7 @@ class MemoryCommunicator:
         self._barriers: list[int] = []
         self._num_barriers_passed = 0
         self.alive: dict[int, bool | None] = {}
+        self.processes: dict[int, int] = {}
         self.payloads: list[Payload] = []
         self.unasked: list[tuple[int, int]] = []
 
@@ -235,6 +236,9 @@ class MemoryCommunicator:
 
     def is_alive(self, rank: int) -> bool | None:
         return self.alive.get(rank)
+
+    def process_of(self, rank: int) -> int | None:
+        return self.processes.get(rank)
 
     def abort(self, status: int) -> NoReturn:  # type: ignore[misc]  # nothing follows it on the thread that calls it
         self._network.aborts.append(status)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,7 +12,7 @@ import pytest
 
 from celerity_py._native import ProgramLog
 from celerity_py.executor import uncaught_exceptions
-from celerity_py.executor.communicator import Payload
+from celerity_py.executor.communicator import Arrivals, Payload
 from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
@@ -360,6 +362,51 @@ def test_a_silent_peer_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
     wait_until(lambda: len(network.aborts) == 2)
     for rank in (waiting, answering):
         rank.stop()
+
+
+def test_a_peer_that_has_answered_and_goes_silent_ends_the_job() -> None:
+    pair = Pair()
+    waiting, answering = pair.ranks
+    pair.network.ranks[0].alive[1] = None  # on another host
+    waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
+    answering.native.active = [ActiveInstruction(30.0, "I7 kernel", 0, 0, None, -1, None, "device_kernel", True)]
+    wait_until(lambda: waiting.executor._watchdog._statuses)
+    pair.network.ranks[1].poll = lambda: Arrivals([], [], [])  # type: ignore[method-assign]
+    assert waiting.runtime.has_failed.wait(PATIENCE_S)
+    assert waiting.runtime.failure is not None
+    assert "rank 1 does not answer any more" in waiting.runtime.failure.text
+    wait_until(lambda: pair.network.aborts)
+    pair.stop()
+
+
+@pytest.mark.parametrize("state", ["stopped", "asleep", "computing"])
+def test_a_silent_peer_on_this_host_stands_still_unless_it_computes(
+    state: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = "while True: pass" if state == "computing" else "import time; time.sleep(600)"
+    network = MemoryNetwork(2)  # nobody runs rank 1
+    waiting = Rank(network.ranks[0])
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        try:
+            if state == "stopped":
+                process.send_signal(signal.SIGSTOP)
+            network.ranks[0].alive[1], network.ranks[0].processes[1] = True, process.pid
+            waiting.executor.start()
+            waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
+            has_ended = waiting.runtime.has_failed.wait(5 * HASTE.stall_s if state == "computing" else PATIENCE_S)
+        finally:
+            process.kill()
+    errors = capfd.readouterr().err
+    if state == "computing":
+        assert (has_ended, errors) == (False, "")
+    else:
+        how = {"stopped": ": a signal or a debugger has stopped its process", "asleep": ", and its process computes"}
+        assert f"\n  rank 1 does not answer{how[state]}" in errors
+        assert waiting.executor.failure is not None
+        assert isinstance(waiting.executor.failure.error, Stalled)
+        assert f"; rank 1 does not answer{how[state]}" in waiting.executor.failure.text
+        wait_until(lambda: network.aborts == [1])
+    waiting.stop()
 
 
 def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest.CaptureFixture[str]) -> None:

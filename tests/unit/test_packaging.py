@@ -34,7 +34,7 @@ INSTALLED = {
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler flag interpreter launcher
         leftovers live_executor local_communicator mpi_communicator mpi_library pacing program_activity
-        program_comparison progress_watchdog strided_layout uncaught_exceptions user_frames
+        program_comparison progress_watchdog silent_peers strided_layout uncaught_exceptions user_frames
     """,
     "celerity_py/scheduler": "__init__ errors",
 }
