@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from celerity_py._native import Box, RangeMapper, Region, call_inside
 from celerity_py.access import PureMapper, is_int
+from celerity_py.executor.failure import describe_error
 from celerity_py.hints import Division
 from celerity_py.mapper_identity import code_of
 from celerity_py.mapping import MODE_NAMES, Access, CustomAccess, describe
@@ -126,8 +127,8 @@ def evaluate(
             result = function(chunk, shape) if with_shape else function(chunk)
         except Exception as error:
             raise MapperError(
-                f"{who}: the mapper raised {type(error).__name__}: {error} for the chunk {show(box)} "
-                f"of {show(global_box)}. Nothing was submitted."
+                f"{who}: the mapper raised {describe_error(error)} for the chunk {show(box)} of {show(global_box)}. "
+                f"Nothing was submitted."
             ) from error
         try:
             results.append((box, to_region(result, shape)))

@@ -12,6 +12,7 @@ import numpy as np
 from celerity_py import _native
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.call_checks import CallChecks
+from celerity_py.executor.failure import describe_error
 from celerity_py.kept_arrays import look_after
 from celerity_py.mapping import READ, Port
 from celerity_py.notation import show
@@ -250,9 +251,9 @@ def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[
         box = box_from_flat(flat, ndim)
         try:
             contents = np.asarray(record.initializer(box))
-        except Exception as error:
+        except BaseException as error:
             raise TaskFailed(
-                f"The function of {record.label} (made at {record.site}) raised {type(error).__name__}: {error} "
+                f"The function of {record.label} (made at {record.site}) raised {describe_error(error)} "
                 f"for the box {show(box)}."
             ) from error
         if contents.shape != box.shape:

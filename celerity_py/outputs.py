@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,9 +24,11 @@ def check_output(variable: str, name: str, rank: int, size: int) -> None:
     """Find out before the program runs whether its output will have a place; makes the folder.
 
     Raises:
-        ConfigurationError: If the folder cannot be made, or the file not be written.
+        ConfigurationError: If the name is that of a folder, the folder cannot be made, or the file not be written.
     """
     path = path_of_rank(name, rank, size)
+    if Path(name).name in {"", ".."} or name.endswith(os.sep) or Path(name).is_dir():
+        raise ConfigurationError(f"{variable}={name}: this is a folder. Name a file, such as {Path(name, 'out.json')}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

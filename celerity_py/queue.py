@@ -134,7 +134,8 @@ class Queue:
             label = name or kernel.name
         else:
             function = kernel
-            label = name or getattr(kernel, "__name__", "") or name_of(kernel)
+            given = getattr(kernel, "__name__", "")
+            label = name or (given if given.__class__ is str and given else name_of(kernel))
         is_native = function.__class__ is CudaKernel and runtime.is_cuda
         try:
             is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
@@ -205,6 +206,8 @@ class Queue:
             check_name(name)
         label = name or name_of(fn)
         who = f'host task "{label}"'
+        if not isinstance(unordered, bool):
+            raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
         if constrain is not None:
             raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
         if isinstance(on, str):
@@ -281,7 +284,7 @@ class Queue:
             raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
         record = buffer.record
         check_alive(record, runtime)
-        if on not in {"all", "master"}:
+        if not isinstance(on, str) or on not in {"all", "master"}:
             raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
         whole = record.box
         if box is None:

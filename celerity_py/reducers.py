@@ -22,6 +22,8 @@ OPERATIONS: dict[str, np.ufunc] = {
     "xor": np.bitwise_xor,
 }
 
+_SEQUENCES = (list, tuple, memoryview)
+
 
 def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
     """The value that leaves every other one unchanged by `op`."""
@@ -86,6 +88,8 @@ class Reducer:
             UsageError: If it has more than one element, or the buffer's dtype cannot hold it by NumPy's "same_kind"
                 rule: neither 0.5 nor a complex number goes into integers.
         """
+        if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
+            value = np.asarray(value)
         if getattr(value, "ndim", 0):
             if value.size != 1:
                 raise UsageError(

@@ -69,7 +69,7 @@ def reduction(
             f"The reduction into {record.label} has a callable operation or an identity, which is not available yet. "
             f"Use one of {', '.join(map(repr, OPERATIONS))}."
         )
-    if op not in OPERATIONS:
+    if not isinstance(op, str) or op not in OPERATIONS:
         raise UsageError(
             f"The reduction into {record.label} needs one of {', '.join(map(repr, OPERATIONS))}, not {op!r}."
         )

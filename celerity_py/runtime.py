@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import threading
@@ -515,11 +514,13 @@ class Runtime:
         """Free a buffer after its last use; called when the user's handle dies, on any thread."""
         if self.has_ended:
             return
-        with contextlib.suppress(Exception):  # an interpreter that is going down has nobody to tell
+        try:
             if record.initializer is not None:
                 self.completion.note_death(record.id)
             self.scheduler.destroy_buffer(record.id)
             self._labels.pop(record.id, None)
+        except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
+            pass
 
     def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
         """Give the executor access to an array until it says that it does not need it any more.

@@ -56,5 +56,5 @@ def describe_value(value: Any) -> str:
     """A value and its type, for messages."""
     dtype = getattr(value, "dtype", None)
     if getattr(value, "ndim", 0):
-        return f"an array of {dtype} and shape {value.shape}"
+        return f"an array of {dtype} and shape {np.shape(value)}"
     return f"{value!r} of type {type(value).__name__}" if dtype is None else f"{value!s} of dtype {dtype}"

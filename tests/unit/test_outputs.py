@@ -43,8 +43,20 @@ def test_a_folder_in_the_place_of_the_file_is_noticed_at_the_start(
 ) -> None:
     (tmp_path / "out.json").mkdir()
     monkeypatch.setenv(f"CELERITY_{variable}", str(tmp_path / "out.json"))
-    with pytest.raises(ConfigurationError, match=rf"{variable}=.*out\.json cannot be written: Is a directory"):
+    with pytest.raises(ConfigurationError, match=rf"{variable}=.*out\.json: this is a folder"):
         celerity.Queue()
+
+
+@pytest.mark.parametrize("name", ["/", ".", "..", "traces", "traces/", "new/"])
+def test_a_setting_that_names_a_folder_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "traces").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CELERITY_TRACE", name)
+    with pytest.raises(ConfigurationError, match=rf"TRACE={name}: this is a folder\. Name a file, such as .*out\.json"):
+        celerity.Queue()
+    assert [path.name for path in tmp_path.rglob("*")] == ["traces"]
 
 
 def test_looking_at_the_start_leaves_no_file_and_changes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

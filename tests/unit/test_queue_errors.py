@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,16 @@ from celerity_py.errors import (
     UsageError,
 )
 from tests.kernels import scale
+from tests.scripts import run
+
+
+def nothing(chunk: Any, *views: Any) -> None:
+    pass
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise LookupError
 
 
 @pytest.mark.parametrize(
@@ -267,6 +279,51 @@ def test_an_exception_in_a_mapper_leaves_nothing_behind(queue: celerity.Queue) -
     assert (queue.fence(buffer).result(10) == 0).all()
 
 
+def test_an_exception_in_a_mapper_that_cannot_be_printed_is_told_with_its_task(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.zeros(4), name="u")
+
+    def mapper(chunk: Any) -> Any:
+        raise UnprintableError
+
+    with pytest.raises(MapperError, match=r'kernel "nothing".*"u".*raised UnprintableError, whose message cannot be'):
+        queue.parallel_for(4, nothing, buffer.read(mapper))
+
+
+FAILS_IN_A_FUNCTION = """
+class UnprintableError(Exception):
+    def __str__(self):
+        raise LookupError
+class Step:
+    __name__ = 5
+    def __call__(self, chunk):
+        raise {raised}
+def fail(box):
+    raise {raised}
+queue = celerity.Queue()
+buffer = celerity.Buffer.from_function(4, np.float64, fail, name="u")
+try:
+    {call}
+except celerity.TaskFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "shown"), [("SystemExit(3)", "SystemExit: 3"), ("UnprintableError", "UnprintableError, whose message")]
+)
+def test_whatever_the_function_of_a_buffer_raises_is_told_with_the_buffer(
+    raised: str, shown: str, tmp_path: Path
+) -> None:
+    outcome = run(tmp_path, FAILS_IN_A_FUNCTION.format(raised=raised, call="queue.fence(buffer).result()"))
+    assert re.search(rf'The function of B\d+ "u" \(made at .*raised .*{shown}.* for the box \[0:4\]', outcome.stdout)
+
+
+def test_a_function_whose_name_is_no_string_goes_by_its_type(tmp_path: Path) -> None:
+    call = "queue.parallel_for(4, Step()); queue.wait()"
+    outcome = run(tmp_path, FAILS_IN_A_FUNCTION.format(raised="ValueError", call=call))
+    assert "task 'Step' failed" in outcome.stdout
+
+
 def test_a_mapper_cannot_submit(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer(4)
 
@@ -289,6 +346,21 @@ def test_a_fence_checks_buffer_box_and_place(queue: celerity.Queue) -> None:
         queue.fence(buffer, Box((0,), (4,)))
     with pytest.raises(UsageError, match="'all' or 'master', not 'some'"):
         queue.fence(buffer, on="some")
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes", []])
+def test_unordered_is_a_truth_value(queue: celerity.Queue, value: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="unordered= takes True or False, not"):
+        queue.host_task(nothing, unordered=value)
+
+
+@pytest.mark.parametrize("value", [[], {}, np.zeros(2), None])
+def test_what_cannot_be_compared_is_no_choice_of_a_word(queue: celerity.Queue, value: Any) -> None:
+    buffer = celerity.Buffer.from_array(np.zeros(()))
+    with pytest.raises(UsageError, match="on= takes 'all' or 'master', not"):
+        queue.fence(buffer, on=value)
+    with pytest.raises(UsageError, match="needs one of 'sum'"):
+        celerity.reduction(buffer, value)
 
 
 def test_a_constraint_needs_one_positive_int_per_dimension(queue: celerity.Queue) -> None:

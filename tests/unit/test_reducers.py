@@ -58,6 +58,26 @@ def test_a_value_of_the_same_kind_is_combined(dtype: str, value: Any) -> None:
     assert array[()] == np.asarray(value, dtype).reshape(())
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ([1, 2], "combines an array of shape (2,) into the single element"),
+        ((1.5, 2.5), "combines an array of shape (2,) into the single element"),
+        (memoryview(b"123"), "combines an array of shape (3,) into the single element"),
+    ],
+)
+def test_a_value_that_is_no_number_is_refused_as_what_it_is(value: Any, shown: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(shown)):
+        reducer_of("float64")[0].combine(value)
+
+
+@pytest.mark.parametrize("value", [[5], (5,), memoryview(b"\5"), [[5]]])
+def test_one_element_in_a_sequence_is_combined(value: Any) -> None:
+    reducer, array = reducer_of("float64")
+    reducer.combine(value)
+    assert array == 5
+
+
 def test_half_an_item_does_not_vanish_in_an_integer_sum(tmp_path: Path) -> None:
     result = run(
         tmp_path,
