@@ -22,6 +22,7 @@ from celerity_py.devices import choose_devices, foreseeable_bytes
 from celerity_py.empty_reductions import EmptyReductions
 from celerity_py.executor.failure import WHAT_THEN, attempt
 from celerity_py.executor.pacing import num_cores
+from celerity_py.executor.user_frames import is_ours
 from celerity_py.forks import Fork, keep_for_ever
 from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
@@ -635,9 +636,11 @@ class Runtime:
         return self._labels.get(buffer, f"B{buffer}")
 
     def describe_site(self, number: int) -> str:
-        """Return the "file:line" of a line that the submitter has numbered; empty if it is not known."""
+        """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""
         site = self.table.find_site(number)
-        return "" if site is None else f"{site[0].co_filename}:{line_of(*site)}"
+        if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
+            return ""
+        return f"{site[0].co_filename}:{line_of(*site)}"
 
     # ---- numbers
 

@@ -74,6 +74,12 @@ namespace {
 		return text.data();
 	}
 
+	std::string to_string(const point& extents, const int dims) {
+		std::string text;
+		for(int d = 0; d < dims; ++d) text.append(d == 0 ? "(" : ", ").append(std::to_string(extents[static_cast<std::size_t>(d)]));
+		return text.append(dims == 1 ? ",)" : ")");
+	}
+
 	std::string quoted(const std::string& name) { return name.empty() ? "" : " \"" + name + "\""; }
 
 	std::string call_of(const task& node) {
@@ -120,10 +126,11 @@ namespace {
 		const auto& geometry = node.geometry;
 		std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
 		const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+		if(node.kind == task_kind::host_task && !geometry.can_split) add(node.is_ordered ? "in program order" : "unordered");
 		if(geometry.split == split_kind::split_2d) add("split_2d()");
 		if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
 		if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
-		if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(box(point{}, geometry.granularity), geometry.dims));
+		if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(geometry.granularity, geometry.dims));
 		return text;
 	}
 

@@ -116,6 +116,10 @@ def on_of_host_task(odd: bool) -> None:
     queue.host_task(look, u.read(access.all()), on="master" if odd else "once")
 
 
+def unordered(odd: bool) -> None:
+    queue.host_task(look, u.read(access.all()), unordered=odd)
+
+
 def order(odd: bool) -> None:
     """As if each rank went through a set."""
     for buffer in (v, u) if odd else (u, v):
@@ -125,6 +129,11 @@ def order(odd: bool) -> None:
 def early_end(odd: bool) -> None:
     if odd:
         queue.wait()
+        sys.exit(0)
+
+
+def exit_at_once(odd: bool) -> None:
+    if odd:
         sys.exit(0)
 
 

@@ -22,7 +22,7 @@ ASPECTS = {
     "mode": "accesses write B1",
     "hint": "division oversubscribe(2)",
     "halo": "by neighborhood(2)",
-    "constrain": "constrain=[0:8]",
+    "constrain": "constrain=(8,)",
     "extra_task": "Call ",
     "missing_task": "Call ",
     "extra_fence": "fence of B",
@@ -31,8 +31,10 @@ ASPECTS = {
     "extra_barrier": "Rank 1: barrier",
     "on_of_fence": "receivers master",
     "on_of_host_task": "division master",
+    "unordered": 'differs, in its division. Rank 0: host task "look", division once, in program order',
     "order": "accesses read B",
     "early_end": "wait",
+    "exit_at_once": "Rank 1: end of the program. All ranks",
     "no_communication": 'kernel "odd"',
 }
 AT_THE_END = {"last_task": 'kernel "fill"', "last_fence": "fence of B", "last_wait": "Rank 1: wait"}
@@ -49,6 +51,7 @@ def assert_told(outcome: Outcome, aspect: str) -> None:
     assert "do not run the same program" in outcome.errors, outcome.errors
     assert aspect in outcome.errors, outcome.errors
     assert f"(submitted at {PROGRAM}:" in outcome.errors, outcome.errors
+    assert "runtime.py" not in outcome.errors, "a line of the program, or none"
     assert "finished" not in outcome.output
     assert outcome.ended_within(LIMIT_S)
 
