@@ -170,6 +170,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1, help="programs at a time, each of up to --ranks processes")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not any(options.only in kind for kind in ALL_MISTAKES):
+        parser.error(f"no kind of mistake contains {options.only!r}")
     if options.child:
         return run_illegal(illegal_program(options.seed, options.only))
     summary = Summary()
