@@ -36,8 +36,9 @@ class Completion:
     def poison(self, error: BaseException) -> None:
         """Fail all futures that are not fulfilled yet."""
         for submission in list(self.submissions.values()):
-            if submission.future is not None:
-                submission.future.poison(error)
+            future = submission.future  # another thread may fulfil and drop it
+            if future is not None:
+                future.poison(error)
 
     def note_death(self, buffer: int) -> None:
         """Keep the record of a buffer with initial contents for what has been submitted so far; any thread."""
@@ -54,8 +55,9 @@ class Completion:
     def complete(self, submission_id: int) -> None:
         """Fulfil the future of a submission, if it has one."""
         submission = self.submissions.get(submission_id)
-        if submission is not None and submission.future is not None:
-            self._fulfil(submission.future)
+        future = submission.future if submission is not None else None
+        if future is not None:
+            self._fulfil(future)
 
     def retire(self, last_submission: int) -> None:
         """Forget everything up to this submission."""
@@ -76,3 +78,6 @@ class Completion:
             future.fulfil(future.array)
         else:
             future.poison(runtime.failure_error())
+        submission = self.submissions.get(future.number)
+        if submission is not None:  # the result may be large, and belongs to the program now
+            submission.future = None

@@ -131,7 +131,7 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	++usage.num_allocations;
 	usage.current_bytes += alloc.size_bytes;
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
-	++m_statistics.allocations_by_buffer[{alloc.buffer, alloc.allocation.memory}];
+	m_statistics.count_allocation(alloc.buffer, alloc.allocation.memory);
 	if(m_direct != nullptr) m_direct->notify_allocated(alloc.allocation);
 	m_done.push_back(id);
 }

@@ -33,7 +33,15 @@ struct executor_statistics {
 	std::uint64_t lane_waits = 0;   ///< cross-lane waits that the engine asked for
 	std::uint64_t driver_waits = 0; ///< calls that made a stream wait for an event
 	std::vector<memory_usage> memories; ///< by memory_id
-	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< buffer 0: staging and gather space
+	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging and gather space
+
+	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.
+	void count_allocation(const buffer_id buffer, const memory_id memory) {
+		++allocations_by_buffer[{buffer, memory}];
+		if(allocations_by_buffer.size() > most_counted) allocations_by_buffer.erase(allocations_by_buffer.upper_bound({buffer_id{}, memory_id(0xff)}));
+	}
+	static constexpr std::size_t most_counted = 4096;
+
 	double busy_seconds = 0;    ///< something was in flight
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;

@@ -36,12 +36,12 @@ void task_graph::add(std::shared_ptr<task> submitted, std::vector<std::shared_pt
 		m_pending_horizon = task_id{};
 		apply_epoch(submitted->id);
 	}
-	const bool may_need_horizon = submitted->kind == task_kind::device_kernel || submitted->kind == task_kind::host_task;
+	// Results of fences add nothing to what a kernel may wait for, but without a horizon now and then nobody would forget them.
+	const bool is_work = submitted->kind == task_kind::device_kernel || submitted->kind == task_kind::host_task;
+	const bool is_long = is_work && m_longest_path - m_longest_path_at_horizon >= m_policy.step;
+	const bool is_wide = (is_work || submitted->kind == task_kind::fence) && m_window.front_size() >= m_policy.max_parallelism;
 	out.push_back(std::move(submitted));
-	if(may_need_horizon
-	    && (m_longest_path - m_longest_path_at_horizon >= m_policy.step || m_window.front_size() >= m_policy.max_parallelism)) {
-		out.push_back(make_horizon());
-	}
+	if(is_long || is_wide) out.push_back(make_horizon());
 }
 
 void task_graph::add_node(task& node) {

@@ -281,3 +281,13 @@ def test_without_a_gpu_its_benchmarks_say_so(capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit):
             main([])
         assert "there is no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", [["--steps", "400"], ["--minutes", "0.01"], ["--restarts", "2"]])
+def test_endurance_tells_memory_by_rank_and_part(mode: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "endurance.json"
+    result = _benchmark("endurance", *mode, "--parts", "2", "--output", str(output))
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["part"] for row in rows] == [1, 2]
+    assert all(len(row["resident_mib"]) == 1 and row["per_s"] > 0 for row in rows)

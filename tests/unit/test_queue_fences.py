@@ -7,6 +7,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,23 @@ def test_a_fence_gives_a_fresh_writable_array_of_the_box(queue: celerity.Queue) 
     np.testing.assert_array_equal(second.result(10), expected)
     assert second.result().flags.writeable
     assert queue.fence(buffer, Box((2, 2), (2, 2))).result(10).shape == (0, 0)
+
+
+def test_a_result_belongs_to_the_program_alone(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.ones(8))
+    future = queue.fence(buffer)
+    array = weakref.ref(future.result(10))
+    assert array() is not None
+    del future
+    assert array() is None, "the runtime keeps it"
+
+
+def test_the_memory_of_many_fences_is_that_of_a_few(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.ones(8))
+    for _ in range(1000):
+        queue.fence(buffer).result(10)
+    assert len(queue._runtime.submissions) < 300
+    assert queue.statistics().scheduler["horizons"] >= 5
 
 
 def test_a_fence_sees_what_was_submitted_before_it_and_nothing_after(queue: celerity.Queue) -> None:

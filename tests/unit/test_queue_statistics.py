@@ -29,6 +29,19 @@ def test_statistics_count_submissions_and_tell_submit_time_from_blocked_time(que
     assert statistics.executor["instructions"]["device_kernel"] == 10 * statistics.num_devices
 
 
+def test_counts_by_buffer_are_those_of_the_newest_buffers(queue: celerity.Queue) -> None:
+    for number in range(4200):
+        buffer = celerity.Buffer(1, np.int8)
+        queue.parallel_for(1, lambda chunk, x: None, buffer.read_write(access.all()))
+        if number % 100 == 0:
+            queue.wait()
+    queue.wait()
+    counted = queue.statistics().executor["allocations_by_buffer"]
+    assert len(counted) <= 4096
+    newest = buffer.record.id
+    assert max(buffer for buffer, _ in counted) == newest
+
+
 def test_a_slow_device_blocks_the_submitting_program() -> None:
     celerity.configure(run_ahead=2, horizon_step=1, lookahead="none")
     with celerity.Queue() as queue:

@@ -161,13 +161,24 @@ def test_a_wait_takes_effect_at_once() -> None:
     cluster.finish().verify()
 
 
-def test_fences_and_waits_make_no_horizons() -> None:
+def test_a_chain_of_fences_and_waits_makes_no_horizons() -> None:
     cluster = Cluster(horizon_step=1)
     buffer = cluster.buffer(SIZE, "array")
     for _ in range(4):
         cluster.fence(buffer)
         cluster.wait()
     assert cluster.tasks().all("horizon").is_empty()
+    cluster.finish().verify()
+
+
+def test_many_fences_get_a_horizon_too() -> None:
+    cluster = Cluster(horizon_step=100, horizon_max_parallelism=5)
+    buffer = cluster.buffer(SIZE, "array")
+    for _ in range(20):
+        cluster.fence(buffer)
+    tasks = cluster.tasks()
+    assert len(tasks.all("horizon")) == 4
+    assert len(tasks.all("horizon").predecessors("fence")) >= 16
     cluster.finish().verify()
 
 
