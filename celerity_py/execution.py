@@ -142,7 +142,8 @@ class Binder:
         if told is not None:
             raise told
         if returned is not None:
-            is_result = isinstance(part, Chunk) and hasattr(returned, "dtype")
+            # An operation with out= returns memory of a view, and that is no result that gets lost.
+            is_result = isinstance(part, Chunk) and getattr(getattr(returned, "flags", None), "owndata", False)
             returned = None  # it may be an array of a view
             if is_result:
                 raise UsageError(

@@ -64,6 +64,9 @@ def test_a_kernel_returns_no_array(tmp_path: Path) -> None:
         with celerity.Queue() as queue:
             queue.host_task(lambda part, u: u[...], u.read(access.all()))  # may return what it likes
             queue.parallel_for(8, lambda chunk, u: True, u.read(access.one_to_one()))  # the event of a wait(), perhaps
+            doubled = u.read_write(access.one_to_one())
+            queue.parallel_for(8, lambda chunk, u: np.multiply(u.array, 2, out=u.array), doubled)  # memory of the view
+            queue.wait()
             reads = u.read(access.one_to_one()), celerity.reduction(total, "sum")
             queue.parallel_for(8, lambda chunk, u, total: u[chunk.box].sum(), *reads)
             print(queue.fence(total).result())
