@@ -17,7 +17,7 @@ from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
-from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_attributes, refuse_operators
+from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -239,6 +239,9 @@ class Buffer:
             f"a kernel that gets {name}.read(mapper) as an argument indexes the view in its place."
         )
 
+    def _explain_missing(self, name: str) -> str:
+        return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""
+
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
 
@@ -253,7 +256,6 @@ class Buffer:
 
 
 refuse_operators(Buffer, lambda buffer, symbol: buffer._refuse(f"an operand of {symbol}"), equality=False)
-refuse_attributes(Buffer, ARRAY_ATTRIBUTES, lambda buffer, name: buffer._explain(f"asked for its .{name}, as an array"))
 
 
 def check_alive(record: BufferRecord, runtime: Any) -> None:

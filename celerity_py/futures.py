@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 from celerity_py import _native
-from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_attributes, refuse_operators
+from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.scheduler.errors import ArgumentTypeError
 
 T = TypeVar("T")
@@ -168,6 +168,9 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
     def _explain(self, use: str) -> str:
         return f"{self!r} is {use}, but it is a future and not the result. Write .result() behind it, which waits."
 
+    def _explain_missing(self, name: str) -> str:
+        return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""
+
     def __getitem__(self, index: Any) -> NoReturn:
         self._refuse("indexed")
 
@@ -293,9 +296,6 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
 
 
 refuse_operators(RuntimeFuture, lambda future, symbol: future._refuse(f"an operand of {symbol}"), equality=False)
-refuse_attributes(
-    RuntimeFuture, ARRAY_ATTRIBUTES, lambda future, name: future._explain(f"asked for its .{name}, as an array")
-)
 
 
 class Notifiers:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from celerity_py._native import Box
-from celerity_py.refused_operators import refuse_attributes
 from celerity_py.scheduler.errors import ArgumentTypeError
 
 _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startswith("_"))
@@ -33,6 +32,11 @@ class Part:
             f"{self!r} is no sequence of indices. It has a box: compute on arrays, as in view[chunk.box], or loop over "
             f"range(chunk.box.min[0], chunk.box.max[0])."
         )
+
+    def _explain_missing(self, name: str) -> str:
+        if name not in _BOX_ATTRIBUTES:
+            return ""
+        return f"{self!r} has no .{name}, but its box does: write .box.{name}, in global coordinates."
 
     def __repr__(self) -> str:
         return f"<part {self.box} of {self.global_box}>"
@@ -63,10 +67,3 @@ class Chunk(Part):
 
     def __repr__(self) -> str:
         return f"<chunk {self.box} of {self.global_box} on device {self.device}>"
-
-
-refuse_attributes(
-    Part,
-    _BOX_ATTRIBUTES,
-    lambda part, name: f"{part!r} has no .{name}, but its box does: write .box.{name}, in global coordinates.",
-)

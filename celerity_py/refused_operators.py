@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -64,23 +64,6 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
     if not equality:
         for name, symbol in _EQUALITY.items():
             setattr(cls, f"__{name}__", _refusing_values(refuse, symbol))
-
-
-def refuse_attributes(cls: type, names: Container[str], explain: Callable[[Any, str], str]) -> None:
-    """Let `object.name` raise an AttributeError that says what to write.
-
-    Args:
-        cls: The class.
-        names: Attributes that its objects do not have, but those that they are taken for.
-        explain: Makes the text of the error, of the object and the name.
-    """
-
-    def attribute(self: Any, name: str) -> NoReturn:
-        if name in names:
-            raise AttributeError(explain(self, name))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    cls.__getattr__ = attribute  # type: ignore[attr-defined]
 
 
 def _refusing(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Callable[..., NoReturn]:

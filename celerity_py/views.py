@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAl
 
 from celerity_py._native import Box, Region
 from celerity_py.notation import show
-from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_attributes, refuse_operators
+from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
@@ -143,12 +143,14 @@ class View:
             f"it first: view[chunk.box], or view[...] for all that the access covers, is an array."
         )
 
-    def _explain_attribute(self, name: str) -> str:
+    def _explain_missing(self, name: str) -> str:
         if name == "combine":
             return (
                 f"{self._owner.describe()} combines into the view of {self._buffer.label}, but only a reduction has "
                 f"combine(). Pass celerity.reduction(buffer, operation) in place of this access."
             )
+        if name not in ARRAY_ATTRIBUTES:
+            return ""
         text = f"{self._owner.describe()} asks the view of {self._buffer.label} for .{name}, as if it were an array."
         if name in {"shape", "size"}:
             return f"{text} Write view.box.{name} for what the access covers, view.shape_box.{name} for the buffer."
@@ -293,7 +295,6 @@ class View:
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
-refuse_attributes(View, ARRAY_ATTRIBUTES | {"combine"}, View._explain_attribute)
 
 
 def _is_same_array(target: Any, value: Any) -> bool:

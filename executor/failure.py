@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES
+from celerity_py.executor.missing_attributes import explain_missing
 from celerity_py.executor.user_frames import is_library, is_ours, trim_frames
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
@@ -123,7 +124,7 @@ def describe_error(error: BaseException) -> str:
     """Type and message of an exception; our own say by themselves what they are. Does not raise."""
     kind = type(error).__name__
     try:
-        text = str(error)
+        text = explain_missing(error) or str(error)
     except BaseException as second:  # noqa: BLE001 - a class of the user
         return f"{kind}, whose message cannot be told: its __str__ raised {type(second).__name__}"
     if not text:

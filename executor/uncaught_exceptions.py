@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from celerity_py.executor.failure import attempt, print_whole
 from celerity_py.executor.interpreter import register_exit_hook
 from celerity_py.executor.launcher import detect_launch
+from celerity_py.executor.missing_attributes import explain_missing
 from celerity_py.executor.user_frames import trim_chain
 from celerity_py.scheduler.errors import CelerityError, LaunchError
 
@@ -105,10 +106,17 @@ def _uninstall() -> None:
         threading.excepthook = _original_thread_hook
 
 
+def _add_hint(error: BaseException) -> None:
+    text = explain_missing(error)
+    if text:
+        error.add_note(text)
+
+
 def _print_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
     if isinstance(error, CelerityError):
         attempt(trim_chain, error)
         where = error.__traceback__
+    attempt(_add_hint, error)
     sys.__excepthook__(kind, error, where)
 
 
@@ -116,6 +124,7 @@ def _on_uncaught(kind: type[BaseException], error: BaseException, where: Traceba
     if isinstance(error, CelerityError):
         attempt(trim_chain, error)
         where = error.__traceback__
+    attempt(_add_hint, error)
     story = "".join(traceback.format_exception(kind, error, where))
     is_default = _original_hook in {sys.__excepthook__, _print_uncaught}
     _tell(error, story, None if is_default else lambda: _original_hook(kind, error, where))

@@ -15,6 +15,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region
+from celerity_py.executor.missing_attributes import explain_missing
 from celerity_py.parts import Chunk, MapperChunk
 from celerity_py.reducers import Reducer, ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
@@ -68,11 +69,41 @@ def test_a_buffer_is_no_array(use: Callable[[Any], Any]) -> None:
             use(u)
         assert u == u  # noqa: PLR0124 - handles can be compared
         assert u != celerity.Buffer(4)
-        with pytest.raises(AttributeError, match=r'B\d+ "u" is asked for its \.sum, .* queue\.fence\(u\)\.result\(\)'):
-            u.sum  # type: ignore[attr-defined] # noqa: B018
-        with pytest.raises(AttributeError, match="'Buffer' object has no attribute 'reed'") as caught:
-            u.reed  # type: ignore[attr-defined] # noqa: B018
-        assert (caught.value.name, caught.value.obj) == ("reed", u)
+
+
+def missing(handle: Any, name: str) -> str:
+    with pytest.raises(AttributeError) as caught:
+        getattr(handle, name)
+    return explain_missing(caught.value)
+
+
+def test_attributes_of_arrays_are_explained() -> None:
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(4), name="u")
+        assert re.search(r'B\d+ "u" is asked for its \.sum, .* queue\.fence\(u\)\.result\(\)', missing(u, "sum"))
+        assert missing(u, "reed") == missing(queue, "sum") == ""
+        assert re.search(r"asked for its \.max, .* Write \.result\(\) behind it", missing(queue.fence(u), "max"))
+
+
+def test_what_to_write_stands_behind_an_exception_that_nobody_catches(tmp_path: Path) -> None:
+    result = run(tmp_path, 'u = celerity.Buffer.from_array(np.ones(4), name="u")\nu.sum()\n')
+    assert re.search(r'AttributeError: .*\nB\d+ "u" is asked for its \.sum, .*\n$', result.stderr)
+    result = run(
+        tmp_path,
+        """
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.ones(4), name="u")
+        try:
+            queue.parallel_for(4, lambda chunk, u: u.sum(), u.read(lambda chunk: chunk.shift(0)))
+        except errors.MapperError as error:
+            print(error)
+        queue.parallel_for(4, lambda chunk, u: u.sum(), u.read(access.one_to_one()))
+        queue.wait()
+        """,
+    )
+    assert "has no .shift, but its box does" in result.stdout
+    assert "AttributeError: kernel " in result.stderr
+    assert "view[chunk.box].sum" in result.stderr
 
 
 @pytest.mark.parametrize("use", USES)
@@ -83,8 +114,6 @@ def test_a_future_is_no_array(use: Callable[[Any], Any]) -> None:
             ArgumentTypeError, match=r"it is a future and not the result\. Write \.result\(\) behind it"
         ):
             use(future)
-        with pytest.raises(AttributeError, match=r"asked for its \.max, .* Write \.result\(\) behind it"):
-            future.max  # type: ignore[attr-defined] # noqa: B018
         with pytest.raises(ArgumentTypeError, match=r"formatted with '\.3f'"):
             f"{future:.3f}"
         assert future == future  # noqa: PLR0124 - as sets do
@@ -146,23 +175,18 @@ def test_a_view_has_to_be_indexed(use: Callable[[Any], Any], symbol: str) -> Non
     ],
 )
 def test_a_view_has_no_attributes_of_arrays(name: str, remedy: str) -> None:
-    with pytest.raises(AttributeError, match=re.escape(remedy)) as caught:
-        getattr(view_of("float64"), name)
-    assert str(caught.value).startswith('kernel "step" (submitted at app.py:12) ')
-    with pytest.raises(AttributeError, match="'View' object has no attribute 'boxx'"):
-        view_of("float64").boxx  # type: ignore[attr-defined] # noqa: B018
+    text = missing(view_of("float64"), name)
+    assert text.startswith('kernel "step" (submitted at app.py:12) ')
+    assert remedy in text
+    assert missing(view_of("float64"), "boxx") == ""
 
 
 def test_a_chunk_is_no_box() -> None:
     chunk = Chunk(Box((2,), (4,)), Box((0,), (8,)), 0, None, np)
-    with pytest.raises(
-        AttributeError, match=r"has no \.min, but its box does: write \.box\.min, in global coordinates"
-    ):
-        chunk.min  # type: ignore[attr-defined] # noqa: B018
+    assert "has no .min, but its box does: write .box.min, in global coordinates" in missing(chunk, "min")
+    assert missing(MapperChunk(chunk.box, chunk.global_box), "bx") == ""
     with pytest.raises(ArgumentTypeError, match=r"no sequence of indices\. .*view\[chunk\.box\], or loop over range"):
         list(chunk)
-    with pytest.raises(AttributeError, match="'MapperChunk' object has no attribute 'bx'"):
-        MapperChunk(chunk.box, chunk.global_box).bx  # type: ignore[attr-defined] # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,7 @@ def test_a_folder_in_the_place_of_the_file_is_noticed_at_the_start(
 
 
 @pytest.mark.parametrize("name", ["/", ".", "..", "traces", "traces/", "new/"])
-def test_a_setting_that_names_a_folder_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_setting_that_names_a_folder_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "traces").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CELERITY_TRACE", name)
