@@ -3,6 +3,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import enum
 from typing import Any, NoReturn, overload
 
 
@@ -328,6 +329,60 @@ class RegionMapForTests:
 
     def __len__(self) -> int: ...
 
+class NoticeKind(enum.Enum):
+    """What a PlanningNotice tells of."""
+
+    FAULT = 0
+    """Planning itself has failed; text tells how."""
+
+    UNWRITTEN_READ = 1
+    """A task or fence reads a region of a buffer that nothing has written."""
+
+    MANY_ALLOCATIONS = 2
+    """A buffer has been allocated many times in one memory."""
+
+    FULL_LOOKAHEAD = 3
+    """Lookahead has held back so many commands that it lets go of them."""
+
+class PlanningNotice:
+    """
+    What planning has to tell the program. Fields are 0 or empty where they do not apply.
+    """
+
+    @property
+    def kind(self) -> NoticeKind: ...
+
+    @property
+    def submission(self) -> int:
+        """That it is about."""
+
+    @property
+    def task(self) -> int:
+        """0 of an unwritten read: it is a fence's."""
+
+    @property
+    def task_name(self) -> str: ...
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def buffer_name(self) -> str: ...
+
+    @property
+    def where(self) -> Region:
+        """The region of the buffer that is read."""
+
+    @property
+    def device(self) -> int | None:
+        """Whose memory it is; None: host memory."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def text(self) -> str: ...
+
 def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, wave_time: float = 50.0) -> dict[str, Any]:
     """
     Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.
@@ -377,8 +432,8 @@ class GraphContext:
     def take_pilots(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
-    def take_warnings(self) -> list[str]:
-        """Texts since the last call."""
+    def take_notices(self) -> list[PlanningNotice]:
+        """Since the last call."""
 
 class TraceRecorder:
     """
@@ -403,6 +458,84 @@ class TraceRecorder:
 
         Kinds are issue, lane, call, send, receive, barrier, work, python, plan and application; trace_recorder.hpp tells what the numbers are.
         """
+
+class FailureKind(enum.Enum):
+    """What of the executor has failed."""
+
+    FAULT = 0
+    """The executor itself, or what it was given."""
+
+    MEMORY = 1
+    """An allocation, for good."""
+
+    DEVICE = 2
+    """A device, not necessarily because of what was asked of it last."""
+
+    BOUNDS = 3
+    """A kernel left the declared region of one of its accesses."""
+
+    PEER = 4
+    """This rank could not reach the memory of another one."""
+
+class ExecutorFailure:
+    """
+    The failure of an Executor. Fields are 0 or empty where they do not apply.
+    """
+
+    @property
+    def kind(self) -> FailureKind: ...
+
+    @property
+    def text(self) -> str:
+        """In the words of who has failed, such as a driver."""
+
+    @property
+    def instruction(self) -> str:
+        """What the executor was at."""
+
+    @property
+    def submission(self) -> int:
+        """That of the instruction."""
+
+    @property
+    def in_flight(self) -> list[int]:
+        """DEVICE: submissions of the kernels of which any may be the cause."""
+
+    @property
+    def access(self) -> int:
+        """BOUNDS: which access of the task it was."""
+
+    @property
+    def index(self) -> tuple[int, int, int]:
+        """BOUNDS: the element outside of it."""
+
+    @property
+    def declared(self) -> list[tuple[int, int, int, int, int, int]]:
+        """BOUNDS: the boxes of its region."""
+
+    @property
+    def peer(self) -> int:
+        """PEER: the rank whose memory cannot be reached."""
+
+    @property
+    def buffer(self) -> int:
+        """MEMORY: for which there is no room; 0: staging."""
+
+    @property
+    def device(self) -> int | None:
+        """MEMORY: whose memory is short; None: that of the host."""
+
+    @property
+    def size_bytes(self) -> int:
+        """MEMORY: what was asked for."""
+
+    @property
+    def held_bytes(self) -> int:
+        """MEMORY: what this rank holds there."""
+
+    @property
+    def largest_holders(self) -> list[tuple[int, int]]:
+        """MEMORY: (buffer, bytes there) of those that hold most."""
 
 class Engine:
     """
@@ -667,8 +800,8 @@ class Executor:
         Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
         Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
-        ("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).
+        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", ExecutorFailure),
+        ("shutdown",), ("stopped",).
         """
 
     def watch(self, submission: int, flag: SpinFlag, limit_s: float) -> bool:
@@ -931,16 +1064,14 @@ class Scheduler:
         """Hold all input back, or let it go; for measurements."""
 
     @property
-    def has_messages(self) -> bool:
+    def has_notices(self) -> bool:
         """Whether there are some that nobody has taken. Any thread."""
 
-    def messages(self) -> list[tuple[str, int, str]]:
-        """What take_messages() would return; they stay. Any thread."""
+    def notices(self) -> list[PlanningNotice]:
+        """What take_notices() would return; they stay. Any thread."""
 
-    def take_messages(self) -> list[tuple[str, int, str]]:
-        """
-        Triples (level, submission, text) since the last call; level is 'warning' or 'error', submission 0 if it is about none. Any thread.
-        """
+    def take_notices(self) -> list[PlanningNotice]:
+        """Since the last call. Any thread."""
 
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""

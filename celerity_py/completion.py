@@ -61,7 +61,7 @@ class Completion:
 
     def retire(self, last_submission: int) -> None:
         """Forget everything up to this submission."""
-        self._runtime.report_messages()  # which name the lines of these submissions
+        self._runtime.notices.report()  # which name the lines of these submissions
         for future in self.table.futures_until(last_submission):
             self._fulfil(future)
         self.table.forget_until(last_submission)
@@ -72,7 +72,7 @@ class Completion:
 
     def _fulfil(self, future: RuntimeFuture[Any]) -> None:
         runtime = self._runtime
-        runtime.report_messages()  # before anybody sees a result that is none
+        runtime.notices.report()  # before anybody sees a result that is none
         runtime.user_memory.withdraw(future.raw)
         if runtime.failure is None:
             future.fulfil(future.array)

@@ -3,50 +3,42 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from celerity_py import _native, execution
+from celerity_py import _native
 from celerity_py.agreement import agree_on_settings
 from celerity_py.call_checks import CallChecks
 from celerity_py.completion import Completion
-from celerity_py.cuda_execution import release_cached_memory
-from celerity_py.devices import choose_devices, foreseeable_bytes
+from celerity_py.devices import choose_devices
 from celerity_py.empty_reductions import EmptyReductions
 from celerity_py.executor.failure import WHAT_THEN, attempt
-from celerity_py.executor.pacing import num_cores
-from celerity_py.executor.user_frames import is_ours
+from celerity_py.executor_delegate import RuntimeDelegate
 from celerity_py.forks import Fork, keep_for_ever
 from celerity_py.futures import Notifiers, RuntimeFuture
 from celerity_py.hints import Division
-from celerity_py.mapping import Port
-from celerity_py.notation import show
+from celerity_py.native_objects import Ingredients, make_executor, make_scheduler
 from celerity_py.origins import Origins
 from celerity_py.outputs import check_output, path_of_rank, write_output
+from celerity_py.planning_notices import Notices
 from celerity_py.run_summary import log_choices
 from celerity_py.scheduler.errors import (
     CelerityError,
     CelerityWarning,
     ClosedQueue,
-    InternalError,
     NestedUse,
-    OutOfBoundsAccess,
-    ResourceError,
     TaskFailed,
-    UninitializedRead,
     UsageError,
 )
-from celerity_py.small_copies import small_copy_functions
 from celerity_py.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.statistics import RuntimeStatistics, write_statistics
-from celerity_py.submissions import Submission, line_of
+from celerity_py.submissions import Submission
 from celerity_py.submit_memos import make_submitter, make_table
 from celerity_py.tracing import start_trace
 from celerity_py.user_memory import UserMemory, address_of
@@ -58,23 +50,13 @@ if TYPE_CHECKING:
     from celerity_py.executor.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
 
-_log = logging.getLogger(__name__)
-
-#: A copy of so many bytes takes no longer than one of four; several take several times as long.
-_JOINED_BYTES = 1 << 16
-#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns. No
-#: more than cuda_small_copies::max_bytes, or the copy engines get it after all.
-_GATHERED_BYTES = 1 << 20
-#: How a warning about data that nobody wrote can be told from others; an error if CHECK is on.
-_UNWRITTEN = "nothing has written it"
-
 
 class Runtime:
-    """Everything of one run: scheduler, executor, and the table of submissions. Implements the executor's delegate.
+    """Everything of one run: scheduler, executor, and the table of submissions.
 
-    Submissions come from any thread, with several ranks from one at a time; the executor's threads call the methods of
-    the delegate. A thread of the program may be interrupted anywhere: what must not be half done is one call of native
-    code, and no lock is held here that a thread of the executor waits for.
+    Submissions come from any thread, with several ranks from one at a time; the executor's threads ask through
+    `RuntimeDelegate`. A thread of the program may be interrupted anywhere: what must not be half done is one call of
+    native code, and no lock is held here that a thread of the executor waits for.
     """
 
     def __init__(self, settings: Configuration, communicator: Communicator, forget: Callable[[], None]) -> None:
@@ -122,17 +104,20 @@ class Runtime:
         self.blocked_s = 0.0
         #: Notes what happens for the timeline; None if there is none.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
-        self._labels: dict[int, str] = {}  # of buffers whose handles live
+        #: Of buffers whose handles live.
+        self.labels: dict[int, str] = {}
         self._forget_me = forget
         #: What the ranks compare of their programs; None if there is nobody to compare with.
         self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
-        self._has_failed = _native.SpinFlag()
+        self.has_failed = _native.SpinFlag()
         #: Call the callbacks of futures.
         self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
         #: A program on one device is checked as if there were two: kernels run in two chunks at least.
         self.undivided = Division().in_parts(2 if settings.check and self.size * self.num_devices == 1 else 1)
         self.empty_reductions = EmptyReductions()
-        self._call_checks = CallChecks() if settings.check else None
+        #: Looks at each call of a kernel or host task; None without CHECK.
+        self.call_checks = CallChecks() if settings.check else None
+        self.notices = Notices(self)
         self.executor: Any = None
         self.live: LiveExecutor | None = None
         self.scheduler: Any = None
@@ -148,22 +133,24 @@ class Runtime:
         settings = self.configuration
         communicator = self.communicator
         direct_ranks = [False] * self.size
+        recorder = None if self.tracer is None else self.tracer.recorder
+        given = Ingredients(settings, communicator, self.size, self.devices, self._spin.idle_s, recorder, self.program)
         if not self.is_dry:
             from celerity_py.executor.direct_peers import agree_on_direct_peers
             from celerity_py.executor.failure_handler import FailureTimes
             from celerity_py.executor.live_executor import LiveExecutor
 
-            self.executor = self._make_executor()
+            self.executor = make_executor(given)
             direct_ranks, self._must_drain = agree_on_direct_peers(
                 self.executor,
                 communicator,
-                wanted=self._may_be_direct(),
+                wanted=given.may_be_direct,
                 required=settings.transport == "direct" and not settings.sync,
             )
             self.live = LiveExecutor(
                 self.executor,
                 communicator,
-                self,
+                RuntimeDelegate(self),
                 num_devices=self.num_devices,
                 poll=settings.poll,
                 direct=any(direct_ranks),
@@ -172,28 +159,10 @@ class Runtime:
             )
         log_choices(settings, communicator, self.devices, direct_ranks)
         self.user_memory = UserMemory(self.executor)
-        self.scheduler = _native.Scheduler(
-            num_ranks=self.size,
-            rank=self.rank,
-            num_devices=self.num_devices,
-            device_peers=self.devices.all_peers,
-            user_device_peers=not self.devices.is_cuda,  # their memory is not pinned
-            direct_ranks=direct_ranks,
-            lookahead=settings.lookahead,
-            horizon_step=settings.horizon_step,
-            horizon_max_parallelism=settings.horizon_max_parallelism,
-            run_ahead=settings.run_ahead,
-            executor=self.executor,
-            trace=self.tracer.recorder if self.tracer is not None else None,
-            program=self.program,
-            foreseeable_bytes=foreseeable_bytes(self.devices, communicator.local_size),
-            joined_bytes=_JOINED_BYTES,
-            gathered_bytes=_GATHERED_BYTES,
-            idle_spin_s=self._spin.idle_s,
-        )
+        self.scheduler = make_scheduler(given, self.executor, direct_ranks)
         self.table = self.completion.table = make_table(self)
         self.submitter = make_submitter(self)
-        self.origins = Origins(is_compared=self.program is not None, checks=self._call_checks)
+        self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
         #: Submits a kernel that was submitted before.
         self.repeat = self.submitter.repeat
         if self.live is not None:
@@ -204,46 +173,6 @@ class Runtime:
             from celerity_py.executor.live_executor import no_thread
 
             raise no_thread(error) from error
-
-    def _make_executor(self) -> Any:
-        try:
-            return self._make_native_executor()
-        except (RuntimeError, MemoryError) as error:
-            if not self.is_cuda:
-                raise
-            raise ResourceError(
-                f"rank {self.rank} cannot set up its GPUs {', '.join(map(str, self.devices.ordinals))}: "
-                f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
-                f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
-            ) from error
-
-    def _make_native_executor(self) -> Any:
-        settings = self.configuration
-        is_cuda, may_be_direct = self.devices.is_cuda, self._may_be_direct()
-        has_small_copies = may_be_direct or self.num_devices > 1
-        return _native.Executor(
-            num_ranks=self.size,
-            rank=self.rank,
-            num_devices=self.num_devices,
-            oversubscribed=self.communicator.local_size > num_cores(),
-            check=settings.check,
-            lane_events=settings.lane_events,
-            overwrites_wait=settings.overwrite_waits == "device",
-            compute_lanes=settings.kernel_lanes,
-            sync=settings.sync,
-            cuda_ordinals=list(self.devices.ordinals),
-            small_copies=small_copy_functions(self.devices.ordinals) if is_cuda and has_small_copies else [],
-            direct=may_be_direct,
-            idle_spin_s=self._spin.idle_s,
-            trace=self.tracer.recorder if self.tracer is not None else None,
-            program=self.program,
-            release_cached=release_cached_memory if is_cuda else None,
-        )
-
-    def _may_be_direct(self) -> bool:
-        """Whether this rank offers its memory to the other ranks of its host."""
-        settings = self.configuration
-        return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
 
     def end(self, frame: FrameType) -> None:
         """Wait for everything, then stop all threads. Collective.
@@ -261,7 +190,7 @@ class Runtime:
             while not self.live.wait_shutdown(0.1):
                 pass
             self.check_usable("closing the last queue")
-        self.report_messages()
+        self.notices.report()
         statistics = self.statistics()
         self._stop_threads()
         self._forget()
@@ -395,7 +324,7 @@ class Runtime:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
             self._check_waiter,
-            self.report_messages,
+            self.notices.report,
             self._note_seen,
             self.completion.watch,
             self._spin.wait_s,
@@ -429,30 +358,6 @@ class Runtime:
             f"another thread submitted at the same time. All {self.size} ranks must submit in the same order, which "
             f"threads that race do not have. Submit from one thread, or one after the other. Nothing was submitted."
         )
-
-    def report_messages(self) -> None:
-        """Log what the scheduler has to say, or fail because of it; any thread."""
-        scheduler, live = self.scheduler, self.live
-        if not scheduler.has_messages:
-            return
-        if live is not None:
-            # They stay until the run has failed: this thread may be interrupted here, and another one comes then.
-            for level, about, text in scheduler.messages():
-                if self._is_fatal(level, text):
-                    told = self._with_site(text, about)
-                    live.fail(InternalError(told) if level == "error" else UninitializedRead(told), about)
-                    while not self._has_failed.sleep(1):
-                        pass
-        for level, about, text in scheduler.take_messages():
-            if live is None or not self._is_fatal(level, text):
-                _log.warning("%s", self._with_site(text, about))
-
-    def _is_fatal(self, level: str, text: str) -> bool:
-        return level == "error" or (self.configuration.check and _UNWRITTEN in text)
-
-    def _with_site(self, text: str, submission_id: int) -> str:
-        submission = self.submissions.get(submission_id)
-        return text if submission is None else f"{text} Submitted at {submission.site}."
 
     def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
         future = self.new_future()
@@ -505,7 +410,7 @@ class Runtime:
             self.origins.of_buffer(contents, record.initializer),
             self.table.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
         )
-        self._labels[record.id] = record.label
+        self.labels[record.id] = record.label
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
         if initial == "function":
@@ -519,7 +424,7 @@ class Runtime:
             if record.initializer is not None:
                 self.completion.note_death(record.id)
             self.scheduler.destroy_buffer(record.id)
-            self._labels.pop(record.id, None)
+            self.labels.pop(record.id, None)
         except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
             pass
 
@@ -556,91 +461,16 @@ class Runtime:
             future.fulfil(future.array)
         return future
 
-    # ---- the executor's delegate
-
-    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
-        """Run a device kernel on a launcher thread."""
-        self.inside.add(threading.get_ident())
-        if self.devices.is_cuda:
-            from celerity_py import cuda_execution
-
-            cuda_execution.run_kernel(self.submissions, self.devices.ordinals[device], device, call, self._call_checks)
-        else:
-            execution.run_kernel(self.submissions, device, call, self._call_checks)
-        if call[4]:
-            self.empty_reductions.look_at(self.submissions[call[1]], call[2])
-
-    def run_host_task(self, call: tuple[Any, ...]) -> None:
-        """Run a part of a host task, or compute initial contents, on a host-task thread."""
-        self.inside.add(threading.get_ident())
-        if call[0] == "initialize":
-            _, _, buffer, address, allocated, boxes, _ = call
-            execution.initialize(self.completion.initialised[buffer], address, allocated, boxes)
-        else:
-            _, _, submission, chunk, bindings = call
-            execution.run_host_task(self.submissions, submission, chunk, bindings, self._call_checks)
-
-    def submission_completed(self, submission_id: int) -> None:
-        """Fulfil the future of a fence or epoch, on the executor thread."""
-        self.inside.add(threading.get_ident())
-        self.completion.complete(submission_id)
-
-    def submissions_retired(self, last_submission: int) -> None:
-        """Drop callables and arguments in a batch."""
-        self.inside.add(threading.get_ident())
-        self.completion.retire(last_submission)
-
-    def user_memory_freed(self, raw: int) -> None:
-        """Let go of an array that no buffer needs any more."""
-        self.user_memory.let_go(raw)
-
-    def reduction_is_empty(self, number: int) -> None:
-        """Warn of a result that nobody has combined a value into; any thread."""
-        self.empty_reductions.report(number)
+    # ---- failure
 
     def failed(self, failure: Failure) -> None:
         """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
         self.failure = failure
         self._refuse()
-        self._has_failed.set_at_once()
+        self.has_failed.set_at_once()
         attempt(self.scheduler.release)
         attempt(self.completion.poison, self.failure_error())
-        attempt(self.report_messages)  # they may tell why
-
-    def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
-        """Name and "file:line" of a submission, if it is still known."""
-        submission = self.submissions.get(submission_id)
-        return None if submission is None else (submission.name, submission.site)
-
-    def explain_violation(
-        self,
-        submission_id: int,
-        access: int,
-        index: tuple[int, ...],
-        declared: Sequence[tuple[int, int, int, int, int, int]],
-    ) -> BaseException:
-        """The error of a kernel that would have left the declared region of one of its accesses."""
-        submission = self.submissions[submission_id]
-        record = [arg for arg in submission.args if arg.__class__ is Port][access].record
-        ndim = len(record.shape)
-        region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
-        where = ", ".join(map(str, index[:ndim]))
-        return OutOfBoundsAccess(
-            f"{submission.describe()} accesses {record.label} at [{where}], outside of its declared region "
-            f"{show(region)}. Widen the range mapper of this access, or test the index in the kernel "
-            f"(the whole buffer is {show(record.box)})."
-        )
-
-    def describe_buffer(self, buffer: int) -> str:
-        """How messages call a buffer: with its name, as long as its handle lives."""
-        return self._labels.get(buffer, f"B{buffer}")
-
-    def describe_site(self, number: int) -> str:
-        """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""
-        site = self.table.find_site(number)
-        if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
-            return ""
-        return f"{site[0].co_filename}:{line_of(*site)}"
+        attempt(self.notices.report)  # they may tell why
 
     # ---- numbers
 

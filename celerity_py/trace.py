@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from celerity_py.executor.quantities import format_bytes
 from celerity_py.submissions import line_of
 
 if TYPE_CHECKING:
@@ -54,17 +55,6 @@ class _Slice(NamedTuple):
     args: dict[str, Any]
     #: "s" or "f" and the number of the message, if an arrow begins or ends here.
     arrow: tuple[str, str] | None = None
-
-
-def format_bytes(count: int) -> str:
-    """Such as "16 KiB" or "1.5 GiB"."""
-    value = float(count)
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.1f}".removesuffix(".0") + f" {unit}"
 
 
 class Timeline:

@@ -19,6 +19,16 @@ class DirectPeers(NamedTuple):
     anywhere: bool  # whether any two ranks of the run do; the same on all ranks
 
 
+class _Report(NamedTuple):
+    """What each rank tells the others."""
+
+    opened: list[int]  # ranks whose memory it has mapped
+    unreachable: list[tuple[int, str]]  # ranks whose memory it could not map, and why
+    is_alone: bool  # on its host
+    can_transfer: bool
+    required: bool
+
+
 def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bool, required: bool) -> DirectPeers:
     """Connect the executors of one host for direct transfers. Collective.
 
@@ -37,40 +47,51 @@ def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bo
     offer = native.offer_direct(list(communicator.local_ranks)) if wanted else b""
     offers = communicator.exchange(offer)
     opened: list[int] = []
-    failures: list[str] = []
+    unreachable: dict[int, str] = {}
     for rank in communicator.local_ranks:
         if rank == communicator.rank or not offer or not offers[rank]:
             continue
         try:
             native.open_direct(rank, offers[rank])
         except RuntimeError as error:
-            failures.append(f"rank {communicator.rank} cannot map the memory of rank {rank} ({error})")
+            unreachable[rank] = str(error)
         else:
             opened.append(rank)
-    if communicator.local_size == 1:
-        failures.append("it is alone on its host")
-    elif not offer:
-        failures.append("its devices cannot transfer directly")
-    report = json.dumps({"opened": opened, "failures": failures, "required": required})
-    reports = [json.loads(text) for text in communicator.exchange(report.encode())]
-    peers = [rank for rank in opened if communicator.rank in reports[rank]["opened"]]
+    is_alone = communicator.local_size == 1
+    own = _Report(opened, list(unreachable.items()), is_alone, bool(offer), required)
+    reports = [_Report(*json.loads(text)) for text in communicator.exchange(json.dumps(own).encode())]
+    peers = [rank for rank in opened if communicator.rank in reports[rank].opened]
     if offer:
         native.agree_direct(peers)
     if communicator.size > 1:
         _check_required(reports)
-    anywhere = any(rank in reports[peer]["opened"] for rank, report in enumerate(reports) for peer in report["opened"])
+    anywhere = any(rank in reports[peer].opened for rank, report in enumerate(reports) for peer in report.opened)
     return DirectPeers([rank in peers for rank in range(communicator.size)], anywhere)
 
 
-def _check_required(reports: list[dict[str, Any]]) -> None:
+def _check_required(reports: list[_Report]) -> None:
     for rank, report in enumerate(reports):
-        if report["required"] and not any(rank in reports[other]["opened"] for other in report["opened"]):
-            others = [text for other in reports for text in other["failures"] if text.endswith(")")]
-            reason = "; ".join(report["failures"] or others) or "no other rank of its host takes part"
+        if report.required and not any(rank in reports[other].opened for other in report.opened):
             raise ConfigurationError(
-                f"CELERITY_TRANSPORT=direct, but rank {rank} reaches no other rank directly: {reason}. "
+                f"CELERITY_TRANSPORT=direct, but rank {rank} reaches no other rank directly: "
+                f"{_explain(rank, reports)}. "
                 f"Leave CELERITY_TRANSPORT unset to use what there is, or start several ranks per host."
             )
+
+
+def _explain(rank: int, reports: list[_Report]) -> str:
+    """Why a rank has no peer."""
+    if reports[rank].is_alone:
+        return "it is alone on its host"
+    if not reports[rank].can_transfer:
+        return "its devices cannot transfer directly"
+    tellers = [rank] if reports[rank].unreachable else range(len(reports))
+    failures = [
+        f"rank {teller} cannot map the memory of rank {peer} ({text})"
+        for teller in tellers
+        for peer, text in reports[teller].unreachable
+    ]
+    return "; ".join(failures) or "no other rank of its host takes part"
 
 
 __all__ = ["DirectPeers", "agree_on_direct_peers"]

@@ -9,11 +9,10 @@ on a pool that grows while all its threads are busy, because host tasks may wait
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor import uncaught_exceptions
@@ -40,12 +39,13 @@ from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
 from celerity_py.executor.flag import Flag
 from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.leftovers import find_leftovers
+from celerity_py.executor.native_failures import explain, explain_device, is_lost_device
 from celerity_py.executor.pacing import Pacing, num_cores
 from celerity_py.executor.program_activity import ProgramActivity
 from celerity_py.executor.program_comparison import ProgramComparison
 from celerity_py.executor.progress_watchdog import ProgressWatchdog
 from celerity_py.executor.user_frames import trim_chain
-from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
+from celerity_py.scheduler.errors import DeviceError, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,25 +55,9 @@ if TYPE_CHECKING:
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
 
 _MOST_HOST_TASK_THREADS: Final = 64
-_MOST_TASKS_NAMED: Final = 8
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
 _LOOK_INTERVAL_S: Final = 0.05  # between two looks after the run: the loop turns up to 10⁵ times a second
-#: How native code, which knows no names, calls buffers.
-_BUFFER: Final = re.compile(r"\bB(\d+)\b")
-# What CuPy raises in whichever call comes next after a device has failed; the call itself is innocent.
-_DEVICE_ERRORS: Final = ("CUDADriverError", "CUDARuntimeError")
-_LOST_DEVICE: Final = (
-    "ILLEGAL_ADDRESS",
-    "IllegalAddress",
-    "LAUNCH_FAILED",
-    "LaunchFailure",
-    "ASSERT",
-    "Misaligned",
-    "MISALIGNED",
-    "HARDWARE_STACK",
-    "ECC",
-)
 _THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
 # Request numbers that the native executor does not use. At the end of a run each rank looks for messages that nobody
 # has asked for, once all have arrived. The second barrier keeps the others here until every rank has looked.
@@ -143,7 +127,7 @@ class LiveExecutor:
             "retired": lambda item: delegate.submissions_retired(item[1]),
             "user_free": lambda item: delegate.user_memory_freed(item[1]),
             "empty_reduction": lambda item: delegate.reduction_is_empty(item[1]),
-            "failed": lambda item: self._fail_natively(*item[1:]),
+            "failed": lambda item: self.fail(*explain(item[1], communicator, delegate)),
             "shutdown": lambda _: self._settle(_ALL_HAS_ARRIVED),
             "stopped": lambda _: None,
         }
@@ -181,48 +165,6 @@ class LiveExecutor:
             name, site = (self._delegate.describe_submission(submission) if submission else None) or ("", "")
         rank = self._communicator.rank
         self._failures.report(make_failure(rank, error, task=name, site=site, submission=submission))
-
-    def _fail_natively(self, kind: str, text: str, submission: int, details: Any) -> None:
-        if kind == "bounds":
-            self.fail(self._delegate.explain_violation(submission, *details), submission)
-            return
-        if kind == "peer":
-            self._fail_to_reach(details, text)
-            return
-        in_flight: list[int] = details
-        if kind != "device" or not in_flight:
-            error = {"memory": OutOfMemory, "device": DeviceError}.get(kind, ResourceError)
-            named = _BUFFER.sub(lambda match: self._delegate.describe_buffer(int(match[1])), text)
-            self.fail(error(named), submission or None)
-            return
-        # Errors of a device come when they please, and take everything on it along.
-        tasks = Counter(self._delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight)
-        shown = [
-            (f"{count} times " if count > 1 else "") + f"'{name}'" + (f" (submitted at {site})" if site else "")
-            for (name, site), count in tasks.items()
-        ]
-        if len(shown) > _MOST_TASKS_NAMED:
-            shown[_MOST_TASKS_NAMED:] = [f"and {len(shown) - _MOST_TASKS_NAMED} others"]
-        listed = "; ".join(shown)
-        self.fail(
-            DeviceError(
-                f"{text}. The tasks in flight, of which any may be the cause, are: {listed}. "
-                f"Run with CELERITY_SYNC=1 to find out which one it is."
-                if len(in_flight) > 1
-                else f"{text}. The task in flight is {listed}."
-            ),
-            in_flight[0] if len(in_flight) == 1 else None,
-        )
-
-    def _fail_to_reach(self, rank: int, text: str) -> None:
-        if self._communicator.is_alive(rank) is False:
-            self.fail(
-                CommunicationError(
-                    f"the process of rank {rank} is gone; look for its last output, or a kill by the system"
-                )
-            )
-        else:
-            self.fail(ResourceError(f"the memory of rank {rank} cannot be mapped ({text})"))
 
     def stop(self) -> None:
         """Stop and join all threads. Application thread, after `wait_shutdown`, a failure, or when giving up."""
@@ -400,13 +342,12 @@ class LiveExecutor:
                 self._fail_kernel(error, call[1])
 
     def _fail_kernel(self, error: BaseException, submission: int) -> None:
-        if type(error).__name__ in _DEVICE_ERRORS:
+        failed: tuple[BaseException, int | None] = error, submission
+        if is_lost_device(error):
             with contextlib.suppress(Exception):
-                text = str(error)
-                if any(known in text for known in _LOST_DEVICE):
-                    self._fail_natively("device", text, 0, self._kernels_in_flight(submission))
-                    return
-        self.fail(error, submission)
+                in_flight = self._kernels_in_flight(submission)
+                failed = explain_device(str(error), in_flight, submission, self._delegate)
+        self.fail(*failed)
 
     def _kernels_in_flight(self, newest: int) -> list[int]:
         """Submissions of the kernels that a device has not finished, in their order."""

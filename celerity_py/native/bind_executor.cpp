@@ -61,17 +61,7 @@ struct event_converter {
 	nb::tuple operator()(const retired_event& e) const { return nb::make_tuple("retired", e.last_submission.value); }
 	nb::tuple operator()(const user_free_event& e) const { return nb::make_tuple("user_free", e.raw); }
 	nb::tuple operator()(const empty_reduction_event& e) const { return nb::make_tuple("empty_reduction", e.reduction.value); }
-	nb::tuple operator()(const failed_event& e) const {
-		nb::list in_flight;
-		for(const auto submission : e.in_flight) in_flight.append(submission.value);
-		static constexpr const char* kinds[] = {"other", "memory", "device", "bounds", "peer"};
-		if(e.kind == failed_event::kind_type::bounds) {
-			const auto where = nb::make_tuple(e.access, nb::make_tuple(e.index[0], e.index[1], e.index[2]), to_python_list(e.declared));
-			return nb::make_tuple("failed", "bounds", e.text, e.submission.value, where);
-		}
-		if(e.kind == failed_event::kind_type::peer) return nb::make_tuple("failed", "peer", e.text, e.submission.value, e.peer.value);
-		return nb::make_tuple("failed", kinds[static_cast<std::size_t>(e.kind)], e.text, e.submission.value, in_flight);
-	}
+	nb::tuple operator()(const failed_event& e) const { return nb::make_tuple("failed", e); }
 	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }
 	nb::tuple operator()(const stopped_event&) const { return nb::make_tuple("stopped"); }
 };
@@ -337,6 +327,7 @@ void bind_executor(nb::module_& m) {
 	using namespace celerity::native;
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
+	bind_executor_failure(m);
 	bind_executor_machines(m);
 	bind_executor_kernels(m);
 	bind_cuda(m);
@@ -377,8 +368,8 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
 
 Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", "other" | "memory" | "device", text, submission, [submissions in flight]),
-("failed", "bounds", text, submission, (access, index, [declared boxes])), ("shutdown",), ("stopped",).)")
+("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", ExecutorFailure),
+("shutdown",), ("stopped",).)")
 	    .def(
 	        "watch",
 	        [](executor_loop& self, const std::uint64_t submission, spin_flag& flag, const double limit_s) {

@@ -5,6 +5,7 @@
 
 namespace celerity::native {
 
+void bind_executor_failure(nanobind::module_& m);
 void bind_executor_machines(nanobind::module_& m);
 void bind_executor_kernels(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);

@@ -34,7 +34,7 @@ class graph_context final : public instruction_sink {
 	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
 	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); }, [this](command_record&& r) { m_commands.push_back(std::move(r)); },
-	              [this](submission_id, std::string&& text) { m_warnings.push_back(std::move(text)); }}) {}
+	              [this](planning_notice&& notice) { m_notices.push_back(std::move(notice)); }}) {}
 
 	graph_context(const graph_context&) = delete;
 	graph_context& operator=(const graph_context&) = delete;
@@ -70,7 +70,7 @@ class graph_context final : public instruction_sink {
 	nb::list take_commands() { return take(m_commands); }
 	nb::list take_instructions() { return take(m_instructions); }
 	nb::list take_pilots() { return take(m_pilots); }
-	std::vector<std::string> take_warnings() { return std::exchange(m_warnings, {}); }
+	std::vector<planning_notice> take_notices() { return std::exchange(m_notices, {}); }
 
   private:
 	template <typename Record>
@@ -86,7 +86,7 @@ class graph_context final : public instruction_sink {
 	std::vector<command_record> m_commands;
 	std::vector<const instruction*> m_instructions;
 	std::vector<outbound_pilot> m_pilots;
-	std::vector<std::string> m_warnings;
+	std::vector<planning_notice> m_notices;
 	std::unordered_map<buffer_id, buffer_info> m_buffers;
 	std::uint64_t m_last_buffer = 0;
 	std::uint64_t m_last_submission = 0;
@@ -160,5 +160,5 @@ void bind_graphs(nb::module_& m) {
 	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_pilots", &graph_context::take_pilots, nb::sig("def take_pilots(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
-	    .def("take_warnings", &graph_context::take_warnings, "Texts since the last call.");
+	    .def("take_notices", &graph_context::take_notices, "Since the last call.");
 }

@@ -102,12 +102,6 @@ nb::dict statistics(const scheduler& self) {
 	return result;
 }
 
-nb::list to_python(const std::vector<scheduler::message>& messages) {
-	nb::list result;
-	for(const auto& message : messages) result.append(nb::make_tuple(message.is_error ? "error" : "warning", message.submission.value, message.text));
-	return result;
-}
-
 } // namespace
 
 void bind_scheduler(nb::module_& m) {
@@ -178,12 +172,8 @@ void bind_scheduler(nb::module_& m) {
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
 	    .def("set_paused", &scheduler::set_paused, "paused"_a, "Hold all input back, or let it go; for measurements.")
-	    .def_prop_ro("has_messages", &scheduler::has_messages, "Whether there are some that nobody has taken. Any thread.")
-	    .def(
-	        "messages", [](const scheduler& self) { return to_python(self.messages()); }, nb::sig("def messages(self) -> list[tuple[str, int, str]]"),
-	        "What take_messages() would return; they stay. Any thread.")
-	    .def(
-	        "take_messages", [](scheduler& self) { return to_python(self.take_messages()); }, nb::sig("def take_messages(self) -> list[tuple[str, int, str]]"),
-	        "Triples (level, submission, text) since the last call; level is 'warning' or 'error', submission 0 if it is about none. Any thread.")
+	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
+	    .def("notices", &scheduler::notices, "What take_notices() would return; they stay. Any thread.")
+	    .def("take_notices", &scheduler::take_notices, "Since the last call. Any thread.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }

@@ -72,12 +72,6 @@ struct bounds_violation {
 	point index;
 };
 
-/// An allocation failed for good.
-class memory_shortage : public std::runtime_error {
-  public:
-	using std::runtime_error::runtime_error;
-};
-
 /// Called from the executor thread, except where noted. Everything put on a lane runs in order, after its waits; completed() tells how far each lane is,
 /// and the event count given to the backend is signalled when that changes.
 class backend {

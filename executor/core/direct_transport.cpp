@@ -243,8 +243,6 @@ const void* direct_transport::open_slab(const rank_id source, const pilot_messag
 		return m_backend.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
 	} catch(const device_failure&) {
 		throw; // it is this rank's own
-	} catch(const memory_shortage&) {
-		throw;
 	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
 }
 

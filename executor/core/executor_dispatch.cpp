@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the executor does with each kind of instruction: where it goes, and what happens when its time has come.
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <new>
@@ -16,20 +15,8 @@ namespace celerity {
 
 namespace {
 
-std::string format_bytes(const std::size_t bytes) {
-	static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	auto value = static_cast<double>(bytes);
-	std::size_t unit = 0;
-	for(; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-	char text[32];
-	std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-	return text;
-}
-
-std::string memory_name(const memory_id memory) {
-	if(memory == host_memory) return "host memory";
-	return numbered("the memory of D", device_of(memory).value);
-}
+/// Told of in a shortage of memory.
+constexpr std::size_t most_holders = 3;
 
 } // namespace
 
@@ -123,7 +110,7 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	void* address = nullptr;
 	try {
 		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
-	} catch(const std::bad_alloc&) { throw memory_shortage(explain_shortage(alloc)); }
+	} catch(const std::bad_alloc&) { throw memory_shortage(find_holders(alloc)); }
 	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
 	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
 
@@ -136,28 +123,18 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	m_done.push_back(id);
 }
 
-std::string executor_loop::explain_shortage(const alloc_instruction& alloc) const {
+memory_holders executor_loop::find_holders(const alloc_instruction& lacking) const {
+	memory_holders result{lacking.buffer, lacking.allocation.memory, lacking.size_bytes, 0, {}};
 	std::map<buffer_id, std::size_t> held;
-	std::size_t total = 0;
 	for(const auto& [id, entry] : m_allocations.entries()) {
-		if(id.memory != alloc.allocation.memory) continue;
+		if(id.memory != result.memory) continue;
 		held[entry.buffer] += entry.size_bytes;
-		total += entry.size_bytes;
+		result.held_bytes += entry.size_bytes;
 	}
-	std::vector<std::pair<std::size_t, buffer_id>> largest;
-	for(const auto& [buffer, bytes] : held) largest.emplace_back(bytes, buffer);
-	std::sort(largest.rbegin(), largest.rend());
-
-	const auto owner = [](const buffer_id buffer) { return buffer.value == 0 ? std::string("staging") : label(buffer); };
-	std::string text("there is no room for ");
-	text += format_bytes(alloc.size_bytes) + " for " + owner(alloc.buffer) + " in " + memory_name(alloc.allocation.memory);
-	text += ". This rank holds " + format_bytes(total) + " there";
-	for(std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
-		text += i == 0 ? ": " : ", ";
-		text += format_bytes(largest[i].first) + " for " + owner(largest[i].second);
-	}
-	text += ". Use more ranks or devices, smaller buffers, or kernels that access less at a time.";
-	return text;
+	result.largest.assign(held.begin(), held.end());
+	std::stable_sort(result.largest.begin(), result.largest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+	if(result.largest.size() > most_holders) result.largest.resize(most_holders);
+	return result;
 }
 
 void executor_loop::execute(const issue& item, const free_instruction& free) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -65,17 +66,33 @@ struct user_free_event {
 struct empty_reduction_event {
 	reduction_id reduction;
 };
+/// Who holds the memory that an allocation lacked. Buffer 0 is staging and gather space.
+struct memory_holders {
+	buffer_id buffer; ///< that the allocation was for
+	memory_id memory;
+	std::size_t size_bytes = 0; ///< of the allocation
+	std::size_t held_bytes = 0; ///< by this rank
+	std::vector<std::pair<buffer_id, std::size_t>> largest;
+};
 /// The executor could not go on; it is in the failed state.
 struct failed_event {
-	enum class kind_type : std::uint8_t { other, memory, device, bounds, peer };
-	kind_type kind = kind_type::other;
-	std::string text;
+	enum class kind_type : std::uint8_t {
+		fault,  ///< of the executor itself, or of what it was given
+		memory, ///< an allocation failed for good
+		device, ///< a device has failed, not necessarily because of what was asked of it last
+		bounds, ///< a kernel left the declared region of one of its accesses
+		peer,   ///< this rank could not reach the memory of another one
+	};
+	kind_type kind = kind_type::fault;
+	std::string text;        ///< in the words of who has failed, such as a driver
+	std::string instruction; ///< what the executor was at, if anything
 	submission_id submission;
-	std::uint32_t access = 0; ///< of a violation of bounds: which access, where, and what it declares
+	std::uint32_t access = 0; ///< bounds: which access, where, and what it declares
 	point index;
 	box_vector declared;
-	rank_id peer;                         ///< whose memory this rank could not reach, if that was it
-	std::vector<submission_id> in_flight; ///< kernels any of which may be the cause, if a device has failed
+	rank_id peer;                         ///< peer: whose memory it is
+	std::vector<submission_id> in_flight; ///< device: kernels any of which may be the cause
+	memory_holders shortage;              ///< memory
 };
 struct shutdown_event {};
 struct stopped_event {};

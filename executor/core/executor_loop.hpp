@@ -59,6 +59,14 @@ struct executor_options {
 /// Whether all busy threads of this rank have a core of their own.
 bool has_free_cores(const executor_options& options);
 
+/// An allocation failed for good.
+class memory_shortage : public std::runtime_error {
+  public:
+	explicit memory_shortage(memory_holders found) : std::runtime_error("there is no room for an allocation"), holders(std::move(found)) {}
+
+	memory_holders holders;
+};
+
 class executor_loop final : public instruction_sink {
   public:
 	using progress_callback = std::function<void(task_id, bool is_epoch)>;
@@ -254,7 +262,7 @@ class executor_loop final : public instruction_sink {
 	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
 	void cancel();
 	std::vector<submission_id> kernels_in_flight() const;
-	void enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::other);
+	failed_event& enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::fault);
 
 	// executor_announcements.cpp
 	void announce_retired(submission_id last);
@@ -290,7 +298,7 @@ class executor_loop final : public instruction_sink {
 	lane_waits waits_of(const issue& item);
 	void* address_of(const reduction_binding& reduction) const;
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
-	std::string explain_shortage(const alloc_instruction& alloc) const;
+	memory_holders find_holders(const alloc_instruction& lacking) const;
 };
 
 } // namespace celerity

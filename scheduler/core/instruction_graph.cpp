@@ -9,8 +9,8 @@
 
 namespace celerity {
 
-instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, warning_callback warn)
-    : m_capabilities(std::move(capabilities)), m_warn(std::move(warn)), m_staging(m_capabilities.num_memories()),
+instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, notice_callback notify)
+    : m_capabilities(std::move(capabilities)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
       m_foreseen_bytes(m_capabilities.num_memories()) {
 	m_arenas.push_back(arena_bucket{task_id{}, arena(m_block_pool)});
 }

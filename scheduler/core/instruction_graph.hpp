@@ -24,6 +24,7 @@
 #include "ids.hpp"
 #include "instruction.hpp"
 #include "local_chunks.hpp"
+#include "planning_notice.hpp"
 #include "recent_buffers.hpp"
 #include "region_map.hpp"
 #include "task.hpp"
@@ -32,9 +33,7 @@ namespace celerity {
 
 class instruction_graph_generator {
   public:
-	using warning_callback = std::function<void(std::string&&)>;
-
-	instruction_graph_generator(system_capabilities capabilities, warning_callback warn);
+	instruction_graph_generator(system_capabilities capabilities, notice_callback notify);
 	~instruction_graph_generator();
 
 	void create_buffer(const buffer_info& info);
@@ -137,7 +136,7 @@ class instruction_graph_generator {
 	};
 
 	system_capabilities m_capabilities;
-	warning_callback m_warn;
+	notice_callback m_notify; ///< may be empty
 	arena_block_pool m_block_pool;
 	std::deque<arena_bucket> m_arenas;
 	task_id m_last_reached;

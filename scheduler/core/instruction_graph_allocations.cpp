@@ -113,12 +113,16 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 	for(const auto& allocation : replaced) free_allocation(allocation);
 
 	state.num_allocations_made += made.size();
-	if(state.num_allocations_made < many_allocations || buffer.has_warned || !m_warn) return;
+	if(state.num_allocations_made < many_allocations || buffer.has_warned || !m_notify) return;
 	buffer.has_warned = true;
-	const std::string where = is_device_memory(memory) ? "the memory of device " + std::to_string(device_of(memory).value) : "host memory";
-	m_warn("buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" was allocated " + std::to_string(state.num_allocations_made)
-	       + " times so far in " + where + ", because its accesses keep growing or are scattered. Each time its contents are copied. Let one of the first tasks "
-	         "access all that later ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite).");
+	planning_notice notice;
+	notice.kind = planning_notice::kind_type::many_allocations;
+	notice.submission = m_submission;
+	notice.buffer = buffer.info.id;
+	notice.buffer_name = buffer.info.name;
+	notice.memory = memory;
+	notice.count = state.num_allocations_made;
+	m_notify(std::move(notice));
 }
 
 void instruction_graph_generator::resize_into(buffer_state& buffer, const memory_id memory, allocation_state& target, allocation_state& old) {

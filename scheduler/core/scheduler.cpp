@@ -165,21 +165,21 @@ void scheduler::notify_progress() {
 	m_progress.notify_all();
 }
 
-std::vector<scheduler::message> scheduler::take_messages() {
-	const std::lock_guard lock(m_messages_mutex);
-	m_has_messages.store(false, std::memory_order_relaxed);
-	return std::exchange(m_messages, {});
+std::vector<planning_notice> scheduler::take_notices() {
+	const std::lock_guard lock(m_notices_mutex);
+	m_has_notices.store(false, std::memory_order_relaxed);
+	return std::exchange(m_notices, {});
 }
 
-std::vector<scheduler::message> scheduler::messages() const {
-	const std::lock_guard lock(m_messages_mutex);
-	return m_messages;
+std::vector<planning_notice> scheduler::notices() const {
+	const std::lock_guard lock(m_notices_mutex);
+	return m_notices;
 }
 
-void scheduler::report(const bool is_error, const submission_id submission, std::string&& text) {
-	const std::lock_guard lock(m_messages_mutex);
-	m_messages.push_back({is_error, submission, std::move(text)});
-	m_has_messages.store(true, std::memory_order_relaxed);
+void scheduler::report(planning_notice&& notice) {
+	const std::lock_guard lock(m_notices_mutex);
+	m_notices.push_back(std::move(notice));
+	m_has_notices.store(true, std::memory_order_relaxed);
 }
 
 scheduler_statistics scheduler::statistics() const {
@@ -193,7 +193,7 @@ scheduler_statistics scheduler::statistics() const {
 void scheduler::run() {
 	try {
 		scheduling_pipeline pipeline(
-		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](const submission_id about, std::string&& text) { report(false, about, std::move(text)); }});
+		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool was_idle = true;
@@ -221,11 +221,13 @@ void scheduler::run() {
 			was_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
-		const std::string text = std::string("the scheduler failed: ") + error.what();
+		planning_notice fault;
+		fault.kind = planning_notice::kind_type::fault;
+		fault.text = std::string("the scheduler failed: ") + error.what();
 		if(m_on_failure) {
-			m_on_failure(text);
+			m_on_failure(fault.text);
 		} else {
-			report(true, submission_id{}, std::string(text));
+			report(std::move(fault));
 		}
 		if(m_on_busy) m_on_busy(false);
 		// Whoever waits for planning must not wait for ever.

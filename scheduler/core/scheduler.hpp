@@ -84,16 +84,11 @@ class scheduler {
 	/// Called with the text if planning fails. On the scheduler thread; set before start().
 	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
 
-	struct message {
-		bool is_error;
-		submission_id submission; ///< what it is about, if anything in particular
-		std::string text;
-	};
-	/// Warnings and errors since the last call.
-	std::vector<message> take_messages();
-	/// Those that the next call of `take_messages` returns.
-	std::vector<message> messages() const;
-	bool has_messages() const { return m_has_messages.load(std::memory_order_relaxed); }
+	/// Since the last call.
+	std::vector<planning_notice> take_notices();
+	/// Those that the next call of `take_notices` returns.
+	std::vector<planning_notice> notices() const;
+	bool has_notices() const { return m_has_notices.load(std::memory_order_relaxed); }
 	scheduler_statistics statistics() const;
 	const buffer_info& find_buffer(buffer_id id) const;
 
@@ -155,9 +150,9 @@ class scheduler {
 	std::atomic<bool> m_is_released{false};
 	std::atomic<bool> m_is_throttled{false};
 
-	mutable std::mutex m_messages_mutex;
-	std::vector<message> m_messages;
-	std::atomic<bool> m_has_messages{false};
+	mutable std::mutex m_notices_mutex;
+	std::vector<planning_notice> m_notices;
+	std::atomic<bool> m_has_notices{false};
 
 	mutable std::mutex m_statistics_mutex;
 	scheduler_statistics m_statistics;
@@ -168,7 +163,7 @@ class scheduler {
 	bool take_input(std::vector<event>& out, bool& was_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
-	void report(bool is_error, submission_id submission, std::string&& text);
+	void report(planning_notice&& notice);
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	void forget_dead_buffers();

@@ -19,11 +19,9 @@ namespace {
 } // namespace
 
 scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
-    : m_sink(sink), m_warn(observers.warning), m_lookahead(settings.lookahead), m_program(settings.program), m_tasks(settings.horizons, std::move(observers.task), observers.warning),
+    : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program), m_tasks(settings.horizons, std::move(observers.task), observers.notice),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
-      m_instructions(settings.capabilities, [this](std::string&& text) {
-	      if(m_warn) m_warn(m_compiled, std::move(text));
-      }) {
+      m_instructions(settings.capabilities, std::move(observers.notice)) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -80,10 +78,12 @@ void scheduling_pipeline::hold(command&& cmd) {
 	}
 	m_held.emplace_back(held_command{std::move(cmd), wants_memory});
 	if(m_held.size() >= max_held_commands) {
-		if(!m_warned_cap && m_warn) {
-			m_warn(submission, "lookahead held back " + std::to_string(max_held_commands)
-			       + " commands that keep asking for more memory; they are compiled now, and buffers may be resized. Call queue.flush() now and then, or set "
-			         "CELERITY_LOOKAHEAD=auto.");
+		if(!m_warned_cap && m_notify) {
+			planning_notice notice;
+			notice.kind = planning_notice::kind_type::full_lookahead;
+			notice.submission = submission;
+			notice.count = max_held_commands;
+			m_notify(std::move(notice));
 		}
 		m_warned_cap = true;
 		m_held.emplace_back(flush_event{});
@@ -118,7 +118,6 @@ void scheduling_pipeline::release(held_event&& event) {
 			++m_counts.lookahead_flushes;
 		}
 		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_num_released_horizons;
-		m_compiled = held->cmd.node->submission;
 		m_instructions.compile(held->cmd, m_batch);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
 		m_instructions.destroy_buffer(destroyed->buffer, m_batch);

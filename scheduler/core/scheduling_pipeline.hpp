@@ -15,6 +15,7 @@
 #include "instruction_graph.hpp"
 #include "instruction_sink.hpp"
 #include "lookahead_mode.hpp"
+#include "planning_notice.hpp"
 #include "program_log.hpp"
 #include "task_graph.hpp"
 
@@ -31,8 +32,7 @@ struct pipeline_settings {
 struct pipeline_observers {
 	task_graph::record_callback task;
 	command_graph_generator::record_callback command;
-	/// With the submission that it is about, or none.
-	std::function<void(submission_id, std::string&&)> warning;
+	notice_callback notice;
 };
 
 struct pipeline_counts {
@@ -76,7 +76,7 @@ class scheduling_pipeline {
 	using held_event = std::variant<held_command, destroy_event, flush_event>;
 
 	instruction_sink& m_sink;
-	std::function<void(submission_id, std::string&&)> m_warn;
+	notice_callback m_notify;
 	lookahead_mode m_lookahead;
 	std::shared_ptr<program_log> m_program;
 	task_graph m_tasks;
@@ -88,7 +88,6 @@ class scheduling_pipeline {
 	bool m_warned_cap = false;
 	pipeline_counts m_counts;
 	std::uint64_t m_num_released_horizons = 0;
-	submission_id m_compiled; ///< whose command is, or was last, turned into instructions
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;

@@ -6,8 +6,8 @@
 
 namespace celerity {
 
-task_graph::task_graph(const horizon_policy& policy, record_callback record, warning_callback warn)
-    : m_policy(policy), m_record(std::move(record)), m_warn(std::move(warn)) {}
+task_graph::task_graph(const horizon_policy& policy, record_callback record, notice_callback notify)
+    : m_policy(policy), m_record(std::move(record)), m_notify(std::move(notify)) {}
 
 void task_graph::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
@@ -146,15 +146,20 @@ std::shared_ptr<const task> task_graph::make_horizon() {
 }
 
 void task_graph::check_initialized(const task& node, buffer_state& buffer, const region& read) {
-	if(buffer.uninitialized.empty() || buffer.warned_uninitialized || !m_warn) return;
+	if(buffer.uninitialized.empty() || buffer.warned_uninitialized || !m_notify) return;
 	const region unwritten = region_intersection(buffer.uninitialized, read);
 	if(unwritten.empty()) return;
 	buffer.warned_uninitialized = true;
-	const bool is_fence = node.kind == task_kind::fence;
-	const std::string who = is_fence ? "a fence" : "task T" + std::to_string(node.id.value) + " \"" + node.name + "\"";
-	m_warn(node.submission, who + " reads buffer B" + std::to_string(buffer.info.id.value) + " \"" + buffer.info.name + "\" "
-	                            + to_string(unwritten, buffer.info.dims) + ", but nothing has written it. Give the buffer initial contents, "
-	                            + (is_fence ? "or write it before the fence." : "write it first, or declare the access as write()."));
+	planning_notice notice;
+	notice.kind = planning_notice::kind_type::unwritten_read;
+	notice.submission = node.submission;
+	if(node.kind != task_kind::fence) notice.task = node.id;
+	notice.task_name = node.name;
+	notice.buffer = buffer.info.id;
+	notice.buffer_name = buffer.info.name;
+	notice.where = unwritten;
+	notice.dims = buffer.info.dims;
+	m_notify(std::move(notice));
 }
 
 } // namespace celerity

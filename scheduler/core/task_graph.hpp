@@ -15,6 +15,7 @@
 
 #include "dependency_window.hpp"
 #include "ids.hpp"
+#include "planning_notice.hpp"
 #include "recent_buffers.hpp"
 #include "region_map.hpp"
 #include "task.hpp"
@@ -37,10 +38,8 @@ struct task_record {
 class task_graph {
   public:
 	using record_callback = std::function<void(task_record&&)>;
-	/// Called with who reads and complete sentences for each read of data that nobody wrote.
-	using warning_callback = std::function<void(submission_id, std::string&&)>;
 
-	task_graph(const horizon_policy& policy, record_callback record, warning_callback warn);
+	task_graph(const horizon_policy& policy, record_callback record, notice_callback notify);
 
 	void create_buffer(const buffer_info& info);
 	void destroy_buffer(buffer_id id);
@@ -62,7 +61,7 @@ class task_graph {
 
 	horizon_policy m_policy;
 	record_callback m_record;
-	warning_callback m_warn;
+	notice_callback m_notify;
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
 	dependency_window<task_id> m_window;

@@ -212,8 +212,9 @@ def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
     (version,) = (index for index in written if ring[index] >> 16 == 0xCE1E)
     ring[version] += 1
     (event,) = pair.ranks[1].run(0.01)
-    assert event[:2] == ("failed", "other")
-    assert event[2] == "not a pilot of this version of celerity_py; do all ranks run the same one?"
+    assert event[0] == "failed"
+    assert event[1].kind is _native.FailureKind.FAULT
+    assert event[1].text == "not a pilot of this version of celerity_py; do all ranks run the same one?"
 
 
 def test_the_failure_to_map_a_peer_names_it(pair: Pair) -> None:
@@ -226,9 +227,10 @@ def test_the_failure_to_map_a_peer_names_it(pair: Pair) -> None:
     path = bytes(ring).index(b"/proc/", 200_000)
     ring[path : path + 6] = np.frombuffer(b"/gone/", np.uint8)
     (event,) = pair.ranks[1].run(0.01)
-    assert event[:2] == ("failed", "peer")
-    assert "/gone/" in event[2]
-    assert event[4] == 0
+    assert event[0] == "failed"
+    assert event[1].kind is _native.FailureKind.PEER
+    assert "/gone/" in event[1].text
+    assert event[1].peer == 0
 
 
 def test_a_message_that_nobody_asks_for_is_unclaimed(pair: Pair) -> None:

@@ -109,8 +109,9 @@ def test_an_instruction_that_cannot_be_executed_fails_with_its_story(harness: Ca
     s.epoch(1)
     s.submit(h.executor)
     event = h.run_until("failed")
-    assert "M1.A3 does not exist" in event[2]
-    assert "copy (coherence) from M1.A3 to M2.A4" in event[2]
+    assert event[1].kind is _native.FailureKind.FAULT
+    assert "M1.A3 does not exist" in event[1].text
+    assert event[1].instruction.endswith("copy (coherence) from M1.A3 to M2.A4")
     assert h.executor.run(0.01) == []
 
 
@@ -122,9 +123,11 @@ def test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest(harn
         "alloc", allocation=(DEVICE0, 2), size_bytes=1 << 62, alignment_bytes=8, buffer=7, allocated_box=row(0, 1 << 59)
     )
     s.submit(h.executor)
-    event = h.run_until("failed")
-    assert "4194304.0 TiB for B7 in the memory of D0" in event[2]
-    assert "holds 1.0 MiB there: 1.0 MiB for B1" in event[2]
+    _, failure = h.run_until("failed")
+    assert failure.kind is _native.FailureKind.MEMORY
+    assert (failure.buffer, failure.device, failure.size_bytes) == (7, 0, 1 << 62)
+    assert failure.held_bytes == 1 << 20
+    assert failure.largest_holders == [(1, 1 << 20)]
 
 
 def test_mistakes_of_the_caller_are_reported() -> None:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from celerity_py._native import ProgramLog
+from celerity_py._native import FailureKind, ProgramLog
 from celerity_py.executor import uncaught_exceptions
 from celerity_py.executor.communicator import Arrivals, Payload
 from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
 from celerity_py.executor.local_communicator import LocalCommunicator
-from celerity_py.scheduler.errors import Stalled
+from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
 from tests.planned_rank import Planned
-from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedRuntime
+from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFailure, ScriptedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,11 +136,54 @@ def test_only_the_first_failure_counts(single: Rank) -> None:
 
 def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> None:
     submission = single.runtime.submit(raise_sorry)
-    single.native.emit(("failed", "memory", "no memory left on D0", submission, []))
+    single.native.emit(("failed", ScriptedFailure(FailureKind.FAULT, "no such lane", "I7 copy", submission)))
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
+    assert isinstance(single.runtime.failure.error, ResourceError)
     assert "task 'raise_sorry' failed" in single.runtime.failure.message()
-    assert "no memory left on D0" in single.runtime.failure.message()
+    assert "I7 copy failed: no such lane" in single.runtime.failure.message()
+
+
+def test_a_shortage_of_memory_names_what_was_asked_for_and_who_holds_most(single: Rank) -> None:
+    shortage = ScriptedFailure(FailureKind.MEMORY, device=1, buffer=3, size_bytes=3 << 29, held_bytes=40 << 10)
+    shortage.largest_holders = [(4, 30 << 10), (0, 10 << 10)]
+    single.native.emit(("failed", shortage))
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    assert single.runtime.failure is not None
+    assert isinstance(single.runtime.failure.error, OutOfMemory)
+    assert (
+        'there is no room for 1.5 GiB for B3 "u" in the memory of D1. This rank holds 40 KiB there: 30 KiB for B4 "u", '
+        "10 KiB for staging. Use more ranks"
+    ) in single.runtime.failure.text
+
+
+def test_an_index_outside_of_a_region_is_explained_by_the_runtime(single: Rank) -> None:
+    violation = ScriptedFailure(FailureKind.BOUNDS, submission=5, access=2, index=(7, 8, 0))
+    violation.declared = [(0, 0, 0, 4, 4, 1)]
+    single.native.emit(("failed", violation))
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    assert single.runtime.failure is not None
+    assert single.runtime.failure.submission == 5
+    assert "submission 5, access 2, at (7, 8, 0), declared [(0, 0, 0, 4, 4, 1)]" in single.runtime.failure.text
+
+
+@pytest.mark.parametrize(("status", "is_lost"), [(700, True), (719, True), (400, False), (2, False)])
+def test_what_cupy_raises_after_a_device_has_failed_names_the_tasks_in_flight(
+    single: Rank, status: int, is_lost: bool
+) -> None:
+    class CUDARuntimeError(RuntimeError):
+        def __init__(self) -> None:
+            super().__init__("in any words")
+            self.status = status
+
+    def launch() -> None:
+        raise CUDARuntimeError
+
+    single.native.start_kernel(1, single.runtime.submit(launch))
+    assert single.runtime.has_failed.wait(PATIENCE_S)
+    assert single.runtime.failure is not None
+    assert isinstance(single.runtime.failure.error, DeviceError if is_lost else CUDARuntimeError)
+    assert ("in any words. The task in flight is 'launch'" in single.runtime.failure.text) is is_lost
 
 
 def test_with_one_rank_nothing_is_printed_and_no_hook_ends_the_job(
@@ -184,7 +227,9 @@ def test_messages_pass_between_ranks(pair: Pair) -> None:
 def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair, is_alive: bool | None) -> None:
     first = pair.ranks[0]
     pair.network.ranks[0].alive[1] = is_alive
-    first.native.emit(("failed", "peer", "opening /proc/77/fd/33: No such file or directory", 0, 1))
+    first.native.emit(
+        ("failed", ScriptedFailure(FailureKind.PEER, "opening /proc/77/fd/33: No such file or directory", peer=1))
+    )
     assert first.runtime.has_failed.wait(PATIENCE_S)
     assert first.runtime.failure is not None
     if is_alive is False:
@@ -429,7 +474,8 @@ def test_a_device_that_fails_names_the_tasks_in_flight_once_each_and_not_hundred
 ) -> None:
     sites = {task: (f"step{task % 10}", f"program.py:{task % 10}") for task in range(1, 500)}
     monkeypatch.setattr(single.runtime, "describe_submission", sites.get)
-    single.native.emit(("failed", "device", "a kernel or copy failed", 0, sorted(sites)))
+    failure = ScriptedFailure(FailureKind.DEVICE, "a kernel or copy failed", in_flight=sorted(sites))
+    single.native.emit(("failed", failure))
     wait_until(lambda: single.executor.failure)
     assert single.executor.failure is not None
     text = single.executor.failure.message()

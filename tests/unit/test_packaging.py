@@ -25,16 +25,17 @@ INSTALLED = {
     "celerity_py": """
         __init__ access agreement arguments buffer call_checks completion configuration cuda_compilation
         cuda_contexts cuda_execution cuda_launches cuda_signatures custom_mappers devices digests
-        empty_reductions errors execution fill_patterns forks futures hints host_objects index_spaces
-        kept_arrays kernel_folder kernels lifecycle log mapper_identity mapping notation origins outputs parts
-        plain_values queue read_checks reducers reductions refused_operators run_summary runtime small_copies
-        spinning start_watch statistics submissions submit_memos trace tracing type_rules user_memory views
-        violations
+        empty_reductions errors execution executor_delegate fill_patterns forks futures hints host_objects
+        index_spaces kept_arrays kernel_folder kernels lifecycle log mapper_identity mapping native_objects notation
+        origins outputs parts plain_values planning_notices queue read_checks reducers reductions
+        refused_operators run_summary runtime small_copies spinning start_watch statistics submissions
+        submit_memos trace tracing type_rules user_memory views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler flag interpreter launcher
-        leftovers live_executor local_communicator mpi_communicator mpi_library pacing program_activity
-        program_comparison progress_watchdog silent_peers strided_layout uncaught_exceptions user_frames
+        leftovers live_executor local_communicator mpi_communicator mpi_library native_failures
+        pacing program_activity program_comparison progress_watchdog quantities silent_peers
+        strided_layout uncaught_exceptions user_frames
     """,
     "celerity_py/scheduler": "__init__ errors",
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box, access, runtime
+from celerity_py import Box, access, native_objects, runtime
 from celerity_py.configuration import resolve
 from celerity_py.devices import Devices
 from celerity_py.errors import ResourceError
@@ -106,7 +106,7 @@ def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(monkeypatch: pytest
         raise RuntimeError("cuDevicePrimaryCtxRetain failed: out of memory")
 
     monkeypatch.setattr(runtime, "choose_devices", lambda *_: Devices("cuda", 2, (4, 5)))
-    monkeypatch.setattr(runtime, "small_copy_functions", fail)
+    monkeypatch.setattr(native_objects, "small_copy_functions", fail)
     with pytest.raises(
         ResourceError, match=r"rank 0 cannot set up its GPUs 4, 5: RuntimeError: cuDevice.* out of memory.*nvidia-smi"
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from celerity_py._native import Box, NoticeKind, Region
 from tests.contexts import BufferHandle, Cluster
 from tests.mappers import all_, fixed, one_to_one
 
@@ -223,9 +224,9 @@ def test_reading_what_nobody_wrote_is_warned_of_once() -> None:
     buffer = cluster.buffer(SIZE)
     cluster.kernel(((0, 4),), "writer").write(buffer, one_to_one()).submit()
     context = cluster.ranks[0].native
-    assert context.take_warnings() == []
+    assert context.take_notices() == []
     for name in ("reader", "again"):
         cluster.kernel(1, name).read(buffer, fixed(((2, 6),))).submit()
-    (warning,) = context.take_warnings()
-    assert '"reader"' in warning
-    assert "[4:6]" in warning
+    (notice,) = context.take_notices()
+    assert notice.kind is NoticeKind.UNWRITTEN_READ
+    assert (notice.task_name, notice.buffer, notice.where) == ("reader", 1, Region([Box((4,), (6,))]))

@@ -15,7 +15,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native, access, tracing
-from celerity_py.trace import _rows, _Slice, format_bytes, main
+from celerity_py.executor.quantities import format_bytes
+from celerity_py.trace import _rows, _Slice, main
 from celerity_py.tracing import Clock, agree_on_clock
 from tests.timelines import Timeline, read_timeline
 
