@@ -26,10 +26,14 @@ def line_of(name: str) -> str:
 
 
 def assert_all_ranks_ended(outcome: Outcome, num_ranks: int, message: str) -> None:
-    """Every rank has printed the message exactly once, and the job has ended in time with a status that is not 0."""
+    """Every rank has printed the message exactly once, and the job has ended in time with a status that is not 0.
+
+    A rank whose program fails prints it at the end of the traceback.
+    """
     assert outcome.status not in {0, 124}, outcome
     for rank in range(num_ranks):
-        reports = [line for line in outcome.errors.splitlines() if line.startswith(f"celerity_py, rank {rank}: ")]
+        own = f"celerity_py, rank {rank}: ", f"rank {rank}: "
+        reports = [line for line in outcome.errors.splitlines() if line.startswith(own)]
         assert sum(message in line for line in reports) == 1, outcome.errors
     assert outcome.ended_within(12), outcome
 
