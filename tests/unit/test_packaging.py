@@ -27,18 +27,23 @@ INSTALLED = {
         cuda_contexts cuda_execution cuda_launches cuda_signatures custom_mappers devices digests
         empty_reductions errors execution executor_delegate fill_patterns forks futures hints host_objects
         index_spaces kept_arrays kernel_folder kernels lifecycle log mapper_identity mapping native_objects notation
-        origins outputs parts plain_values planning_notices queue read_checks reducers reductions
+        origins outer_variables outputs parts plain_values planning_notices queue read_checks reducers reductions
         refused_operators run_summary runtime small_copies spinning start_watch statistics submissions
         submit_memos trace tracing type_rules user_memory views violations
     """,
     "celerity_py/executor": """
         __init__ communicator delegate direct_peers failure failure_handler flag interpreter launcher
-        leftovers live_executor local_communicator mpi_communicator mpi_library native_failures
+        leftovers live_executor local_communicator missing_attributes mpi_communicator mpi_library native_failures
         pacing program_activity program_comparison progress_watchdog quantities silent_peers
         strided_layout uncaught_exceptions user_frames
     """,
     "celerity_py/scheduler": "__init__ errors",
 }
+
+
+def test_each_module_of_the_tree_is_expected_in_the_wheel() -> None:
+    for folder, modules in INSTALLED.items():
+        assert {path.stem for path in (ROOT / folder).glob("*.py")} == set(modules.split())
 
 
 def _python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

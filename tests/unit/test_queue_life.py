@@ -159,9 +159,10 @@ def test_calls_from_inside_of_a_task_raise_nested_use(queue: celerity.Queue) -> 
     def after(done: concurrent.futures.Future[Any]) -> None:
         assert done.result() is not None  # it is there, so that asking for it is allowed
         attempt(*calls, queue.barrier)
+        told.set()
 
+    told, asked = threading.Event(), threading.Event()
     future.add_done_callback(after)
-    asked = threading.Event()
 
     def ask(part: Any) -> None:
         attempt(lambda: future.result(5))
@@ -171,6 +172,7 @@ def test_calls_from_inside_of_a_task_raise_nested_use(queue: celerity.Queue) -> 
     assert asked.wait(10)
     pending.set()
     queue.wait()
+    assert told.wait(10), "callbacks run on a thread of their own"
     assert len(errors) == 3 * len(calls) + 2
     assert all(isinstance(error, NestedUse) for error in errors)
     assert isinstance(errors[0], RuntimeError)
