@@ -8,7 +8,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
-from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
+from celerity_py.refused_operators import StandsForArray
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.submissions import Site
 
@@ -49,7 +49,7 @@ class BufferRecord:
         return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
 
 
-class Buffer:
+class Buffer(StandsForArray):
     """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
 
     Nothing is allocated until it is accessed, and then only the boxes that are accessed. Python variables that hold
@@ -213,18 +213,6 @@ class Buffer:
         check_mapper(mapper, record.label)
         return CustomAccess(self, mapper, port)
 
-    def __getitem__(self, index: Any) -> NoReturn:
-        self._refuse("indexed")
-
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        self._refuse("indexed")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
-        self._refuse("used as an array")
-
-    def _refuse(self, use: str) -> NoReturn:
-        raise ArgumentTypeError(self._explain(use))
-
     def _explain(self, use: str) -> str:
         record = self.record
         name = self.name or "buffer"
@@ -239,9 +227,6 @@ class Buffer:
             f"a kernel that gets {name}.read(mapper) as an argument indexes the view in its place."
         )
 
-    def _explain_missing(self, name: str) -> str:
-        return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""
-
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
 
@@ -253,9 +238,6 @@ class Buffer:
         record = getattr(self, "record", None)
         if record is not None:
             record.runtime.destroy_buffer(record)
-
-
-refuse_operators(Buffer, lambda buffer, symbol: buffer._refuse(f"an operand of {symbol}"), equality=False)
 
 
 def check_alive(record: BufferRecord, runtime: Any) -> None:

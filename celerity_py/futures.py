@@ -17,11 +17,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from queue import SimpleQueue
-from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from celerity_py import _native
-from celerity_py.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.refused_operators import StandsForArray
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ class _Outcome(NamedTuple):
     error: BaseException | None
 
 
-class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
+class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     """A `concurrent.futures.Future` that can be awaited, and that refuses to be waited for inside of a kernel.
 
     It cannot be cancelled: the work it stands for is part of a graph that other ranks have as well.
@@ -162,23 +161,8 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
         state = "pending" if outcome is None else "finished" if outcome.error is None else "failed"
         return f"<{type(self).__name__} of submission {self.number}, {state}>"
 
-    def _refuse(self, use: str) -> NoReturn:
-        raise ArgumentTypeError(self._explain(use))
-
     def _explain(self, use: str) -> str:
         return f"{self!r} is {use}, but it is a future and not the result. Write .result() behind it, which waits."
-
-    def _explain_missing(self, name: str) -> str:
-        return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""
-
-    def __getitem__(self, index: Any) -> NoReturn:
-        self._refuse("indexed")
-
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        self._refuse("indexed")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
-        self._refuse("used as an array")
 
     def __format__(self, spec: str) -> str:
         if spec:
@@ -293,9 +277,6 @@ class RuntimeFuture(concurrent.futures.Future[T], Generic[T]):
                 callback(self)
             except Exception:  # noqa: BLE001 - of the user; as the base class does
                 _log.exception("A callback of %r raised an exception.", self)
-
-
-refuse_operators(RuntimeFuture, lambda future, symbol: future._refuse(f"an operand of {symbol}"), equality=False)
 
 
 class Notifiers:

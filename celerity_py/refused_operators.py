@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import numbers
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import numpy as np
+
+from celerity_py.scheduler.errors import ArgumentTypeError
 
 _BINARY: Final = {
     "add": "+",
@@ -80,3 +83,31 @@ def _refusing_values(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Cal
         return NotImplemented
 
     return operator
+
+
+class StandsForArray:
+    """Base of objects whose contents are elsewhere, so that each use as an array is refused."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        self._refuse("indexed")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse("indexed")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self._refuse("used as an array")
+
+    def _refuse(self, use: str) -> NoReturn:
+        raise ArgumentTypeError(self._explain(use))
+
+    @abstractmethod
+    def _explain(self, use: str) -> str:
+        """Say that this object was used like that, and what to write instead."""
+
+    def _explain_missing(self, name: str) -> str:
+        return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""
+
+
+refuse_operators(StandsForArray, lambda handle, symbol: handle._refuse(f"an operand of {symbol}"), equality=False)

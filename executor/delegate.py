@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from celerity_py._native import FailureKind
     from celerity_py.executor.failure import Failure
 
 
@@ -80,66 +79,6 @@ class ExecutorDelegate(Protocol):
 
     def describe_site(self, number: int) -> str:
         """Return the "file:line" of a number that the program log gives, or an empty string. Any thread."""
-
-
-class NativeFailure(Protocol):
-    """A failure of the native executor, `_native.ExecutorFailure`. Fields are 0 or empty where they do not apply."""
-
-    @property
-    def kind(self) -> FailureKind:
-        """What has failed."""
-
-    @property
-    def text(self) -> str:
-        """In the words of who has failed, such as a driver."""
-
-    @property
-    def instruction(self) -> str:
-        """What the executor was at, such as "I7 copy from M1.A3 to M2.A4"."""
-
-    @property
-    def submission(self) -> int:
-        """That of the instruction."""
-
-    @property
-    def in_flight(self) -> list[int]:
-        """DEVICE: submissions of the kernels of which any may be the cause."""
-
-    @property
-    def access(self) -> int:
-        """BOUNDS: which access of the task it was."""
-
-    @property
-    def index(self) -> tuple[int, int, int]:
-        """BOUNDS: the element outside of it."""
-
-    @property
-    def declared(self) -> list[tuple[int, int, int, int, int, int]]:
-        """BOUNDS: the boxes of its region."""
-
-    @property
-    def peer(self) -> int:
-        """PEER: the rank whose memory cannot be reached."""
-
-    @property
-    def buffer(self) -> int:
-        """MEMORY: for which there is no room; 0: staging."""
-
-    @property
-    def device(self) -> int | None:
-        """MEMORY: whose memory is short; None: that of the host."""
-
-    @property
-    def size_bytes(self) -> int:
-        """MEMORY: what was asked for."""
-
-    @property
-    def held_bytes(self) -> int:
-        """MEMORY: what this rank holds there."""
-
-    @property
-    def largest_holders(self) -> list[tuple[int, int]]:
-        """MEMORY: (buffer, bytes there) of those that hold most."""
 
 
 class NativeExecutor(Protocol):

@@ -13,8 +13,9 @@ from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from celerity_py._native import ExecutorFailure
     from celerity_py.executor.communicator import Communicator
-    from celerity_py.executor.delegate import ExecutorDelegate, NativeFailure
+    from celerity_py.executor.delegate import ExecutorDelegate
 
 _MOST_TASKS_NAMED: Final = 8
 # Statuses of CUDA after which nothing on the device can be used: an uncorrectable error of its memory, an illegal
@@ -26,7 +27,7 @@ _CUPY_ERRORS: Final = ("CUDADriverError", "CUDARuntimeError")
 
 
 def explain(
-    failure: NativeFailure, communicator: Communicator, delegate: ExecutorDelegate
+    failure: ExecutorFailure, communicator: Communicator, delegate: ExecutorDelegate
 ) -> tuple[BaseException, int | None]:
     """The error that a failure of the native executor is, and the submission that has failed, if it is known."""
     submission = failure.submission or None
@@ -76,11 +77,11 @@ def is_lost_device(error: BaseException) -> bool:
     return type(error).__name__ in _CUPY_ERRORS and getattr(error, "status", None) in _LOST_DEVICE
 
 
-def _with_instruction(failure: NativeFailure, text: str) -> str:
+def _with_instruction(failure: ExecutorFailure, text: str) -> str:
     return f"{failure.instruction} failed: {text}" if failure.instruction else text
 
 
-def _explain_peer(failure: NativeFailure, communicator: Communicator) -> BaseException:
+def _explain_peer(failure: ExecutorFailure, communicator: Communicator) -> BaseException:
     if communicator.is_alive(failure.peer) is False:
         return CommunicationError(
             f"the process of rank {failure.peer} is gone; look for its last output, or a kill by the system"
@@ -89,7 +90,7 @@ def _explain_peer(failure: NativeFailure, communicator: Communicator) -> BaseExc
     return ResourceError(f"the memory of rank {failure.peer} cannot be mapped ({text})")
 
 
-def _explain_shortage(failure: NativeFailure, delegate: ExecutorDelegate) -> str:
+def _explain_shortage(failure: ExecutorFailure, delegate: ExecutorDelegate) -> str:
     def owner(buffer: int) -> str:
         return delegate.describe_buffer(buffer) if buffer else "staging"
 
