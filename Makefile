@@ -16,7 +16,7 @@ PROPERTY_PROFILE ?= full
 WERROR ?= OFF
 TEST_SEED := $(shell date +%s)
 
-NATIVE_SOURCES := CMakeLists.txt $(wildcard scheduler/core/*.?pp executor/core/*.?pp celerity_py/native/*.?pp)
+NATIVE_SOURCES := CMakeLists.txt $(shell find scheduler/core executor/core celerity_py/native -name '*.?pp')
 BUILD_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
 
 # Two editable installs within one second would otherwise leave the older extension in place.

@@ -7,7 +7,7 @@
 //         y[item] = factor * x(item[0], item[1]);
 //     }
 //
-// All coordinates are those of the whole index space and of the whole buffers, 64 bits wide. The parameters are filled in by executor/core/cuda_function.cpp:
+// All coordinates are those of the whole index space and of the whole buffers, 64 bits wide. The parameters are filled in by cuda_function.cpp:
 // their layouts must not differ. -DCELERITY_BOUNDS_CHECK=1 makes accessors check every element against what the access has declared.
 #pragma once
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "bind_executor.hpp"
-#include "executor/core/cuda_backend.hpp"
-#include "executor/core/cuda_driver.hpp"
-#include "executor/core/cuda_function.hpp"
+#include "executor/core/backends/cuda/cuda_backend.hpp"
+#include "executor/core/backends/cuda/cuda_driver.hpp"
+#include "executor/core/backends/cuda/cuda_function.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

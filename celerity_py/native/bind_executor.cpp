@@ -17,13 +17,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "executor/core/cuda_backend.hpp"
-#include "executor/core/executor_loop.hpp"
-#include "executor/core/reduce_kernels.hpp"
-#include "executor/core/spin_flag.hpp"
+#include "executor/core/backends/cuda/cuda_backend.hpp"
+#include "executor/core/loop/executor_loop.hpp"
+#include "executor/core/memory/reduce_kernels.hpp"
+#include "executor/core/threads/spin_flag.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
-#include "scheduler/core/trace_recorder.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
 #include "seconds.hpp"
 
 namespace nb = nanobind;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bind_executor.hpp"
-#include "executor/core/executor_events.hpp"
+#include "executor/core/events/executor_events.hpp"
 #include "instruction_conversion.hpp"
 
 namespace nb = nanobind;

@@ -6,8 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind_executor.hpp"
-#include "executor/core/nd_copy.hpp"
-#include "executor/core/reduce_kernels.hpp"
+#include "executor/core/memory/nd_copy.hpp"
+#include "executor/core/memory/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
 #include "look_up.hpp"
 

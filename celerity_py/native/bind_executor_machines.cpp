@@ -6,8 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind_executor.hpp"
-#include "executor/core/out_of_order_engine.hpp"
-#include "executor/core/receive_arbiter.hpp"
+#include "executor/core/engine/out_of_order_engine.hpp"
+#include "executor/core/transfers/receive_arbiter.hpp"
 #include "instruction_conversion.hpp"
 
 namespace nb = nanobind;

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "scheduler/core/region_map.hpp"
-#include "scheduler/core/split.hpp"
+#include "scheduler/core/geometry/region_map.hpp"
+#include "scheduler/core/geometry/split.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;

@@ -14,8 +14,8 @@
 
 #include "graph_records.hpp"
 #include "look_up.hpp"
-#include "scheduler/core/access_checks.hpp"
-#include "scheduler/core/scheduling_pipeline.hpp"
+#include "scheduler/core/graphs/access_checks.hpp"
+#include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "task_building.hpp"
 
 namespace nb = nanobind;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/core/cuda_function.hpp"
+#include "executor/core/backends/cuda/cuda_function.hpp"
 #include "kernel_submitter.hpp"
 #include "task_building.hpp"
 

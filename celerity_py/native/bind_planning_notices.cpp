@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "scheduler/core/planning_notice.hpp"
+#include "scheduler/core/vocabulary/planning_notice.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "scheduler/core/program_log.hpp"
+#include "scheduler/core/graphs/program_log.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

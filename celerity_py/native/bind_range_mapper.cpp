@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/core/range_mapper.hpp"
+#include "scheduler/core/geometry/range_mapper.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/executor_loop.hpp"
+#include "executor/core/loop/executor_loop.hpp"
 #include "look_up.hpp"
-#include "scheduler/core/scheduler.hpp"
+#include "scheduler/core/pipeline/scheduler.hpp"
 #include "seconds.hpp"
 #include "task_building.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bind_executor.hpp"
-#include "executor/core/executor_loop.hpp"
+#include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
 #include "scripted_backend.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "executor/core/start_watch.hpp"
+#include "executor/core/threads/start_watch.hpp"
 #include "seconds.hpp"
 
 namespace nb = nanobind;

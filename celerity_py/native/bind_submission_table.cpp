@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "executor/core/cuda_function.hpp"
+#include "executor/core/backends/cuda/cuda_function.hpp"
 #include "submission_table.hpp"
 #include "task_building.hpp"
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "executor/core/lane_pool.hpp"
+#include "executor/core/engine/lane_pool.hpp"
 #include "look_up.hpp"
-#include "scheduler/core/instruction.hpp"
-#include "scheduler/core/trace_recorder.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

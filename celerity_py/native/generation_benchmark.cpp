@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "scheduler/core/scheduling_pipeline.hpp"
+#include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 
 namespace celerity::native {
 

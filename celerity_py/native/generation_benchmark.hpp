@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/core/instruction.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity::native {
 

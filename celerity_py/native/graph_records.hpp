@@ -4,9 +4,9 @@
 
 #include <nanobind/nanobind.h>
 
-#include "scheduler/core/command_graph.hpp"
-#include "scheduler/core/instruction.hpp"
-#include "scheduler/core/task_graph.hpp"
+#include "scheduler/core/graphs/command_graph.hpp"
+#include "scheduler/core/graphs/task_graph.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity::native {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "look_up.hpp"
-#include "scheduler/core/grid.hpp"
-#include "scheduler/core/ids.hpp"
-#include "scheduler/core/instruction.hpp"
+#include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/geometry/grid.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity::native {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/executor_statistics.hpp"
-#include "executor/core/reduce_kernels.hpp"
+#include "executor/core/events/executor_statistics.hpp"
+#include "executor/core/memory/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
 #include "look_up.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include "scheduler/core/arena.hpp"
-#include "scheduler/core/instruction.hpp"
+#include "scheduler/core/base/arena.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity::native {
 

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <utility>
 
-#include "scheduler/core/access_checks.hpp"
+#include "scheduler/core/graphs/access_checks.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/native_launch.hpp"
-#include "scheduler/core/task.hpp"
+#include "executor/core/backends/native_launch.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
 #include "submission_table.hpp"
 
 namespace celerity::native {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "scheduler/core/names.hpp"
+#include "scheduler/core/base/names.hpp"
 
 namespace celerity::native {
 

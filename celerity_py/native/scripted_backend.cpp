@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "executor/core/cpu_copy_lane.hpp"
-#include "executor/core/flag_segment.hpp"
+#include "executor/core/backends/cpu/cpu_copy_lane.hpp"
+#include "executor/core/transfers/flag_segment.hpp"
 
 namespace celerity::native {
 

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "executor/core/backend.hpp"
+#include "executor/core/backends/backend.hpp"
 
 namespace celerity::native {
 

@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "executor/core/executor_loop.hpp"
-#include "executor/core/native_launch.hpp"
-#include "scheduler/core/scheduler.hpp"
-#include "scheduler/core/task.hpp"
+#include "executor/core/backends/native_launch.hpp"
+#include "executor/core/loop/executor_loop.hpp"
+#include "scheduler/core/pipeline/scheduler.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
 #include "site_table.hpp"
 #include "slot.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "look_up.hpp"
-#include "scheduler/core/access_checks.hpp"
+#include "scheduler/core/graphs/access_checks.hpp"
 
 namespace nb = nanobind;
 

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "scheduler/core/task.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
 #include "user_geometry.hpp"
 
 namespace celerity::native {

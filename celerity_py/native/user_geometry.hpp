@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "scheduler/core/grid.hpp"
+#include "scheduler/core/geometry/grid.hpp"
 
 namespace celerity {
 

@@ -19,19 +19,19 @@ class Mutation:
     limit: int = 500
 
 
-COMMANDS = "scheduler/core/command_graph.cpp"
-INSTRUCTIONS = "scheduler/core/instruction_graph.cpp"
-ALLOCATIONS = "scheduler/core/instruction_graph_allocations.cpp"
-MEMORY = "scheduler/core/instruction_graph_memory.cpp"
-TASKS = "scheduler/core/instruction_graph_tasks.cpp"
-TRANSFERS = "scheduler/core/instruction_graph_transfers.cpp"
-WINDOW = "scheduler/core/dependency_window.hpp"
-SPLIT = "scheduler/core/split.cpp"
-ENGINE = "executor/core/out_of_order_engine.cpp"
-ARBITER = "executor/core/receive_arbiter.cpp"
-DIRECT = "executor/core/direct_transport.cpp"
-DISPATCH = "executor/core/executor_dispatch.cpp"
-LOOP = "executor/core/executor_loop.cpp"
+COMMANDS = "scheduler/core/graphs/command_graph.cpp"
+INSTRUCTIONS = "scheduler/core/instruction_graph/instruction_graph.cpp"
+ALLOCATIONS = "scheduler/core/instruction_graph/instruction_graph_allocations.cpp"
+MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
+TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
+TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
+WINDOW = "scheduler/core/graphs/dependency_window.hpp"
+SPLIT = "scheduler/core/geometry/split.cpp"
+ENGINE = "executor/core/engine/out_of_order_engine.cpp"
+ARBITER = "executor/core/transfers/receive_arbiter.cpp"
+DIRECT = "executor/core/transfers/direct_transport.cpp"
+DISPATCH = "executor/core/loop/executor_dispatch.cpp"
+LOOP = "executor/core/loop/executor_loop.cpp"
 
 MUTATIONS = (
     Mutation(
@@ -204,7 +204,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a buffer dies before work that is held back",
-        "scheduler/core/scheduling_pipeline.cpp",
+        "scheduler/core/pipeline/scheduling_pipeline.cpp",
         "m_held.emplace_back(destroy_event{id});",
         "m_instructions.destroy_buffer(id, m_batch);",
     ),
@@ -234,7 +234,7 @@ MUTATIONS = (
     ),
     Mutation(
         "clocks of lanes that are opened later are mistaken for each other",
-        "executor/core/lane_pool.hpp",
+        "executor/core/engine/lane_pool.hpp",
         "m_places[lane] = static_cast<std::uint32_t>(m_num_open++);",
         "m_places[lane] = static_cast<std::uint32_t>(m_num_open++ / 2);",
     ),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the out-of-order engine costs per instruction, alone: submit + next + complete.
-// g++ -std=c++20 -O3 -I. tests/native/bench_engine.cpp executor/core/out_of_order_engine.cpp executor/core/lane_pool.cpp -o /tmp/bench_engine
+// g++ -std=c++20 -O3 -I. -Iexecutor/core -Ischeduler/core tests/native/bench_engine.cpp executor/core/engine/out_of_order_engine.cpp executor/core/engine/lane_pool.cpp -o /tmp/bench_engine
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/out_of_order_engine.hpp"
+#include "executor/core/engine/out_of_order_engine.hpp"
 
 using namespace celerity;
 

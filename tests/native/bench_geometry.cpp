@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/core/range_mapper.hpp"
-#include "scheduler/core/region_map.hpp"
-#include "scheduler/core/split.hpp"
+#include "scheduler/core/geometry/range_mapper.hpp"
+#include "scheduler/core/geometry/region_map.hpp"
+#include "scheduler/core/geometry/split.hpp"
 
 using namespace celerity;
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/core/cuda_lane.hpp"
+#include "executor/core/backends/cuda/cuda_lane.hpp"
 
 using namespace celerity;
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/core/cuda_pinned_pool.hpp"
+#include "executor/core/backends/cuda/cuda_pinned_pool.hpp"
 
 using namespace celerity;
 

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "emulated/cuda.hpp"
-#include "executor/core/cuda_backend.hpp"
-#include "executor/core/executor_loop.hpp"
-#include "scheduler/core/scheduler.hpp"
+#include "executor/core/backends/cuda/cuda_backend.hpp"
+#include "executor/core/loop/executor_loop.hpp"
+#include "scheduler/core/pipeline/scheduler.hpp"
 
 using namespace celerity;
 using namespace std::chrono_literals;

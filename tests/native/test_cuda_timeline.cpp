@@ -8,8 +8,8 @@
 #include <memory>
 #include <set>
 
-#include "executor/core/cuda_lane.hpp"
-#include "executor/core/cuda_timeline.hpp"
+#include "executor/core/backends/cuda/cuda_lane.hpp"
+#include "executor/core/backends/cuda/cuda_timeline.hpp"
 
 using namespace celerity;
 

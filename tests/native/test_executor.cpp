@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "executor/core/executor_loop.hpp"
-#include "scheduler/core/arena.hpp"
+#include "executor/core/loop/executor_loop.hpp"
+#include "scheduler/core/base/arena.hpp"
 
 using namespace celerity;
 using namespace std::chrono_literals;

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/core/box_lists.hpp"
-#include "scheduler/core/range_mapper.hpp"
-#include "scheduler/core/region_map.hpp"
-#include "scheduler/core/split.hpp"
+#include "scheduler/core/geometry/box_lists.hpp"
+#include "scheduler/core/geometry/range_mapper.hpp"
+#include "scheduler/core/geometry/region_map.hpp"
+#include "scheduler/core/geometry/split.hpp"
 
 using namespace celerity;
 

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "executor/core/slab_arena.hpp"
+#include "executor/core/memory/slab_arena.hpp"
 
 using namespace celerity;
 

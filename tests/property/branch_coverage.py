@@ -34,7 +34,7 @@ def main() -> int:
     missing: list[str] = []
     for file in json.loads(Path(sys.argv[1]).read_text())["data"][0]["files"]:
         path = Path(file["filename"])
-        if path.name not in GENERATORS or path.parent.name != "core":
+        if path.name not in GENERATORS or path.parents[1].name != "core":
             continue
         source = path.read_text().splitlines()
         counts: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])

@@ -71,7 +71,7 @@ def test_accessors_lie_as_the_executor_packs_them(lines: dict[str, list[str]], d
 
 def test_the_executor_packs_as_many_boxes_as_the_header_takes() -> None:
     header = cuda_compilation.header().decode()
-    packed = (ROOT / "executor/core/cuda_function.hpp").read_text()
+    packed = (ROOT / "executor/core/backends/cuda/cuda_function.hpp").read_text()
     (in_header,) = re.findall(r"constexpr int max_boxes = (\d+);", header)
     (in_executor,) = re.findall(r"constexpr std::size_t max_checked_boxes = (\d+);", packed)
     assert int(in_header) == int(in_executor) == MAX_BOXES

@@ -11,18 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORES = ("scheduler/core", "executor/core")
-# The data types that the scheduler hands to the executor; its generators are not among them.
-SHARED_HEADERS = {
-    "arena",
-    "grid",
-    "ids",
-    "instruction",
-    "instruction_sink",
-    "program_log",
-    "small_vector",
-    "task",
-    "trace_recorder",
+# The rooms of each core, from below: a file sees its own room and those before it.
+ROOMS = {
+    "scheduler/core": ("base", "geometry", "vocabulary", "graphs", "instruction_graph", "pipeline"),
+    "executor/core": (
+        *("threads", "events", "memory", "engine", "backends", "transfers"),
+        *("backends/cpu", "backends/cuda", "loop"),
+    ),
 }
+# What the executor sees of the scheduler: data types, not its generators.
+SHARED_ROOMS = {"base", "geometry", "vocabulary"}
+SHARED_HEADERS = {"scheduler/core/graphs/program_log.hpp"}
 
 REVIEW_LINES = 500
 MAX_LINES = 800
@@ -50,31 +49,46 @@ def test_the_cores_know_neither_python_nor_mpi_nor_a_cuda_header(core: str) -> N
     foreign = re.compile(r"[<\"](Python\.h|nanobind/|mpi\.h|cuda\.h|cuda_runtime|cupy|nccl)")
     offenders = [
         f"{path.relative_to(ROOT)} includes {include[1:]}"
-        for path in sorted((ROOT / core).glob("*.?pp"))
+        for path in sorted((ROOT / core).rglob("*.?pp"))
         for include in _includes(path)
         if foreign.match(include)
     ]
     assert not offenders
 
 
-def test_the_scheduler_core_includes_only_itself() -> None:
-    own = {path.name for path in (ROOT / "scheduler/core").glob("*.hpp")}
+def _own_includes(core: str) -> list[tuple[Path, Path]]:
+    """Each file of a core with each file of this tree that it includes, named from its room, its core or the root."""
+    pairs = []
+    for path in sorted((ROOT / core).rglob("*.?pp")):
+        for include in (include[1:] for include in _includes(path) if include[0] == '"'):
+            (found,) = (base / include for base in (path.parent, ROOT / core, ROOT) if (base / include).exists())
+            pairs.append((path.relative_to(ROOT), found.relative_to(ROOT)))
+    return pairs
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_room_of_a_core_includes_only_itself_and_the_rooms_below(core: str) -> None:
+    rooms = [f"{core}/{room}" for room in ROOMS[core]]
+    assert {str(path.parent.relative_to(ROOT)) for path in (ROOT / core).rglob("*.?pp")} == set(rooms)
     offenders = [
-        f"{path.name} includes {include[1:]}"
-        for path in sorted((ROOT / "scheduler/core").glob("*.?pp"))
-        for include in _includes(path)
-        if include[0] == '"' and Path(include[1:]).name not in own
+        f"{path} includes {included}"
+        for path, included in _own_includes(core)
+        if included.is_relative_to(core) and rooms.index(str(included.parent)) > rooms.index(str(path.parent))
     ]
     assert not offenders
 
 
+def test_the_scheduler_core_includes_only_itself() -> None:
+    assert not [pair for pair in _own_includes("scheduler/core") if not pair[1].is_relative_to("scheduler/core")]
+
+
 def test_the_executor_core_sees_only_the_data_types_of_the_scheduler() -> None:
-    own = {path.stem for path in (ROOT / "executor/core").glob("*.hpp")}
     offenders = [
-        f"{path.name} includes {include[1:]}"
-        for path in sorted((ROOT / "executor/core").glob("*.?pp"))
-        for include in _includes(path)
-        if include[0] == '"' and Path(include[1:]).stem not in own | SHARED_HEADERS
+        f"{path} includes {included}"
+        for path, included in _own_includes("executor/core")
+        if not included.is_relative_to("executor/core")
+        and included.parent not in {Path("scheduler/core") / room for room in SHARED_ROOMS}
+        and str(included) not in SHARED_HEADERS
     ]
     assert not offenders
 

@@ -15,7 +15,7 @@
 #include <random>
 #include <thread>
 
-#include "executor/core/cuda_driver.hpp"
+#include "backends/cuda/cuda_driver.hpp"
 
 namespace {
 

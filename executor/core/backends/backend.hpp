@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// What the executor asks of a kind of device.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+
+#include "engine/lane_pool.hpp"
+#include "native_launch.hpp"
+#include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
+
+namespace celerity {
+
+/// A copy with its addresses. Layouts and boxes belong to somebody who outlives the copy.
+struct copy_operation {
+	const void* source = nullptr;
+	void* destination = nullptr;
+	const copy_layout* source_layout = nullptr;
+	const copy_layout* destination_layout = nullptr;
+	std::span<const box> boxes;
+	std::size_t element_size_bytes = 0;
+	std::size_t size_bytes = 0;
+};
+
+/// A word that one rank of a host writes and another one waits for; it is reached when it is `value` or, modulo 2^32, later.
+struct shared_flag {
+	std::uint32_t* address = nullptr;
+	std::uint32_t value = 0;
+	friend bool operator==(const shared_flag&, const shared_flag&) = default;
+};
+
+/// What must have happened before something on a lane runs; what is before it on the lane goes without saying.
+struct lane_waits {
+	std::span<const lane_position> positions;
+	std::span<const shared_flag> answers; ///< of other ranks
+	/// There is one position, for which the lane may have waited before, and nothing else: neither an answer, nor anything older on the lane.
+	bool is_one = false;
+};
+
+/// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
+/// already, or others fetch of it, too.
+struct pull_operation {
+	shared_flag ready;
+	copy_operation copy;
+	shared_flag done;
+	std::span<const lane_position> done_after; ///< what else must have happened before `done` is written; outlives the position
+};
+
+/// Where another rank of the host finds an allocation: in a slab that it maps once.
+struct shared_location {
+	std::uint64_t slab = 0; ///< number within the owner's process
+	std::size_t slab_size_bytes = 0;
+	std::size_t offset_bytes = 0;
+	std::array<std::byte, 64> handle{}; ///< what the owner's backend gives to that of the peer
+};
+
+/// A device has failed, not necessarily because of what was asked of it last.
+class device_failure : public std::runtime_error {
+  public:
+	using std::runtime_error::runtime_error;
+};
+
+/// The first element that a kernel which checks bounds would have accessed outside of what its access declares.
+struct bounds_violation {
+	const device_kernel_instruction* kernel = nullptr;
+	std::uint32_t access = 0; ///< which of the kernel's
+	point index;
+};
+
+/// Called from the executor thread, except where noted. Everything put on a lane runs in order, after its waits; completed() tells how far each lane is,
+/// and the event count given to the backend is signalled when that changes.
+class backend {
+  public:
+	backend() = default;
+	backend(const backend&) = delete;
+	backend& operator=(const backend&) = delete;
+	virtual ~backend() = default;
+
+	virtual std::span<const lane_class> lane_classes() const = 0;
+	/// `is_urgent`: others wait for what it computes.
+	virtual std::uint32_t kernel_class(device_id device, bool is_urgent) const = 0;
+	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
+	/// Of copies out of several devices into one.
+	virtual std::uint32_t gather_class(memory_id to) const = 0;
+	/// Whether a launcher thread reports when it has enqueued a kernel. Otherwise a kernel counts as issued when it is handed to the launcher.
+	virtual bool defers_kernels() const = 0;
+
+	/// Whether allocate() returns soon. If not, somebody else has begun to make room: the event count is signalled then, and this is to be asked again.
+	virtual bool is_ready_to_allocate(memory_id /* memory */, std::size_t /* size_bytes */) { return true; }
+	/// Throws std::bad_alloc. Contents are undefined.
+	virtual void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
+	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
+
+	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
+	/// All of them, in any order. Layouts and boxes outlive the completion of the position.
+	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
+
+	/// Only for kernels that were registered with this backend.
+	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, const launch_operation& /* launch */) {
+		throw std::logic_error("this backend launches no kernels by itself");
+	}
+	/// Sets every byte, and returns when that is done.
+	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;
+	/// What Python calls the stream behind a lane; 0 if there is none.
+	virtual std::uintptr_t stream_handle(lane_index /* lane */) const { return 0; }
+	/// Whether completed() has to be called for lanes to get further: nobody signals.
+	virtual bool must_poll() const { return false; }
+	/// Waits that lanes were really told to do.
+	virtual std::uint64_t num_waits() const { return 0; }
+
+	/// On a launcher thread, before the kernel's body: makes it run after its waits. False if cancelled: the body must not run.
+	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;
+	/// On a launcher thread, after the body.
+	virtual void end_kernel(lane_position position) = 0;
+
+	// Transfers between the ranks of a host, for backends that can; the others are never asked.
+
+	/// Whether those below can be called.
+	virtual bool has_direct_transfers() const { return false; }
+	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise somebody has to look.
+	virtual bool signals_flags() const { return false; }
+	/// The class for what begins with a wait for another rank.
+	virtual std::uint32_t pull_class(memory_id /* to */) const { throw std::logic_error("this backend has no direct transfers"); }
+	/// The class for flags that follow what wrote a memory.
+	virtual std::uint32_t signal_class(memory_id /* from */) const { throw std::logic_error("this backend has no direct transfers"); }
+	virtual shared_location locate(memory_id /* memory */, const void* /* address */) const { throw std::logic_error("this backend has no direct transfers"); }
+	/// The address of a peer's slab here; the same slab is opened once. Throws std::runtime_error.
+	virtual void* open_peer_slab(const shared_location& /* location */) { throw std::logic_error("this backend has no direct transfers"); }
+	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
+	/// first instruction.
+	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
+	/// May be kept back until flush(): flags behind one producer go together. Without an address nothing is written, as another signal does that.
+	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */) {
+		throw std::logic_error("this backend has no direct transfers");
+	}
+	/// To be called before anything but another signal is enqueued, allocated or freed, and before the thread waits for anything.
+	virtual void flush() {}
+	/// One after the other. The layouts and boxes outlive the completion of the position.
+	virtual void enqueue_pulls(lane_position /* position */, const lane_waits& /* waits */, std::span<const pull_operation> /* pulls */) {
+		throw std::logic_error("this backend has no direct transfers");
+	}
+
+	/// Of a kernel that is complete according to completed(), before that is told to anybody.
+	virtual std::optional<bounds_violation> take_violation() { return std::nullopt; }
+	/// Throws device_failure.
+	virtual std::uint64_t completed(lane_index lane) = 0;
+
+	/// Nothing that has not begun will begin; nobody blocks any more. Any thread.
+	virtual void cancel() = 0;
+	/// Cancels, and joins the backend's own threads. Idempotent.
+	virtual void stop() = 0;
+};
+
+} // namespace celerity

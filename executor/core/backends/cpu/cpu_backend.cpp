@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include "cpu_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <unistd.h>
+
+#include "threads/start_thread.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Waking another thread costs about as much as copying this much.
+constexpr std::size_t inline_copy_bytes = 128 * 1024;
+/// A cache line, and enough for every vector type.
+constexpr std::size_t min_alignment_bytes = 64;
+/// Large arrays begin on a page, so that the kernel may back them with huge pages.
+constexpr std::size_t page_bytes = 4096;
+/// Pages are taken as they are touched, so that a large slab costs nothing.
+constexpr std::size_t slab_bytes = std::size_t{64} << 20;
+
+std::size_t effective_alignment(const std::size_t size_bytes, const std::size_t alignment_bytes) {
+	return std::max({alignment_bytes, min_alignment_bytes, size_bytes >= page_bytes ? page_bytes : 0});
+}
+
+} // namespace
+
+cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct, trace_recorder* const trace)
+    : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct), m_trace(trace),
+      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_copy_lanes(m_progress.size()) {
+	for(const auto kind : {lane_kind::compute, lane_kind::peer}) {
+		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});
+	}
+	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, 0});
+	if(can_be_direct) {
+		for(const auto kind : {lane_kind::signal, lane_kind::pull}) {
+			for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});
+		}
+		m_classes.push_back({lane_kind::pull, device_id(0), 1, 0});
+	}
+	for(std::size_t lane = num_devices; lane < m_copy_lanes.size(); ++lane) {
+		m_copy_lanes[lane] = std::make_unique<cpu_copy_lane>(m_progress, static_cast<lane_index>(lane), m_completions, &m_flags, m_trace);
+	}
+}
+
+cpu_backend::~cpu_backend() { cpu_backend::stop(); }
+
+std::uint32_t cpu_backend::copy_class(const memory_id from, const memory_id to) const {
+	const auto devices = static_cast<std::uint32_t>(m_num_devices);
+	if(is_device_memory(to)) return devices + device_of(to).value;
+	if(is_device_memory(from)) return devices + device_of(from).value;
+	return 2 * devices;
+}
+
+std::uint32_t cpu_backend::signal_class(const memory_id from) const {
+	return static_cast<std::uint32_t>(2 * m_num_devices + 1) + device_of(from).value;
+}
+
+std::uint32_t cpu_backend::pull_class(const memory_id to) const {
+	const auto first = static_cast<std::uint32_t>(3 * m_num_devices + 1);
+	return is_device_memory(to) ? first + device_of(to).value : first + static_cast<std::uint32_t>(m_num_devices);
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------------------
+
+void* cpu_backend::make_slab(const std::size_t size_bytes) {
+	// Nobody refuses shared memory that is not there before it is touched, and then the process is killed.
+	const auto host_bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+	if(size_bytes > host_bytes || m_arena->total_bytes() > host_bytes - size_bytes) throw std::bad_alloc();
+	m_slabs.push_back(shared_memory::create(size_bytes));
+	return m_slabs.back().address();
+}
+
+shared_location cpu_backend::locate(const memory_id /* memory */, const void* const address) const {
+	const auto found = m_arena->locate(address);
+	const auto& slab = m_slabs[found.slab];
+	shared_location location{found.slab, slab.size_bytes(), found.offset_bytes, {}};
+	std::transform(slab.path().begin(), slab.path().end(), location.handle.begin(), [](const char c) { return static_cast<std::byte>(c); });
+	return location;
+}
+
+void* cpu_backend::open_peer_slab(const shared_location& location) {
+	auto& slab = m_peer_slabs[location.handle];
+	if(slab.address() == nullptr) {
+		std::string path;
+		for(auto c = location.handle.begin(); c != location.handle.end() && *c != std::byte{0}; ++c) path.push_back(static_cast<char>(*c));
+		slab = shared_memory::open(path, location.slab_size_bytes);
+	}
+	return slab.address();
+}
+
+void* cpu_backend::allocate(const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+	if(lies_in_arena(memory)) return m_arena->allocate(size_bytes);
+	return ::operator new(size_bytes, std::align_val_t{effective_alignment(size_bytes, alignment_bytes)});
+}
+
+void cpu_backend::deallocate(const memory_id memory, void* const address, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+	if(lies_in_arena(memory)) return m_arena->deallocate(address);
+	::operator delete(address, std::align_val_t{effective_alignment(size_bytes, alignment_bytes)});
+}
+
+// ---- lanes ----------------------------------------------------------------------------------------------------------------------
+
+void cpu_backend::enqueue(
+    const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
+	auto& progress = m_progress[position.lane];
+	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
+		std::vector<pull_operation> all;
+		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
+		all.insert(all.end(), steps.begin(), steps.end());
+		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all);
+		return;
+	}
+	const auto are_reached = [&](const std::span<const lane_position> positions) {
+		return std::all_of(positions.begin(), positions.end(), [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; });
+	};
+	const auto may_begin = [&](const pull_operation& step) {
+		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.done_after);
+	};
+	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
+		const lane_trace traced(m_trace, position);
+		for(const auto& step : steps) {
+			carry_out(step);
+			if(step.done.address != nullptr) m_flags.raise(step.done);
+		}
+		traced.end();
+		progress.publish(position.sequence);
+		return;
+	}
+	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps);
+}
+
+void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
+	const pull_operation step{{}, copy, {}, {}};
+	enqueue(position, waits, std::span(&step, 1), copy.size_bytes);
+}
+
+void cpu_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
+	small_vector<pull_operation, 8> steps;
+	for(const auto& copy : copies) steps.push_back({{}, copy, {}, {}});
+	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
+}
+
+void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
+	const pull_operation step{{}, {}, flag, {}};
+	enqueue(position, waits, std::span(&step, 1), 0);
+}
+
+void cpu_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
+	std::size_t size_bytes = 0;
+	for(const auto& pull : pulls) size_bytes += pull.copy.size_bytes;
+	enqueue(position, waits, pulls, size_bytes);
+}
+
+void cpu_backend::fill(const memory_id /* memory */, void* const address, const std::size_t size_bytes, const unsigned char value) {
+	std::memset(address, value, size_bytes);
+}
+
+bool cpu_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
+	for(const auto& wait : waits) {
+		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
+	}
+	if(m_trace != nullptr) m_kernel_starts_ns[position.lane] = trace_now();
+	return !m_progress[position.lane].is_cancelled();
+}
+
+void cpu_backend::end_kernel(const lane_position position) {
+	if(m_trace != nullptr) trace_lane(*m_trace, position, m_kernel_starts_ns[position.lane], trace_now());
+	m_progress[position.lane].publish(position.sequence);
+	m_completions.signal();
+}
+
+void cpu_backend::adopt_flags(void* const address, const std::size_t size_bytes) {
+	m_flags.add(address, size_bytes);
+	if(m_arena != nullptr) return;
+	m_arena = std::make_unique<slab_arena>([this](const std::size_t bytes) { return make_slab(bytes); }, page_bytes, slab_bytes);
+	m_listener = start_thread("for acknowledgements of other ranks", [this, address] { listen(address); });
+}
+
+void cpu_backend::listen(void* const own_segment) {
+	while(true) {
+		const auto seen = flag_board::prepare_done(own_segment);
+		if(m_is_cancelled.load(std::memory_order_relaxed)) return;
+		m_completions.signal();
+		flag_board::wait_for_done(own_segment, seen);
+	}
+}
+
+void cpu_backend::cancel() {
+	m_is_cancelled.store(true, std::memory_order_seq_cst);
+	for(auto& progress : m_progress) progress.cancel();
+	for(auto& lane : m_copy_lanes) {
+		if(lane != nullptr) lane->cancel();
+	}
+	m_flags.wake_all();
+}
+
+void cpu_backend::stop() {
+	if(std::exchange(m_is_stopped, true)) return; // the segments of the flags may be gone
+	cancel();
+	for(auto& lane : m_copy_lanes) {
+		if(lane != nullptr) lane->stop();
+	}
+	if(m_listener.joinable()) m_listener.join();
+}
+
+} // namespace celerity

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "cpu_copy_lane.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "threads/start_thread.hpp"
+
+namespace celerity {
+
+cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
+    trace_recorder* const trace)
+    : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
+
+void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps) {
+	{
+		const std::lock_guard lock(m_mutex);
+		if(m_is_cancelled) return;
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps)});
+		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
+	}
+	m_wake.notify_one();
+}
+
+void cpu_copy_lane::cancel() {
+	{
+		const std::lock_guard lock(m_mutex);
+		m_is_cancelled = true;
+		m_queue.clear();
+	}
+	m_wake.notify_one();
+}
+
+void cpu_copy_lane::stop() {
+	cancel();
+	if(m_thread.joinable()) m_thread.join();
+}
+
+void cpu_copy_lane::run() {
+	std::vector<entry> batch;
+	while(true) {
+		{
+			std::unique_lock lock(m_mutex);
+			m_wake.wait(lock, [&] { return m_is_cancelled || !m_queue.empty(); });
+			if(m_is_cancelled) return;
+			batch.clear();
+			std::swap(batch, m_queue);
+		}
+		if(!std::all_of(batch.begin(), batch.end(), [&](const entry& item) { return execute(item); })) return;
+	}
+}
+
+bool cpu_copy_lane::execute(const entry& item) {
+	for(const auto& wait : item.waits) {
+		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
+	}
+	// A cancelled lane of another device may have left the waits reached, so each lane looks at its own.
+	if(m_progress[m_own].is_cancelled()) return false;
+	const auto is_cancelled = [this] { return m_progress[m_own].is_cancelled(); };
+	const lane_trace traced(m_trace, {m_own, item.sequence});
+	for(const auto& step : item.steps) {
+		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
+		carry_out(step);
+		if(step.done.address == nullptr) continue;
+		for(const auto& wait : step.done_after) {
+			if(!m_progress[wait.lane].wait(wait.sequence)) return false;
+		}
+		m_flags->raise(step.done);
+	}
+	traced.end();
+	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on
+	m_completions.signal();
+	return true;
+}
+
+} // namespace celerity

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/lane_progress.hpp"
+#include "backends/lane_trace.hpp"
+#include "memory/nd_copy.hpp"
+#include "scheduler/core/base/small_vector.hpp"
+#include "threads/event_count.hpp"
+#include "transfers/flag_segment.hpp"
+
+namespace celerity {
+
+/// Everything but the flags.
+inline void carry_out(const pull_operation& step) {
+	const auto& copy = step.copy;
+	if(copy.source != nullptr) nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
+}
+
+/// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
+class cpu_copy_lane {
+  public:
+	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr, trace_recorder* trace = nullptr);
+	~cpu_copy_lane() { stop(); }
+	cpu_copy_lane(const cpu_copy_lane&) = delete;
+	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
+
+	void enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
+		const pull_operation step{{}, copy, {}, {}};
+		enqueue(sequence, waits, std::span(&step, 1));
+	}
+	/// Copies, with flags before and behind them; without source no copy.
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps);
+	/// Copies that have not begun never will. Any thread. Who waits for a flag has to be woken besides.
+	void cancel();
+	void stop();
+
+  private:
+	struct entry {
+		std::uint64_t sequence = 0;
+		small_vector<lane_position, 4> waits;
+		small_vector<pull_operation, 1> steps;
+	};
+
+	std::vector<lane_progress>& m_progress;
+	lane_index m_own;
+	event_count& m_completions;
+	const flag_board* m_flags; ///< null if there are no flags
+	trace_recorder* m_trace;   ///< null if there is no timeline
+	std::mutex m_mutex;
+	std::condition_variable m_wake;
+	std::vector<entry> m_queue;
+	bool m_is_cancelled = false;
+	std::thread m_thread;
+
+	void run();
+	bool execute(const entry& item);
+};
+
+} // namespace celerity

@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "backends/overloaded.hpp"
+#include "memory/nd_copy.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Kinds of lanes per device, in the order of their classes.
+enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal, urgent };
+constexpr std::uint32_t num_roles = 7;
+constexpr std::array<lane_kind, num_roles> role_kinds{
+    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal,
+    lane_kind::urgent};
+/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one. The lanes of kernels are the most that
+/// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
+/// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
+constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 1, 2, 2};
+/// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
+/// priority that there is.
+constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, -100, -100, 0, -100};
+
+/// Lanes that can wait for each other without the host.
+constexpr std::uint32_t cuda_domain = 0;
+constexpr std::uint32_t host_domain = 1;
+
+/// Waking another thread costs about as much as copying this much.
+constexpr std::size_t inline_copy_bytes = 128 * 1024;
+/// What cuMemAlloc aligns to, and what every vector type and coalesced access wants.
+constexpr std::size_t device_alignment_bytes = 512;
+constexpr std::size_t reports_per_block = 256;
+constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
+
+/// Leaves the thread with the context that it came with: users have their own idea of the current device.
+class kept_context {
+  public:
+	explicit kept_context(const cuda::driver& driver) : m_driver(driver) { m_driver.context_get_current(&m_context); }
+	~kept_context() { m_driver.context_set_current(m_context); }
+	kept_context(const kept_context&) = delete;
+	kept_context& operator=(const kept_context&) = delete;
+
+  private:
+	const cuda::driver& m_driver;
+	cuda::context m_context = nullptr;
+};
+
+/// Of a slab, within this process.
+std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
+
+} // namespace
+
+cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
+    : m_driver(cuda::get_driver()), m_options(options), m_completions(completions) {
+	const kept_context kept(m_driver);
+	if(options.ordinals.empty()) throw std::invalid_argument("the CUDA backend needs at least one device");
+	for(const int ordinal : options.ordinals) add_device(ordinal);
+	enable_peers();
+	int max_pitch = 0;
+	m_driver.check(m_driver.device_get_attribute(&max_pitch, cuda::attribute_max_pitch, m_devices.front().handle), "cuDeviceGetAttribute");
+	m_max_pitch_bytes = static_cast<std::size_t>(max_pitch);
+
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		cuda_timeline* timeline = nullptr;
+		if(options.trace != nullptr) {
+			make_current(m_devices[d].context);
+			timeline = m_timelines.emplace_back(std::make_unique<cuda_timeline>(m_driver, m_devices[d].utility, *options.trace)).get();
+		}
+		for(std::uint32_t role = 0; role < num_roles; ++role) {
+			std::uint32_t size = lanes_per_role[role];
+			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
+			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
+			for(std::uint32_t i = 0; i < size; ++i) {
+				m_lanes.push_back(
+				    std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, stream_priorities[role], timeline, static_cast<lane_index>(m_lanes.size())));
+				m_device_of_lane.push_back(d);
+			}
+		}
+	}
+	m_host_lane_index = static_cast<lane_index>(m_lanes.size());
+	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain});
+	m_lanes.push_back(nullptr);
+	m_device_of_lane.push_back(0);
+	m_host_progress = std::vector<lane_progress>(m_lanes.size());
+	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions, nullptr, options.trace);
+	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
+	m_parameters.resize(m_devices.size());
+	m_small_copies.resize(m_devices.size());
+	if(m_devices.size() > 1) start_workers();
+}
+
+void cuda_backend::start_workers() {
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		std::vector<cuda_lane*> lanes;
+		for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
+			if(m_lanes[lane] != nullptr && m_device_of_lane[lane] == d) lanes.push_back(m_lanes[lane].get());
+		}
+		m_workers.push_back(std::make_unique<cuda_worker>(
+		    [this](const cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
+	}
+}
+
+cuda_backend::~cuda_backend() {
+	const kept_context kept(m_driver);
+	cuda_backend::stop();
+	m_lanes.clear();
+	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
+	m_timelines.clear();
+	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(cuda::to_device_pointer(address));
+	for(auto& device : m_devices) {
+		m_driver.context_set_current(device.context);
+		for(const auto& slab : device.arena->slabs()) {
+			if(slab.size_bytes > 0) m_driver.memory_free(cuda::to_device_pointer(slab.address));
+		}
+		m_driver.stream_destroy(device.utility);
+	}
+	m_pinned->release();
+}
+
+void cuda_backend::add_device(const int ordinal) {
+	auto& device = m_devices.emplace_back();
+	device.ordinal = ordinal;
+	m_driver.check(m_driver.device_get(&device.handle, ordinal), "cuDeviceGet");
+	// For good: modules, and arrays and streams of CuPy live in it.
+	m_driver.check(m_driver.primary_context_retain(&device.context, device.handle), "cuDevicePrimaryCtxRetain");
+	make_current(device.context);
+	m_driver.check(m_driver.stream_create(&device.utility, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
+	device.arena = std::make_unique<slab_arena>(
+	    [this, context = device.context](const std::size_t size_bytes) {
+		    cuda::device_pointer address = 0;
+		    make_current(context);
+		    const auto code = m_driver.memory_allocate(&address, size_bytes);
+		    if(code == cuda::error_out_of_memory) throw std::bad_alloc();
+		    m_driver.check(code, "cuMemAlloc");
+		    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+	    },
+	    device_alignment_bytes, device_slab_bytes);
+}
+
+// Somebody else in the process may have enabled it before: that is fine.
+void cuda_backend::enable_peers() {
+	for(auto& from : m_devices) {
+		make_current(from.context);
+		for(auto& to : m_devices) {
+			int can = 0;
+			if(&from == &to || m_driver.device_can_access_peer(&can, from.handle, to.handle) != cuda::success || can == 0) continue;
+			const auto code = m_driver.context_enable_peer_access(to.context, 0);
+			if(code != cuda::error_peer_access_already_enabled) m_driver.check(code, "cuCtxEnablePeerAccess");
+		}
+	}
+}
+
+cuda_topology cuda_backend::probe(const std::span<const int> ordinals) {
+	const auto& driver = cuda::get_driver();
+	cuda_topology topology;
+	for(const int from : ordinals) {
+		cuda::device self = 0;
+		std::size_t memory_bytes = 0;
+		driver.check(driver.device_get(&self, from), "cuDeviceGet");
+		driver.check(driver.device_total_memory(&memory_bytes, self), "cuDeviceTotalMem");
+		if(from == ordinals.front() || memory_bytes < topology.smallest_memory_bytes) topology.smallest_memory_bytes = memory_bytes;
+		for(const int to : ordinals) {
+			if(from == to) continue;
+			cuda::device other = 0;
+			int can = 0;
+			driver.check(driver.device_get(&other, to), "cuDeviceGet");
+			driver.check(driver.device_can_access_peer(&can, self, other), "cuDeviceCanAccessPeer");
+			if(can == 0) topology.all_peers = false;
+		}
+	}
+	return topology;
+}
+
+// ---- lanes ------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+std::uint32_t class_index(const device_id device, const lane_role role) { return device.value * num_roles + static_cast<std::uint32_t>(role); }
+} // namespace
+
+std::uint32_t cuda_backend::kernel_class(const device_id device, const bool is_urgent) const {
+	return class_index(device, is_urgent ? lane_role::urgent : lane_role::compute);
+}
+
+std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to) const {
+	if(is_device_memory(from)) {
+		// Between devices the source writes: its producer is on the same device, and writes across the link are faster than reads.
+		return class_index(device_of(from), is_device_memory(to) ? lane_role::peer : lane_role::device_to_host);
+	}
+	if(is_device_memory(to)) return class_index(device_of(to), lane_role::host_to_device);
+	return static_cast<std::uint32_t>(m_classes.size()) - 1;
+}
+
+std::uint32_t cuda_backend::gather_class(const memory_id to) const { return class_index(device_of(to), lane_role::peer); }
+
+std::uint32_t cuda_backend::pull_class(const memory_id to) const {
+	return class_index(is_device_memory(to) ? device_of(to) : device_id(0), lane_role::pull);
+}
+
+std::uint32_t cuda_backend::signal_class(const memory_id from) const {
+	return class_index(is_device_memory(from) ? device_of(from) : device_id(0), lane_role::signal);
+}
+
+// Not remembered: CuPy sets the context of a thread without telling us, and the call costs nothing where it changes nothing.
+void cuda_backend::make_current(const cuda::context context) { m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent"); }
+
+std::uint64_t cuda_backend::completed(const lane_index lane) {
+	if(m_lanes[lane] == nullptr) return m_host_progress[lane].completed();
+	if(!m_workers.empty()) {
+		m_workers[m_device_of_lane[lane]]->rethrow();
+		return m_lanes[lane]->completed();
+	}
+	return m_lanes[lane]->poll();
+}
+
+bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
+	for(const auto& wait : waits) {
+		// What the engine counts as issued may still be with the worker of another device. It comes: nobody waits for what was handed over later.
+		if(!m_lanes[wait.lane]->wait_until_recorded(wait.sequence)) return false;
+		if(m_lanes[wait.lane]->make_wait(stream, wait.sequence)) m_num_waits.fetch_add(1, std::memory_order_relaxed);
+	}
+	return true;
+}
+
+std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
+	return m_lanes[lane] == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(m_lanes[lane]->stream());
+}
+
+void cuda_backend::cancel() {
+	m_is_cancelled.store(true, std::memory_order_relaxed);
+	for(auto& lane : m_lanes) {
+		if(lane != nullptr) lane->cancel();
+	}
+	for(auto& progress : m_host_progress) progress.cancel();
+	m_host_lane->cancel();
+}
+
+void cuda_backend::stop() {
+	if(m_is_stopped) return;
+	m_is_stopped = true;
+	for(auto& lane : m_lanes) {
+		if(lane != nullptr) lane->cancel();
+	}
+	for(auto& worker : m_workers) worker->stop();
+	const kept_context kept(m_driver);
+	const bool is_idle = are_lanes_idle();
+	for(auto& progress : m_host_progress) progress.cancel();
+	m_host_lane->cancel();
+	m_host_lane->stop();
+	m_pinned->stop();
+	if(!is_idle) m_is_cancelled.store(true, std::memory_order_relaxed);
+	if(m_is_cancelled.load(std::memory_order_relaxed)) {
+		for(auto& lane : m_lanes) {
+			if(lane != nullptr) lane->forget();
+		}
+		for(auto& timeline : m_timelines) timeline->forget();
+	} else {
+		for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);
+	}
+}
+
+// Nobody may have asked since. A second look is for lanes that follow others.
+bool cuda_backend::are_lanes_idle() {
+	bool is_idle = false;
+	try {
+		for(int look = 0; look < 2 && !is_idle; ++look) {
+			is_idle = true;
+			for(auto& lane : m_lanes) {
+				if(lane == nullptr || lane->is_idle()) continue;
+				lane->poll();
+				is_idle = is_idle && lane->is_idle();
+			}
+		}
+	} catch(const cuda::driver_error&) { return false; }
+	return is_idle;
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------------------
+
+bool cuda_backend::is_ready_to_allocate(const memory_id memory, const std::size_t size_bytes) {
+	return is_device_memory(memory) || m_pinned->is_ready(size_bytes);
+}
+
+void* cuda_backend::allocate(const memory_id memory, const std::size_t size_bytes, const std::size_t /* alignment_bytes */) {
+	if(!is_device_memory(memory)) return m_pinned->allocate(size_bytes);
+	auto& device = m_devices.at(device_of(memory).value);
+	try {
+		return device.arena->allocate(size_bytes);
+	} catch(const std::bad_alloc&) {
+		trim(memory);
+	}
+	try {
+		return device.arena->allocate(size_bytes);
+	} catch(const std::bad_alloc&) {
+		if(!m_options.release_cached) throw;
+	}
+	m_options.release_cached(device.ordinal);
+	return device.arena->allocate(size_bytes);
+}
+
+// Slabs that nothing lies in may add up to what is missing. Those that another rank has mapped must stay. Freeing waits for everything that is on the
+// device, which does end: what waits for other ranks was only issued once all that they could need of this one had been.
+void cuda_backend::trim(const memory_id memory) {
+	make_current(m_devices.at(device_of(memory).value).context);
+	m_devices.at(device_of(memory).value).arena->release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
+		if(m_handles.contains(slab_number(memory, number))) return false;
+		m_driver.check(m_driver.memory_free(cuda::to_device_pointer(slab.address)), "cuMemFree");
+		return true;
+	});
+}
+
+void cuda_backend::deallocate(
+    const memory_id memory, void* const address, const std::size_t /* size_bytes */, const std::size_t /* alignment_bytes */) {
+	if(is_device_memory(memory)) {
+		m_devices.at(device_of(memory).value).arena->deallocate(address);
+	} else {
+		m_pinned->deallocate(address);
+	}
+}
+
+void cuda_backend::fill(const memory_id memory, void* const address, const std::size_t size_bytes, const unsigned char value) {
+	if(!is_device_memory(memory)) {
+		std::memset(address, value, size_bytes);
+		return;
+	}
+	const auto& device = m_devices.at(device_of(memory).value);
+	make_current(device.context);
+	m_driver.check(m_driver.fill_async(cuda::to_device_pointer(address), value, size_bytes, device.utility), "cuMemsetD8Async");
+	m_driver.check(m_driver.stream_synchronize(device.utility), "cuStreamSynchronize");
+}
+
+// ---- operations on lanes; what copies and flags put on them is in cuda_backend_copies.cpp ---------------------------------------------
+
+void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& operation) {
+	if(position.lane == m_host_lane_index) {
+		auto& progress = m_host_progress[position.lane];
+		if(waits.positions.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
+			const lane_trace traced(m_options.trace, position);
+			nd_copy(operation.source, *operation.source_layout, operation.destination, *operation.destination_layout, operation.boxes,
+			    operation.element_size_bytes);
+			traced.end();
+			progress.publish(position.sequence);
+			return;
+		}
+		m_host_lane->enqueue(position.sequence, waits.positions, operation);
+		return;
+	}
+	hand_over(waits, {position, {}, {}, operation, {}});
+}
+
+void cuda_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
+	hand_over(waits, {position, {}, {}, std::vector<copy_operation>(copies.begin(), copies.end()), {}});
+}
+
+void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation) {
+	operation.waits = small_vector<lane_position, 4>(waits.positions);
+	operation.waits_for_one = waits.is_one;
+	for(const auto& answer : waits.answers) {
+		if(!is_reached(answer)) operation.answers.push_back(answer);
+	}
+	// The engine lets a wait for another rank go only after everything that the other one may need first: that has to be on all devices of this rank
+	// by then and not only with their workers, one of which the driver might hold up, or block behind this wait.
+	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)) {
+		for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
+	}
+	if(m_workers.empty()) {
+		issue(operation);
+	} else {
+		m_workers[m_device_of_lane[operation.position.lane]]->push(std::move(operation));
+	}
+}
+
+void cuda_backend::issue(const cuda_operation& operation) {
+	auto& lane = *m_lanes[operation.position.lane];
+	for(std::uint32_t d = 0; d < operation.behind.size(); ++d) {
+		if(d != lane.device() && !m_workers[d]->wait_until_issued(operation.behind[d])) return;
+	}
+	make_current(lane.context());
+	std::visit(overloaded{
+	               [&](const cuda_operation::signals& signals) { issue_signals(operation, signals); },
+	               [&](const std::vector<pull_operation>& pulls) {
+		               if(issue_at(operation.position, operation, pulls)) write_done_flags(lane, pulls);
+	               },
+	               [&](const auto& what) { issue_at(operation.position, operation, what); },
+	           },
+	    operation.what);
+}
+
+template <typename What>
+bool cuda_backend::issue_at(const lane_position position, const cuda_operation& operation, const What& what) {
+	auto& lane = *m_lanes[position.lane];
+	lane.catch_up();
+	// First what is likely to be there already: to look at a flag takes a stream longer than to look at an event.
+	enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
+	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
+	lane.begin(position.sequence);
+	issue_on(lane, what);
+	lane.record(position.sequence);
+	return true;
+}
+
+void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals) {
+	if(operation.waits_for_one && issue_behind(operation.waits[0], signals)) return;
+	for(const auto& signal : signals) {
+		if(!issue_at(signal.position, operation, signal.flag)) return;
+	}
+}
+
+// On the producer's own stream, if nothing has followed it yet: that saves the way of an event from one stream to another.
+bool cuda_backend::issue_behind(const lane_position producer, const cuda_operation::signals& signals) {
+	auto& lane = *m_lanes[producer.lane];
+	if(lane.device() != m_device_of_lane[signals.front().position.lane]) return false;
+	small_vector<shared_flag, 8> flags;
+	for(const auto& signal : signals) {
+		if(signal.flag.address != nullptr) flags.push_back(signal.flag);
+	}
+	const auto write = [&] { enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size())); };
+	if(flags.empty() ? lane.recorded() < producer.sequence : !lane.append_behind(producer.sequence, write)) return false;
+	for(const auto& signal : signals) m_lanes[signal.position.lane]->follow(signal.position.sequence, lane, producer.sequence);
+	return true;
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------------------
+
+bool cuda_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
+	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	// First what comes before it on the stream: behind the waits it might hold up what another rank needs for them to end.
+	if(!lane.wait_until_recorded(position.sequence - 1)) return false;
+	lane.claim(position.sequence);
+	if(!wait_for(lane.stream(), waits)) return false;
+	lane.begin(position.sequence);
+	return true;
+}
+
+void cuda_backend::end_kernel(const lane_position position) {
+	auto& lane = *m_lanes[position.lane];
+	make_current(lane.context());
+	lane.record(position.sequence);
+	if(!m_workers.empty()) m_workers[m_device_of_lane[position.lane]]->wake();
+	m_completions.signal();
+}
+
+void cuda_backend::enqueue_launch(const lane_position position, const lane_waits& waits, const launch_operation& launch) {
+	violation_report* report = nullptr;
+	if(static_cast<const cuda_function&>(*launch.launch->kernel).checks_bounds()) {
+		report = take_report();
+		m_checked.push_back({position, launch.instruction, report});
+	}
+	hand_over(waits, {position, {}, {},
+	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
+	        small_vector<void*, 2>(launch.reduction_addresses), report},
+	    {}});
+}
+
+cuda_backend::violation_report* cuda_backend::take_report() {
+	if(m_free_reports.empty()) {
+		auto* const reports = static_cast<violation_report*>(m_pinned->allocate(reports_per_block * sizeof(violation_report)));
+		std::memset(reports, 0, reports_per_block * sizeof(violation_report));
+		for(std::size_t i = 0; i < reports_per_block; ++i) m_free_reports.push_back(reports + i);
+	}
+	auto* const report = m_free_reports.back();
+	m_free_reports.pop_back();
+	return report;
+}
+
+std::optional<bounds_violation> cuda_backend::take_violation() {
+	std::optional<bounds_violation> found;
+	std::erase_if(m_checked, [&](const checked_launch& checked) {
+		if(found.has_value() || m_lanes[checked.position.lane]->completed() < checked.position.sequence) return false;
+		const auto& report = *checked.report;
+		if(report.claimed != 0) {
+			found = bounds_violation{checked.kernel, static_cast<std::uint32_t>(report.access), point{{report.index[0], report.index[1], report.index[2]}}};
+		}
+		*checked.report = {};
+		m_free_reports.push_back(checked.report);
+		return true;
+	});
+	return found;
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launch) {
+	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
+	std::size_t reducer = 0;
+	for(const auto& parameter : function.parameters()) {
+		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
+		// From pageable memory: the driver has read it when the call returns.
+		m_driver.check(m_driver.copy_async(cuda::to_device_pointer(launch.reduction_addresses[reducer++]), cuda::to_device_pointer(parameter.identity.data()),
+		                   parameter.identity.size(), lane.stream()),
+		    "cuMemcpyAsync");
+	}
+	auto& parameters = m_parameters[launch.instruction->device.value];
+	const std::span accesses(launch.access_addresses.data(), launch.access_addresses.size());
+	const std::span reductions(launch.reduction_addresses.data(), launch.reduction_addresses.size());
+	parameters.pack(function, {launch.launch, launch.instruction, accesses, reductions}, launch.violation);
+	const auto grid = function.grid(launch.instruction->chunk);
+	const auto block = function.block();
+	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],
+	                   function.shared_bytes(), lane.stream(), parameters.pointers(), nullptr),
+	    "cuLaunchKernel");
+}
+
+// ---- transfers between the ranks of a host -------------------------------------------------------------------------------------------
+
+shared_location cuda_backend::locate(const memory_id memory, const void* const address) const {
+	const auto& arena = *m_devices.at(device_of(memory).value).arena;
+	const auto where = arena.locate(address);
+	const auto& slab = arena.slabs()[where.slab];
+	shared_location location;
+	location.slab = slab_number(memory, where.slab);
+	location.slab_size_bytes = slab.size_bytes;
+	location.offset_bytes = where.offset_bytes;
+	auto [known, is_new] = m_handles.try_emplace(location.slab);
+	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, cuda::to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	static_assert(sizeof known->second == sizeof location.handle);
+	std::memcpy(location.handle.data(), &known->second, sizeof known->second);
+	return location;
+}
+
+void* cuda_backend::open_peer_slab(const shared_location& location) {
+	if(const auto known = m_opened.find(location.handle); known != m_opened.end()) return known->second;
+	make_current(m_devices.front().context);
+	cuda::ipc_handle handle{};
+	std::memcpy(&handle, location.handle.data(), sizeof handle);
+	cuda::device_pointer address = 0;
+	m_driver.check(m_driver.ipc_open_handle(&address, handle, cuda::ipc_lazy_enable_peer_access), "cuIpcOpenMemHandle");
+	auto* const opened = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+	m_opened.emplace(location.handle, opened);
+	return opened;
+}
+
+void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes) {
+	make_current(m_devices.front().context);
+	const auto code = m_driver.host_register(address, size_bytes, cuda::host_memory_portable | cuda::host_memory_mapped);
+	if(code == cuda::error_host_memory_already_registered) return;
+	m_driver.check(code, "cuMemHostRegister");
+	m_adopted.emplace_back(address, size_bytes);
+	cuda::device_pointer mapped = 0;
+	m_driver.check(m_driver.host_get_device_pointer(&mapped, address, 0), "cuMemHostGetDevicePointer");
+	if(mapped != cuda::to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
+}
+
+} // namespace celerity

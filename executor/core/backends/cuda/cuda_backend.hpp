@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The GPUs of one rank: streams as lanes, events between them, memory from an arena per device and pinned host memory from a pool.
+//
+// Streams, events and memory are ours; modules and users' temporaries are CuPy's, in the same primary contexts.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cpu/cpu_copy_lane.hpp"
+#include "backends/lane_progress.hpp"
+#include "cuda_driver.hpp"
+#include "cuda_function.hpp"
+#include "cuda_lane.hpp"
+#include "cuda_pinned_pool.hpp"
+#include "cuda_small_copies.hpp"
+#include "cuda_timeline.hpp"
+#include "cuda_worker.hpp"
+#include "memory/nd_copy.hpp"
+#include "memory/slab_arena.hpp"
+#include "threads/event_count.hpp"
+
+namespace celerity {
+
+/// Per device.
+inline constexpr std::uint32_t max_compute_lanes = 12;
+
+struct cuda_options {
+	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
+	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
+	bool may_spin = true;            ///< there are cores for all threads
+	trace_recorder* trace = nullptr; ///< null: there is no timeline
+	/// Makes others in this process give back what they keep of a device's memory without using it. Null: there are none.
+	std::function<void(int ordinal)> release_cached;
+};
+
+/// What the planner has to know about the devices of this rank.
+struct cuda_topology {
+	bool all_peers = true;                 ///< every device reaches the memory of every other one
+	std::size_t smallest_memory_bytes = 0; ///< of any device, used or free
+};
+
+class cuda_backend final : public backend {
+  public:
+	/// `completions` is signalled when a lane of the host has got further; it outlives the backend. Throws std::runtime_error.
+	cuda_backend(const cuda_options& options, event_count& completions);
+	~cuda_backend() override;
+
+	/// Collective over nothing; may be called without a backend. Throws std::runtime_error.
+	static cuda_topology probe(std::span<const int> ordinals);
+
+	std::span<const lane_class> lane_classes() const override { return m_classes; }
+	std::uint32_t kernel_class(device_id device, bool is_urgent) const override;
+	std::uint32_t copy_class(memory_id from, memory_id to) const override;
+	std::uint32_t gather_class(memory_id to) const override;
+	std::uint32_t pull_class(memory_id to) const override;
+	std::uint32_t signal_class(memory_id from) const override;
+	bool defers_kernels() const override { return true; }
+	/// A kernel for small copies per device; without it, copy engines do them. Before anything is enqueued.
+	void set_small_copies(std::span<const cuda::function> functions);
+	bool must_poll() const override { return m_workers.empty(); }
+
+	bool is_ready_to_allocate(memory_id memory, std::size_t size_bytes) override;
+	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
+	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
+	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
+
+	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
+	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
+	void enqueue_launch(lane_position position, const lane_waits& waits, const launch_operation& launch) override;
+	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
+	void end_kernel(lane_position position) override;
+	std::uintptr_t stream_handle(lane_index lane) const override;
+
+	bool has_direct_transfers() const override { return true; }
+	shared_location locate(memory_id memory, const void* address) const override;
+	void* open_peer_slab(const shared_location& location) override;
+	void adopt_flags(void* address, std::size_t size_bytes) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void flush() override;
+	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
+
+	std::optional<bounds_violation> take_violation() override;
+	std::uint64_t completed(lane_index lane) override;
+	std::uint64_t num_waits() const override { return m_num_waits.load(std::memory_order_relaxed); }
+	void cancel() override;
+	void stop() override;
+
+  private:
+	struct device_state {
+		int ordinal = 0;
+		cuda::device handle = 0;
+		cuda::context context = nullptr;
+		cuda::stream utility = nullptr; ///< for work that the host waits for
+		std::unique_ptr<slab_arena> arena;
+	};
+
+	/// As the device header has it.
+	struct violation_report {
+		std::int32_t claimed;
+		std::int32_t access;
+		std::int64_t index[3];
+	};
+	/// A kernel that checks bounds. Executor thread.
+	struct checked_launch {
+		lane_position position;
+		const device_kernel_instruction* kernel = nullptr;
+		violation_report* report = nullptr;
+	};
+
+	const cuda::driver& m_driver;
+	cuda_options m_options;
+	event_count& m_completions;
+	std::vector<device_state> m_devices;
+	std::unique_ptr<cuda_pinned_pool> m_pinned;
+	std::size_t m_max_pitch_bytes = 0;
+	std::vector<lane_class> m_classes;                  // see class_index()
+	std::vector<std::unique_ptr<cuda_timeline>> m_timelines; // by device; none without a trace
+	std::vector<std::unique_ptr<cuda_lane>> m_lanes;    // by lane; null for lanes of the host
+	std::vector<std::uint32_t> m_device_of_lane;        // by lane
+	std::vector<lane_progress> m_host_progress;         // by lane; used for lanes of the host
+	std::unique_ptr<cpu_copy_lane> m_host_lane;
+	lane_index m_host_lane_index = 0;
+	std::vector<packed_parameters> m_parameters; // by device
+	std::vector<cuda_small_copies> m_small_copies; // by device
+	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
+	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
+	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
+	std::vector<std::pair<void*, std::size_t>> m_adopted;
+	cuda_operation::signals m_kept_signals; // all behind m_signalled
+	lane_position m_signalled;
+	std::vector<checked_launch> m_checked;         // in flight
+	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
+	std::atomic<std::uint64_t> m_num_waits{0};
+	std::atomic<bool> m_is_cancelled{false};
+	bool m_is_stopped = false;
+
+	void add_device(int ordinal);
+	void enable_peers();
+	void start_workers();
+	/// Nothing is on any stream. Once the workers have stopped.
+	bool are_lanes_idle();
+	violation_report* take_report();
+	void trim(memory_id memory);
+	void make_current(cuda::context context);
+	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
+	/// Completes `operation` by what it has to wait for.
+	void hand_over(const lane_waits& waits, cuda_operation&& operation);
+	/// `kind` is a kind of memory_operation.
+	void enqueue_flags(cuda::stream stream, int kind, std::span<const shared_flag> flags);
+	void issue(const cuda_operation& operation);
+	/// `what`, which is all of `operation` or a part, with its waits. False if cancelled.
+	template <typename What>
+	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
+	void issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals);
+	bool issue_behind(lane_position producer, const cuda_operation::signals& signals);
+	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
+	void issue_on(cuda_lane& lane, const copy_operation& operation);
+	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
+	void issue_on(cuda_lane& lane, const shared_flag& flag);
+	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	void write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	static bool add(cuda_small_copies& small, const copy_operation& copy);
+	void copy(cuda::stream stream, const copy_operation& operation);
+	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
+};
+
+} // namespace celerity

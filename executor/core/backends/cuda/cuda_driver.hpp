@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// The functions of the CUDA driver that we use, found in the libcuda of the machine at run time: building needs no CUDA at all.
+//
+// Names, numbers and layouts of structures are those of the public driver API, version 12 and later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backends/backend.hpp"
+
+namespace celerity::cuda {
+
+using result = int; // CUresult
+using device = int; // CUdevice, the ordinal's handle
+using context = struct context_tag*;
+using stream = struct stream_tag*;
+using event = struct event_tag*;
+using function = struct function_tag*;
+using device_pointer = unsigned long long;
+
+inline device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+inline constexpr result success = 0;
+inline constexpr result error_out_of_memory = 2;
+inline constexpr result error_not_ready = 600;
+inline constexpr result error_peer_access_already_enabled = 704;
+inline constexpr result error_host_memory_already_registered = 712;
+
+inline constexpr unsigned stream_non_blocking = 1;
+inline constexpr unsigned event_default = 0;
+inline constexpr unsigned event_disable_timing = 2;
+inline constexpr unsigned host_memory_portable = 1;
+inline constexpr unsigned host_memory_mapped = 2;
+inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
+inline constexpr int attribute_max_pitch = 11;
+inline constexpr int memory_type_unified = 4;
+
+struct copy_2d { // CUDA_MEMCPY2D
+	std::size_t source_x_bytes, source_y;
+	int source_type;
+	const void* source_host;
+	device_pointer source_device;
+	void* source_array;
+	std::size_t source_pitch;
+	std::size_t destination_x_bytes, destination_y;
+	int destination_type;
+	void* destination_host;
+	device_pointer destination_device;
+	void* destination_array;
+	std::size_t destination_pitch;
+	std::size_t width_bytes, height;
+};
+static_assert(sizeof(copy_2d) == 128);
+
+struct copy_3d { // CUDA_MEMCPY3D
+	std::size_t source_x_bytes, source_y, source_z, source_lod;
+	int source_type;
+	const void* source_host;
+	device_pointer source_device;
+	void* source_array;
+	void* reserved_0;
+	std::size_t source_pitch, source_height;
+	std::size_t destination_x_bytes, destination_y, destination_z, destination_lod;
+	int destination_type;
+	void* destination_host;
+	device_pointer destination_device;
+	void* destination_array;
+	void* reserved_1;
+	std::size_t destination_pitch, destination_height;
+	std::size_t width_bytes, height, depth;
+};
+static_assert(sizeof(copy_3d) == 200);
+
+/// What a batch does to a word of memory, one after the other.
+struct memory_operation { // CUstreamBatchMemOpParams
+	int kind;
+	device_pointer address;
+	std::uint64_t value;
+	unsigned flags; ///< of a wait: how to compare
+	device_pointer alias;
+	std::uint64_t unused;
+};
+static_assert(sizeof(memory_operation) == 48);
+inline constexpr int memory_operation_wait = 1; // of 32 bits
+inline constexpr int memory_operation_write = 2;
+inline constexpr unsigned wait_value_geq = 0;
+inline constexpr std::size_t max_memory_operations = 255; ///< of one batch
+
+struct ipc_handle { // CUipcMemHandle
+	char bytes[64];
+};
+
+/// A call of the driver failed. The context is usually lost with it.
+class driver_error : public device_failure {
+  public:
+	driver_error(const std::string& call, result code, const std::string& text) : device_failure(call + " failed: " + text), m_code(code) {}
+	result code() const { return m_code; }
+
+  private:
+	result m_code;
+};
+
+/// Function pointers; null never: loading fails if one is missing.
+struct driver {
+	result (*init)(unsigned flags);
+	result (*driver_get_version)(int* version);
+	result (*get_error_name)(result code, const char** text);
+	result (*get_error_string)(result code, const char** text);
+	result (*device_get_count)(int* count);
+	result (*device_get)(device* out, int ordinal);
+	result (*device_get_name)(char* name, int length, device dev);
+	result (*device_get_uuid)(unsigned char* sixteen_bytes, device dev);
+	result (*device_total_memory)(std::size_t* bytes, device dev);
+	result (*device_get_attribute)(int* value, int attribute, device dev);
+	result (*device_can_access_peer)(int* can, device from, device to);
+	result (*primary_context_retain)(context* out, device dev);
+	result (*context_set_current)(context ctx);
+	result (*context_get_current)(context* out);
+	result (*context_enable_peer_access)(context peer, unsigned flags);
+	result (*stream_create)(stream* out, unsigned flags, int priority);
+	result (*stream_destroy)(stream s);
+	result (*stream_synchronize)(stream s);
+	result (*stream_wait_event)(stream s, event e, unsigned flags);
+	result (*stream_batch)(stream s, unsigned count, memory_operation* operations, unsigned flags);
+	result (*event_create)(event* out, unsigned flags);
+	result (*event_destroy)(event e);
+	result (*event_record)(event e, stream s);
+	result (*event_query)(event e);
+	result (*event_elapsed)(float* milliseconds, event from, event to);
+	result (*memory_info)(std::size_t* free_bytes, std::size_t* total_bytes);
+	result (*memory_allocate)(device_pointer* out, std::size_t size);
+	result (*memory_free)(device_pointer address);
+	result (*host_allocate)(void** out, std::size_t size, unsigned flags);
+	result (*host_free)(void* address);
+	result (*host_register)(void* address, std::size_t size, unsigned flags);
+	result (*host_unregister)(void* address);
+	result (*host_get_device_pointer)(device_pointer* out, void* address, unsigned flags);
+	result (*copy_async)(device_pointer destination, device_pointer source, std::size_t size, stream s);
+	result (*copy_2d_async)(const copy_2d* copy, stream s);
+	result (*copy_3d_async)(const copy_3d* copy, stream s);
+	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
+	result (*launch)(function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+	    unsigned shared_bytes, stream s, void** parameters, void** extra);
+	result (*ipc_get_handle)(ipc_handle* out, device_pointer address);
+	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);
+	result (*ipc_close_handle)(device_pointer address);
+
+	/// Throws driver_error unless `code` is success. `call` names what was called.
+	void check(result code, const char* call) const;
+	std::string describe(result code) const;
+};
+
+/// Loads and initialises the driver once per process. Throws std::runtime_error that says what is missing.
+const driver& get_driver();
+
+/// Of a GPU, in hexadecimal digits; the same in all processes of the host.
+std::string unique_id(int ordinal);
+
+} // namespace celerity::cuda

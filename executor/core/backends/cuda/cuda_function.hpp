@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// A compiled CUDA kernel, and how its parameters are laid out.
+//
+// The layouts are those of the device header: with N = max(dimensions, 1) and 64-bit integers throughout, a chunk is min[N], max[N], global_min[N],
+// global_max[N]; an accessor is a pointer and the strides of all dimensions but the last (at least one), in elements.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/native_launch.hpp"
+#include "cuda_driver.hpp"
+
+namespace celerity {
+
+class cuda_function final : public native_kernel {
+  public:
+	struct parameter {
+		enum class kind_type : std::uint8_t { chunk, accessor, reducer, scalar };
+		kind_type kind = kind_type::scalar;
+		std::uint32_t dims = 0;         ///< of chunks and accessors
+		std::size_t size_bytes = 0;     ///< of a scalar; of an accessor's element
+		std::size_t alignment_bytes = 1; ///< of a scalar
+		std::vector<std::byte> identity; ///< of a reducer
+	};
+
+	/// `functions` by local device; extents of `block` and `grid` as users write them, x last. An empty grid is derived from the chunk.
+	/// Throws std::invalid_argument.
+	cuda_function(std::vector<cuda::function> functions, std::vector<std::uint32_t> block, std::vector<std::uint32_t> grid, std::uint32_t shared_bytes,
+	    std::vector<parameter> parameters, bool checks_bounds);
+
+	std::span<const parameter> parameters() const { return m_parameters; }
+	bool checks_bounds() const { return m_checks_bounds; }
+	cuda::function function(const device_id device) const { return m_functions.at(device.value); }
+	std::uint32_t shared_bytes() const { return m_shared_bytes; }
+	std::array<std::uint32_t, 3> block() const { return m_block; } ///< x first
+	std::array<std::uint32_t, 3> grid(const box& chunk) const;     ///< x first
+
+  private:
+	std::vector<cuda::function> m_functions;
+	std::uint32_t m_dims = 1;
+	std::array<std::uint32_t, 3> m_block{1, 1, 1};
+	std::array<std::uint32_t, 3> m_grid{0, 0, 0}; ///< zero: derived
+	std::uint32_t m_shared_bytes;
+	std::vector<parameter> m_parameters;
+	bool m_checks_bounds;
+};
+
+/// The values of a launch's parameters, as the driver wants them. Reused from launch to launch.
+class packed_parameters {
+  public:
+	/// Throws std::invalid_argument if the launch does not fit the parameters. `violation` is where a kernel that checks bounds reports.
+	void pack(const cuda_function& function, const launch_operation& launch, void* violation);
+	void** pointers() { return m_pointers.data(); }
+
+  private:
+	std::vector<std::byte> m_bytes;
+	std::vector<std::size_t> m_offsets;
+	std::vector<void*> m_pointers;
+
+	void begin(std::size_t alignment_bytes);
+	template <typename T>
+	void put(const T& value);
+	void put_bytes(std::span<const std::byte> bytes);
+};
+
+/// Boxes that an accessor of a kernel that checks bounds carries; of more, it carries the bounding box.
+inline constexpr std::size_t max_checked_boxes = 8;
+
+} // namespace celerity

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// A CUDA stream whose progress the host can follow, and that other streams can wait for at any point.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "cuda_driver.hpp"
+#include "cuda_timeline.hpp"
+#include "engine/lane_pool.hpp"
+
+namespace celerity {
+
+/// One event per position, reused once the position is complete. Positions are recorded in ascending order by one thread at a time; any thread may
+/// make another lane wait; one thread polls, with the lane's context current or any other.
+class cuda_lane {
+  public:
+	/// `device` is the index of its device among those of the rank. `timeline`, if there is one, outlives the lane, which it knows as number `index`.
+	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, int priority, cuda_timeline* timeline = nullptr, lane_index index = 0);
+	~cuda_lane();
+	cuda_lane(const cuda_lane&) = delete;
+	cuda_lane& operator=(const cuda_lane&) = delete;
+
+	cuda::context context() const { return m_context; }
+	std::uint32_t device() const { return m_device; }
+	cuda::stream stream() const { return m_stream; }
+
+	/// What is put on the stream from now on belongs to `sequence`, which is recorded next. Only the timeline wants to know.
+	void begin(std::uint64_t sequence);
+	/// Everything that is on the stream now belongs to `sequence` or to what came before.
+	void record(std::uint64_t sequence);
+	/// From now on the stream gets what belongs to `sequence`, from a thread other than the one that issues the rest.
+	void claim(std::uint64_t sequence);
+	/// Calls `append`, which puts something on the stream, if nothing else has followed `sequence` there. Otherwise false.
+	template <typename Append>
+	bool append_behind(const std::uint64_t sequence, const Append& append) {
+		const std::lock_guard lock(m_mutex);
+		if(m_claimed > sequence || m_recorded.load(std::memory_order_relaxed) != sequence) return false;
+		append();
+		return true;
+	}
+	/// In place of record(): `sequence` is complete as soon as `producer_sequence` is, which is on the stream of another lane. Nothing is put on this stream
+	/// for it: one that only waits for an event delays flags on others. `producer` outlives the lane's last poll(), and follows none. The thread that polls.
+	void follow(std::uint64_t sequence, cuda_lane& producer, std::uint64_t producer_sequence);
+	/// What is put on the stream from now on runs after everything that this lane has followed. The thread that polls.
+	void catch_up();
+	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for. Throws
+	/// std::logic_error if it follows another lane.
+	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
+
+	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread.
+	std::uint64_t poll();
+	std::uint64_t completed() const { return m_completed.load(std::memory_order_acquire); }
+	/// The last position that is on the stream.
+	std::uint64_t recorded() const { return m_recorded.load(std::memory_order_acquire); }
+	/// Blocks until `sequence` is on the stream, which another thread is about to see to. False if cancel() came first.
+	bool wait_until_recorded(std::uint64_t sequence) const;
+	void cancel() { m_is_cancelled.store(true, std::memory_order_relaxed); }
+	bool is_idle() const { return completed() == recorded(); }
+	/// The process is about to end, or the context is lost: leave everything as it is.
+	void forget() { m_is_forgotten = true; }
+
+  private:
+	/// A position of this lane that is complete when one of another lane is.
+	struct followed {
+		std::uint64_t sequence = 0;
+		cuda_lane* producer = nullptr;
+		std::uint64_t producer_sequence = 0;
+	};
+
+	const cuda::driver& m_driver;
+	cuda::context m_context;
+	std::uint32_t m_device;
+	cuda::stream m_stream = nullptr;
+	std::mutex m_mutex;
+	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two
+	/// Where a position begins; with a timeline.
+	struct begin_mark {
+		cuda::event event = nullptr;
+		std::int64_t issued_ns = 0;
+	};
+	cuda_timeline* const m_timeline;
+	const lane_index m_index;
+	std::vector<begin_mark> m_begins; ///< in the places of m_events; empty without a timeline
+	std::uint64_t m_claimed = 0;
+	std::atomic<std::uint64_t> m_recorded{0};
+	std::atomic<bool> m_is_cancelled{false};
+	std::atomic<std::uint64_t> m_completed{0};
+	std::deque<followed> m_followed; ///< not complete yet, ascending
+	std::vector<followed> m_owed;    ///< what the stream has not been told to wait for; the last position of each producer
+	bool m_is_forgotten = false;
+	// The thread that polls.
+	std::uint64_t m_num_polls = 0;
+	std::uint64_t m_producer_polls = 0; ///< of whom this lane follows, when it last looked
+
+	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
+	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }
+	std::uint64_t poll_events(std::uint64_t done, std::uint64_t last);
+	bool has_passed(std::uint64_t sequence);
+	void grow();
+};
+
+} // namespace celerity

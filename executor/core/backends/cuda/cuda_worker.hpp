@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// The thread that drives one of several GPUs of a rank.
+//
+// A call of the driver takes one to two microseconds. With several devices, one thread that makes all of them is what limits small steps, so
+// each device has its own, to which the executor thread hands finished operations.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "cuda_lane.hpp"
+#include "scheduler/core/base/small_vector.hpp"
+#include "threads/event_count.hpp"
+
+namespace celerity {
+
+/// Something to put on a lane of a device, with everything it needs. Layouts, boxes and instructions outlive it.
+struct cuda_operation {
+	struct launch {
+		const native_launch* launch = nullptr;
+		const device_kernel_instruction* instruction = nullptr;
+		small_vector<void*, 6> access_addresses;
+		small_vector<void*, 2> reduction_addresses;
+		void* violation = nullptr; ///< where the kernel reports, if it checks bounds
+	};
+	struct signal {
+		lane_position position;
+		shared_flag flag;
+	};
+	using signals = small_vector<signal, 4>; ///< all of one device, and with the same waits
+	lane_position position;                  ///< of signals, the first one's
+	small_vector<lane_position, 4> waits;
+	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
+	std::variant<copy_operation, std::vector<copy_operation>, launch, signals, std::vector<pull_operation>> what;
+	/// How many operations each worker must have issued before this one; empty if that does not matter.
+	small_vector<std::uint64_t, 8> behind;
+	bool waits_for_one = false; ///< nothing else matters, nor what its lane has waited for before
+};
+
+class cuda_worker {
+  public:
+	using issue_function = std::function<void(const cuda_operation&)>;
+
+	/// `issue` puts an operation on its lane; `lanes` are those of this device; `completions` is signalled when one has got further.
+	cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, bool may_spin);
+	~cuda_worker() { stop(); }
+	cuda_worker(const cuda_worker&) = delete;
+	cuda_worker& operator=(const cuda_worker&) = delete;
+
+	/// One thread.
+	void push(cuda_operation&& operation);
+	/// Operations so far. The thread that pushes.
+	std::uint64_t num_pushed() const { return m_pushed.load(std::memory_order_relaxed); }
+	/// Blocks until so many operations are on their lanes. False if that will not happen any more. Any other thread.
+	bool wait_until_issued(std::uint64_t num_operations) const;
+	/// Something has been put on a lane by another thread. Any thread.
+	void wake() { m_wake_up.signal(); }
+	/// Throws what the thread has met, again and again. Any thread.
+	void rethrow() const;
+	void stop();
+
+  private:
+	static constexpr std::size_t capacity = 1024;
+
+	issue_function m_issue;
+	std::vector<cuda_lane*> m_lanes;
+	event_count& m_completions;
+	const bool m_may_spin;
+	event_count m_wake_up;
+	std::array<cuda_operation, capacity> m_ring;
+	alignas(64) std::atomic<std::uint64_t> m_pushed{0};
+	alignas(64) std::atomic<std::uint64_t> m_popped{0};
+	std::atomic<bool> m_is_stopping{false};
+	std::atomic<bool> m_has_failed{false};
+	std::exception_ptr m_error; ///< set before m_has_failed
+	std::thread m_thread;
+
+	void run();
+	bool issue_pending();
+	bool poll(bool& is_in_flight);
+};
+
+} // namespace celerity

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// Decides which instruction is issued next, where, and after what. A pure machine: no clock, no thread, no device.
+//
+// Its ancestor is the out-of-order engine of the Celerity runtime, which issues an instruction early only if all its incomplete predecessors are
+// at the tail of one lane. Here an instruction is issued as soon as all predecessors are issued to lanes that can wait for each other, and horizons
+// and epochs pass for issue as soon as their predecessors are issued, so that work flows past them without a round trip through the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
+#include "scheduler/core/base/small_vector.hpp"
+#include "instruction_window.hpp"
+#include "lane_pool.hpp"
+
+namespace celerity {
+
+enum class issue_target : std::uint8_t {
+	host,  ///< carried out by the host: issuable once all predecessors are complete
+	lane,  ///< issuable once every predecessor is complete or issued to a lane of the same domain
+	clock, ///< horizons and epochs: a vector clock over lanes; never handed out, completes by itself
+};
+
+/// What the engine wants to know of an instruction.
+struct engine_request {
+	instruction_id id;
+	instruction_key key;
+	instruction_priority priority = 0;
+	std::span<const instruction_id> dependencies;
+	issue_target target = issue_target::host;
+	std::uint32_t lane_class = 0; ///< index of the class, for target lane
+	/// A launcher thread will enqueue it later: until notify_issued() it holds a place on its lane, but nobody may follow it there.
+	bool deferred = false;
+	/// Waits for another rank: issuable only when no unissued lane instruction has a smaller key.
+	bool remote_wait = false;
+	/// For a lane: what it leads to ends elsewhere. That its lane has passed it does not complete it, only complete(id) does, and its successors wait for
+	/// that. It need not run in the order of its lane, only after its predecessors.
+	bool acknowledged = false;
+	/// For a lane: can wait there until acknowledged predecessors are complete. It is a remote wait then.
+	bool awaits_acknowledgements = false;
+	/// For a lane: not issuable before release(id).
+	bool held = false;
+	const instruction* payload = nullptr; ///< handed back untouched
+};
+
+struct issue {
+	instruction_id id;
+	const instruction* payload = nullptr;
+	lane_index lane = no_lane; ///< `no_lane` for target host
+	std::uint64_t sequence = 0;
+	/// What must be complete on other lanes before this may run; valid until the next call of the engine.
+	std::span<const lane_position> waits;
+	/// Acknowledged instructions that must be complete before this may run; likewise.
+	std::span<const instruction_id> acknowledgements;
+	/// For an acknowledged one: it depends on the one position in `waits`, and on nothing else. The lane may have waited for that before.
+	bool depends_on_one = false;
+};
+
+class out_of_order_engine {
+  public:
+	struct completed_instruction {
+		instruction_id id;
+		const instruction* payload = nullptr;
+	};
+	struct live_instruction {
+		instruction_id id;
+		const instruction* payload = nullptr;
+		issue_target target = issue_target::host;
+		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
+		bool is_on_lane = false; ///< with all that it consists of
+		lane_index lane = no_lane;
+		std::uint64_t stamp = 0; ///< given to next()
+		bool may_run = false; ///< it is issued, all its predecessors are complete, and nothing is ahead of it on its lane
+	};
+	struct counters {
+		std::uint64_t submitted = 0;
+		std::uint64_t issued_early = 0; ///< to a lane, before all predecessors were complete
+		std::uint64_t waits = 0;        ///< cross-lane waits asked for
+	};
+
+	/// Without `track_keys` no instruction may be a remote wait, and keys cost nothing.
+	/// `lanes_wait`: lanes wait for each other; otherwise nothing is issued before all its predecessors are complete, to measure what that costs.
+	explicit out_of_order_engine(std::span<const lane_class> classes, bool track_keys = true, bool lanes_wait = true);
+
+	/// In topological order. Dependencies on ids that are not live count as complete.
+	void submit(const engine_request& request);
+
+	/// The issuable instruction of highest priority (smallest id among equals). Appends it to its lane. `stamp` is kept with it, for watchdogs.
+	bool next(issue& out, std::uint64_t stamp = 0);
+
+	/// The launcher thread has enqueued a deferred instruction.
+	void notify_issued(instruction_id id);
+	/// What a held instruction had to wait for is there.
+	void release(instruction_id id);
+	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
+	void allow_remote_waits(bool allowed);
+	/// While it is not allowed, next() hands out nothing for lanes. What the host does goes on: another rank may need it for what a full lane waits for.
+	void allow_lanes(bool allowed);
+	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
+	void notify_remote_ready(instruction_id id);
+
+	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for acknowledged ones; an
+	/// acknowledged one itself only its predecessors. A second report is ignored.
+	void complete(instruction_id id);
+	void complete_lane(lane_index lane, std::uint64_t sequence);
+
+	/// Everything that became complete since the last call, predecessors first. Swaps buffers with the caller.
+	void take_completed(std::vector<completed_instruction>& out);
+
+	const lane_pool& lanes() const { return m_lanes; }
+	const counters& get_counters() const { return m_counters; }
+	std::size_t num_live() const { return m_num_live; }
+	std::size_t num_in_flight() const { return m_num_in_flight; } ///< issued or assigned, without horizons and epochs
+
+	/// Calls f(live_instruction) in the order of ids. For watchdogs and tests.
+	template <typename F>
+	void for_each_live(F&& f) const {
+		m_window.for_each([&](const slot_type slot) {
+			const node& n = m_nodes[slot];
+			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned,
+			    n.target == issue_target::lane && n.state == node_state::issued, n.lane, n.stamp, may_run(n)});
+		});
+	}
+
+  private:
+	using slot_type = instruction_window::slot_type;
+	static constexpr std::uint32_t mixed_domains = UINT32_MAX;
+
+	enum class node_state : std::uint8_t {
+		blocked,
+		ready,
+		assigned,
+		issued,
+		answered, ///< acknowledged, complete, and still on its lane
+	};
+
+	struct node {
+		instruction_id id;
+		const instruction* payload = nullptr;
+		instruction_key key;
+		instruction_priority priority = 0;
+		issue_target target = issue_target::host;
+		node_state state = node_state::blocked;
+		bool deferred = false;
+		bool remote_wait = false;
+		bool acknowledged = false;
+		bool awaits_acknowledgements = false;
+		bool held = false;
+		bool has_left_lane = false; ///< an acknowledged one that its lane has passed
+		bool inherited = false; ///< a successor already runs on this lane behind it
+		std::uint32_t lane_class = 0;
+		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
+		lane_index lane = no_lane;
+		std::uint64_t sequence = 0;
+		std::uint64_t stamp = 0;
+		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
+		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
+		std::uint32_t num_unanswered = 0; ///< acknowledged ones among them that do not keep it from being issued
+		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
+		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
+		small_vector<lane_position, 2> frontier;      ///< clock only: what a successor on a lane has to wait for
+	};
+	struct ready_entry {
+		instruction_priority priority;
+		instruction_id id;
+		slot_type slot;
+	};
+	struct completion {
+		slot_type slot;
+		bool is_passed; ///< all that is known is that the lane has come past it
+	};
+	struct keyed_entry {
+		instruction_key key;
+		instruction_id id;
+	};
+
+	lane_pool m_lanes;
+	const std::size_t m_num_lanes;
+	bool m_track_keys;
+	const bool m_lanes_wait;
+	bool m_allows_remote_waits = true;
+	bool m_allows_lanes = true;
+	instruction_window m_window;
+	std::vector<node> m_nodes;
+	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued; zero for lanes opened later
+	std::vector<slot_type> m_free_slots;
+	std::vector<ready_entry> m_ready;        ///< heap
+	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
+	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
+	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread, or none is allowed
+	std::vector<slot_type> m_unblocked_clocks;
+	std::vector<slot_type> m_completed_clocks;
+	std::vector<completion> m_completion_stack;
+	std::vector<completed_instruction> m_completed;
+	std::vector<lane_position> m_waits; ///< of the latest issue
+	std::vector<instruction_id> m_acknowledgements; ///< likewise
+	std::size_t m_num_live = 0;
+	std::size_t m_num_in_flight = 0;
+	counters m_counters;
+
+	bool may_run(const node& n) const {
+		if(n.state != node_state::issued || n.num_incomplete > 0) return false;
+		return n.target != issue_target::lane || n.sequence == m_lanes.completed(n.lane) + 1;
+	}
+	slot_type allocate_slot();
+	std::span<std::uint64_t> node_clock(slot_type slot);
+	std::span<const std::uint64_t> node_clock(slot_type slot) const;
+	bool is_satisfied_by_issue(const node& predecessor, const node& successor) const;
+	void make_issuable(slot_type slot);
+	void push_ready(slot_type slot);
+	void push_gated(slot_type slot);
+	/// It need not wait for another rank any more.
+	void open_gate(slot_type slot);
+	void release_parked();
+	void release_gated();
+	lane_index choose_lane(node& n);
+	bool wait_for_the_only_one(const node& n);
+	static bool waits_for_other_rank(const node& n) { return n.remote_wait || n.num_unanswered > 0; }
+	bool must_stay_gated(const node& n) const;
+	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.
+	template <typename Waits>
+	void collect_waits(const node& n, lane_index own_lane, std::span<std::uint64_t> clock, Waits& waits) const;
+	void issue_to_lane(slot_type slot, lane_index lane);
+	void issue_clock(slot_type slot);
+	void propagate_issue(slot_type slot);
+	void settle_clocks();
+	void complete_slot(slot_type slot, bool is_passed);
+	void leave_lane(slot_type slot);
+	/// What has to be dealt with before; `no_slot` if there is nothing.
+	completion find_prerequisite(const node& n, bool is_passed) const;
+	void finalize(slot_type slot);
+};
+
+} // namespace celerity

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// What the executor thread hands to the outside: requests to communicate, news, and calls of user functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "pilot_message.hpp"
+#include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/geometry/grid.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
+
+namespace celerity {
+
+/// One send, receive or barrier that the outside carries out and then reports as complete; counts from 1.
+using request_id = strong_id<struct request_id_tag, std::uint64_t>;
+using extents3 = std::array<std::size_t, 3>;
+
+/// A box inside an array in host memory.
+struct payload_location {
+	void* address = nullptr; ///< of the array
+	extents3 allocated_shape{};
+	extents3 offset{};
+	extents3 extent{};
+	std::size_t element_size_bytes = 0;
+};
+
+struct pilot_event {
+	rank_id to;
+	pilot_message pilot;
+};
+struct send_event {
+	request_id request;
+	rank_id to;
+	message_id message;
+	payload_location payload;
+};
+struct receive_event {
+	request_id request;
+	rank_id from;
+	message_id message;
+	payload_location payload;
+};
+struct barrier_event {
+	request_id request;
+};
+/// A fence or an epoch is complete.
+struct completed_event {
+	submission_id submission;
+	bool is_known = false; ///< whoever waited for it knows already
+};
+/// Everything submitted up to here is complete.
+struct retired_event {
+	submission_id last_submission;
+};
+/// The runtime has no more use for an array of the user.
+struct user_free_event {
+	std::uint64_t raw = 0;
+};
+/// A result of `min` or `max` that nothing seems to have been combined into.
+struct empty_reduction_event {
+	reduction_id reduction;
+};
+/// Who holds the memory that an allocation lacked. Buffer 0 is staging and gather space.
+struct memory_holders {
+	buffer_id buffer; ///< that the allocation was for
+	memory_id memory;
+	std::size_t size_bytes = 0; ///< of the allocation
+	std::size_t held_bytes = 0; ///< by this rank
+	std::vector<std::pair<buffer_id, std::size_t>> largest;
+};
+/// The executor could not go on; it is in the failed state.
+struct failed_event {
+	enum class kind_type : std::uint8_t {
+		fault,  ///< of the executor itself, or of what it was given
+		memory, ///< an allocation failed for good
+		device, ///< a device has failed, not necessarily because of what was asked of it last
+		bounds, ///< a kernel left the declared region of one of its accesses
+		peer,   ///< this rank could not reach the memory of another one
+	};
+	kind_type kind = kind_type::fault;
+	std::string text;        ///< in the words of who has failed, such as a driver
+	std::string instruction; ///< what the executor was at, if anything
+	submission_id submission;
+	std::uint32_t access = 0; ///< bounds: which access, where, and what it declares
+	point index;
+	box_vector declared;
+	rank_id peer;                         ///< peer: whose memory it is
+	std::vector<submission_id> in_flight; ///< device: kernels any of which may be the cause
+	memory_holders shortage;              ///< memory
+};
+struct shutdown_event {};
+struct stopped_event {};
+
+using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event, empty_reduction_event, failed_event,
+    shutdown_event, stopped_event>;
+
+/// An access_binding with its address, and without ties to the instruction.
+struct bound_access {
+	buffer_id buffer;
+	allocation_id allocation; ///< null if the access is empty
+	void* address = nullptr;
+	box allocated_box;
+	box bounding_box;
+	box_vector accessed;
+};
+struct bound_reduction {
+	void* address = nullptr;
+	reduction_op op = reduction_op::sum;
+	scalar_type type = scalar_type::float32;
+};
+
+/// Handle on a call that has been handed out.
+using call_ticket = std::uint64_t;
+
+struct kernel_call {
+	call_ticket ticket = 0;
+	submission_id submission;
+	box chunk;
+	std::vector<bound_access> accesses;
+	std::vector<bound_reduction> reductions;
+	std::uintptr_t stream = 0; ///< where the kernel belongs; 0 if the backend has no streams
+};
+
+struct host_task_call {
+	call_ticket ticket = 0;
+	submission_id submission;
+	box chunk;
+	std::vector<bound_access> accesses;
+};
+struct initialize_call {
+	call_ticket ticket = 0;
+	buffer_id buffer;
+	void* address = nullptr;
+	box allocated_box;
+	box_vector boxes;
+	std::size_t element_size_bytes = 0;
+};
+using host_call = std::variant<host_task_call, initialize_call>;
+
+} // namespace celerity

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// What the executor does with each kind of instruction: where it goes, and what happens when its time has come.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "backends/overloaded.hpp"
+#include "events/labels.hpp"
+#include "executor_loop.hpp"
+#include "memory/reduce_kernels.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Told of in a shortage of memory.
+constexpr std::size_t most_holders = 3;
+
+} // namespace
+
+engine_request executor_loop::make_request(const instruction& item) const {
+	engine_request request;
+	request.id = item.id;
+	request.key = item.key;
+	request.priority = item.priority;
+	request.dependencies = item.dependencies;
+	request.payload = &item;
+	const auto to_lane = [&](const std::uint32_t lane_class) {
+		request.target = issue_target::lane;
+		request.lane_class = lane_class;
+		request.awaits_acknowledgements = m_direct != nullptr && m_options.overwrites_wait;
+	};
+	std::visit(overloaded{
+	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
+	               [&](const gather_copy_instruction& copy) { to_lane(m_backend->gather_class(copy.destination.memory)); },
+	               [&](const device_kernel_instruction& kernel) {
+		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
+		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border));
+		               const bool is_native = m_launches.find(kernel.submission) != nullptr;
+		               request.deferred = m_backend->defers_kernels() && !is_native;
+		               request.awaits_acknowledgements &= is_native; // a launcher thread must not block, nor leave its lane to others
+	               },
+	               [&](const send_instruction& send) {
+		               if(m_direct == nullptr || !m_direct->is_direct(send)) return; // by the host
+		               to_lane(m_backend->signal_class(send.source.memory));
+		               request.acknowledged = request.held = true;
+		               request.awaits_acknowledgements = false; // a send overwrites nothing
+	               },
+	               [&](const receive_instruction& receive) {
+		               if(m_direct == nullptr) return; // by the host
+		               to_lane(m_backend->pull_class(receive.destination.memory));
+		               request.remote_wait = request.held = true;
+	               },
+	               [&](const split_receive_instruction&) {
+		               if(m_direct != nullptr) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
+	               },
+	               [&](const horizon_instruction&) { request.target = issue_target::clock; },
+	               [&](const epoch_instruction& epoch) {
+		               // A barrier is an operation of the host; what follows it must not be issued before.
+		               const bool is_barrier = epoch.action == epoch_action::barrier && m_options.num_ranks > 1;
+		               request.target = is_barrier ? issue_target::host : issue_target::clock;
+	               },
+	               [&](const auto&) { request.target = issue_target::host; },
+	           },
+	    item.operation);
+	return request;
+}
+
+lane_waits executor_loop::waits_of(const issue& item) {
+	m_answers.clear();
+	for(const auto id : item.acknowledgements) {
+		if(const auto answer = m_direct->answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
+	}
+	return {item.waits, m_answers, item.depends_on_one};
+}
+
+void executor_loop::dispatch(const issue& item) {
+	if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();
+	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
+	// One after the other, so that none is passed for ever.
+	if(alloc.allocation.memory == host_memory && (!m_waiting_allocations.empty() || !m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes))) {
+		m_waiting_allocations.push_back({item.id, item.payload, &alloc});
+		return;
+	}
+	allocate(item.id, alloc);
+}
+
+bool executor_loop::allocate_waiting() {
+	bool has_allocated = false;
+	while(!m_waiting_allocations.empty()) {
+		const auto waiting = m_waiting_allocations.front();
+		if(!m_backend->is_ready_to_allocate(host_memory, waiting.alloc->size_bytes)) break;
+		m_waiting_allocations.pop_front();
+		m_current = waiting.payload;
+		allocate(waiting.id, *waiting.alloc);
+		has_allocated = true;
+	}
+	if(has_allocated) complete_done();
+	return has_allocated;
+}
+
+void executor_loop::allocate(const instruction_id id, const alloc_instruction& alloc) {
+	void* address = nullptr;
+	try {
+		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
+	} catch(const std::bad_alloc&) { throw memory_shortage(find_holders(alloc)); }
+	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
+	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
+
+	auto& usage = m_statistics.memories.at(alloc.allocation.memory.value);
+	++usage.num_allocations;
+	usage.current_bytes += alloc.size_bytes;
+	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
+	m_statistics.count_allocation(alloc.buffer, alloc.allocation.memory);
+	if(m_direct != nullptr) m_direct->notify_allocated(alloc.allocation);
+	m_done.push_back(id);
+}
+
+memory_holders executor_loop::find_holders(const alloc_instruction& lacking) const {
+	memory_holders result{lacking.buffer, lacking.allocation.memory, lacking.size_bytes, 0, {}};
+	std::map<buffer_id, std::size_t> held;
+	for(const auto& [id, entry] : m_allocations.entries()) {
+		if(id.memory != result.memory) continue;
+		held[entry.buffer] += entry.size_bytes;
+		result.held_bytes += entry.size_bytes;
+	}
+	result.largest.assign(held.begin(), held.end());
+	std::stable_sort(result.largest.begin(), result.largest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+	if(result.largest.size() > most_holders) result.largest.resize(most_holders);
+	return result;
+}
+
+void executor_loop::execute(const issue& item, const free_instruction& free) {
+	if(free.allocation.memory == user_memory) {
+		m_allocations.unregister_user_memory(free.allocation.raw);
+		m_events.emplace_back(user_free_event{free.allocation.raw});
+	} else {
+		const auto entry = m_allocations.remove(free.allocation);
+		m_backend->deallocate(free.allocation.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+		m_statistics.memories.at(free.allocation.memory.value).current_bytes -= entry.size_bytes;
+	}
+	m_done.push_back(item.id);
+}
+
+copy_operation executor_loop::counted(copy_operation operation, const copy_reason reason) {
+	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
+	++m_statistics.num_copies[static_cast<std::size_t>(reason)];
+	m_statistics.copied_bytes[static_cast<std::size_t>(reason)] += operation.size_bytes;
+	return operation;
+}
+
+void executor_loop::execute(const issue& item, const copy_instruction& copy) {
+	const auto operation = counted({m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
+	                                   copy.boxes, copy.element_size_bytes},
+	    copy.reason);
+	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
+}
+
+void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
+	void* const destination = m_allocations.address(gather.destination);
+	small_vector<copy_operation, 8> copies;
+	for(const auto& source : gather.sources) {
+		copies.push_back(counted(
+		    {m_allocations.address(source.allocation), destination, &source.layout, &gather.destination_layout, source.boxes, gather.element_size_bytes},
+		    copy_reason::coherence));
+	}
+	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
+}
+
+void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
+	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
+	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
+	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_events.emplace_back(empty_reduction_event{reduce.reduction});
+	m_done.push_back(item.id);
+}
+
+// ---- calls of user functions ------------------------------------------------------------------------------------------------------
+
+void* executor_loop::address_of(const reduction_binding& reduction) const {
+	return static_cast<std::byte*>(m_allocations.address(reduction.allocation)) + reduction.offset_bytes;
+}
+
+std::vector<bound_access> executor_loop::bind(const std::span<const access_binding> accesses) const {
+	std::vector<bound_access> bound;
+	bound.reserve(accesses.size());
+	for(const auto& access : accesses) {
+		bound.push_back({access.buffer, access.allocation, m_allocations.address(access.allocation), access.allocated_box, access.bounding_box,
+		    box_vector(access.accessed)});
+	}
+	return bound;
+}
+
+void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
+	if(const auto* const launch = m_launches.find(kernel.submission)) {
+		small_vector<void*, 8> accesses;
+		for(const auto& access : kernel.accesses) accesses.push_back(m_allocations.address(access.allocation));
+		small_vector<void*, 2> reductions;
+		for(const auto& reduction : kernel.reductions) reductions.push_back(address_of(reduction));
+		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),
+		    {launch, &kernel, std::span(accesses.data(), accesses.size()), std::span(reductions.data(), reductions.size())});
+		return;
+	}
+	kernel_job job{{item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence},
+	    small_vector<lane_position, 4>(item.waits)};
+	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({address_of(reduction), reduction.op, reduction.type});
+	job.call.stream = m_backend->stream_handle(item.lane);
+	m_kernel_queues[kernel.device.value]->push(std::move(job));
+}
+
+void executor_loop::execute(const issue& item, const host_task_instruction& task) {
+	++m_num_host_calls;
+	m_host_queue.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
+}
+
+void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
+	++m_num_host_calls;
+	m_host_queue.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
+	    box_vector(initialize.boxes), initialize.element_size_bytes});
+}
+
+// ---- communication ----------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const send_instruction& send) {
+	if(m_direct != nullptr && m_direct->is_direct(send)) {
+		m_direct->signal(item, send, waits_of(item));
+	} else {
+		m_communication.send(item.id, send);
+	}
+}
+
+void executor_loop::execute(const issue& item, const receive_instruction& receive) {
+	if(m_direct != nullptr) {
+		m_direct->pull(item, waits_of(item));
+	} else {
+		m_communication.arbiter().receive(item.id, receive);
+	}
+}
+
+void executor_loop::execute(const issue& item, const split_receive_instruction& receive) { m_communication.arbiter().split_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const await_receive_instruction& receive) { m_communication.arbiter().await_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) { m_communication.arbiter().gather_receive(item.id, receive); }
+
+// ---- synchronisation ----------------------------------------------------------------------------------------------------------------
+
+void executor_loop::execute(const issue& item, const fence_instruction& fence) {
+	m_events.emplace_back(completed_event{fence.submission});
+	m_done.push_back(item.id);
+}
+
+void executor_loop::execute(const issue& /* item */, const horizon_instruction& /* horizon */) {
+	throw std::logic_error("horizons complete by themselves");
+}
+
+void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
+	if(epoch.action != epoch_action::barrier) throw std::logic_error("an epoch without barrier completes by itself");
+	m_communication.barrier(item.id);
+}
+
+} // namespace celerity

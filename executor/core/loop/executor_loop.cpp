@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT
+#include "executor_loop.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+
+#include "backends/cpu/cpu_backend.hpp"
+#include "events/labels.hpp"
+#include "executor_trace.hpp"
+#include "threads/relax_cpu.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
+constexpr int rounds_before_hand_over = 4;
+/// Between two looks at the lanes.
+constexpr int issues_per_round = 64;
+/// What has completed is looked at so often even while there is something to issue.
+constexpr std::int64_t longest_without_poll_ns = 10'000;
+/// About what falling asleep and being woken costs.
+constexpr std::chrono::microseconds spin_time{20};
+/// Between two looks at the devices, where there are fewer cores than busy threads.
+constexpr std::chrono::microseconds shortest_pause{10};
+constexpr std::chrono::microseconds longest_pause{200};
+/// Keeps the sum with the present time representable.
+constexpr std::chrono::hours max_timeout{24};
+
+std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
+	if(made == nullptr) throw std::invalid_argument("an executor needs a backend");
+	return made;
+}
+
+} // namespace
+
+// Application, scheduler and executor threads, and one per device.
+bool has_free_cores(const executor_options& options) {
+	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
+}
+
+void executor_loop::inbox::clear() {
+	batches.clear();
+	pilots.clear();
+	requests.clear();
+	host_calls.clear();
+	launches.clear();
+	failures.clear();
+}
+
+executor_loop::executor_loop(const executor_options& options)
+    : executor_loop(options, [&](event_count& completions) {
+		    return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get());
+	    }) {}
+
+executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
+    : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
+      m_engine(m_backend->lane_classes(), options.direct, options.lane_events), m_communication(m_allocations, m_statistics, m_events, m_trace) {
+	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
+	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
+	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
+}
+
+executor_loop::~executor_loop() {
+	stop();
+	for(const auto& [id, entry] : m_allocations.entries()) m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+}
+
+// ---- direct transfers: start ------------------------------------------------------------------------------------------------------
+
+std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector<rank_id>& host_ranks) {
+	if(!m_options.direct || m_options.sync || !m_backend->has_direct_transfers()) return std::nullopt;
+	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_options.rank, host_ranks, m_trace);
+	return m_direct->offer();
+}
+
+void executor_loop::open_direct(const rank_id peer, const flag_segment::offer& offer) { m_direct->open(peer, offer); }
+
+void executor_loop::agree_direct(const std::vector<rank_id>& peers) {
+	if(peers.empty()) return m_direct.reset();
+	m_direct->agree(peers);
+	m_communication.set_direct(m_direct.get());
+}
+
+// ---- the executor thread ----------------------------------------------------------------------------------------------------------
+
+void executor_loop::trace_span(const trace_kind kind, const std::int64_t start_ns, const std::uint64_t count) const {
+	trace_event event;
+	event.kind = kind;
+	event.start_ns = start_ns;
+	event.end_ns = trace_now();
+	event.sequence = count;
+	m_trace->record(event);
+}
+
+std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
+	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
+	const bool was_awaiting = has_outstanding_communication();
+	std::vector<executor_event> events;
+	std::vector<progress_event> progress;
+	if(m_left_at_ns != 0) trace_span(trace_kind::python, std::exchange(m_left_at_ns, 0), 0);
+	while(true) {
+		const auto seen = m_wake_up.prepare();
+		bool must_return = m_is_woken.exchange(false, std::memory_order_relaxed);
+		{
+			const std::lock_guard lock(m_state_mutex);
+			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
+			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			m_has_unsent_pilots = false;
+			const bool has_worked = work();
+			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0, has_worked);
+			std::swap(progress, m_progress_events);
+		}
+		// Before the events: a fence that is fulfilled may be followed by a program that ends.
+		if(m_progress) {
+			for(const auto& reached : progress) m_progress(reached.task, reached.is_epoch);
+		}
+		progress.clear();
+		must_return |= event_count::clock::now() >= deadline;
+		must_return |= !was_awaiting && has_outstanding_communication(); // the caller has to look at the network more often from now on
+		must_return |= must_hand_over();
+		if(must_return) {
+			std::swap(events, m_events);
+			m_hand_over_at = {};
+			if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
+			return events;
+		}
+		wait(seen, m_events.empty() ? deadline : std::min(deadline, m_hand_over_at));
+	}
+}
+
+void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
+	const bool awaits_peers = m_direct != nullptr && !m_backend->signals_flags() && (m_direct->num_unfetched() > 0 || m_communication.is_outstanding());
+	if((m_backend->must_poll() && is_lane_in_flight()) || awaits_peers) return poll_until_progress(seen, deadline);
+	if(m_expects_work.load(std::memory_order_relaxed) && m_expects_work.exchange(false, std::memory_order_relaxed)) m_worked_at = event_count::clock::now();
+	auto spin_until = m_worked_at + m_options.idle_spin;
+	if(m_may_spin && m_engine.num_in_flight() > 0) spin_until = std::max(spin_until, event_count::clock::now() + spin_time);
+	spin_until = std::min(spin_until, deadline);
+	while(event_count::clock::now() < spin_until) {
+		if(m_wake_up.prepare() != seen) return;
+		std::this_thread::yield();
+	}
+	m_wake_up.wait_until(seen, deadline);
+}
+
+bool executor_loop::is_lane_in_flight() const {
+	const auto& lanes = m_engine.lanes();
+	return std::any_of(lanes.open_lanes().begin(), lanes.open_lanes().end(), [&](const lane_index lane) { return lanes.in_flight(lane) > 0; });
+}
+
+// Nobody signals what a device has done. Only this thread changes the engine, so it may be read without the lock.
+void executor_loop::poll_until_progress(const std::uint64_t seen, const event_count::clock::time_point deadline) {
+	const auto& lanes = m_engine.lanes();
+	auto pause = shortest_pause;
+	spin_pause spin;
+	const auto has_news = [&] { return m_wake_up.prepare() != seen || (m_direct != nullptr && m_direct->has_news()); };
+	while(true) {
+		if(has_news()) return;
+		try {
+			for(const lane_index lane : lanes.open_lanes()) {
+				if(lanes.in_flight(lane) == 0) continue;
+				if(m_backend->completed(lane) > lanes.completed(lane)) return;
+				if(has_news()) return; // to ask a device takes much longer than to look at memory
+			}
+		} catch(const std::exception&) { return; } // work() meets it again, and reports it
+		const auto now = event_count::clock::now();
+		if(now >= deadline) return;
+		if(m_may_spin) {
+			spin();
+		} else {
+			m_wake_up.wait_until(seen, std::min(deadline, now + pause));
+			pause = std::min<std::chrono::microseconds>(2 * pause, longest_pause);
+		}
+	}
+}
+
+bool executor_loop::work() {
+	const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
+	std::uint64_t num_issued = 0;
+	bool has_worked = false;
+	try {
+		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
+			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || has_urgent_events())) {
+				m_wake_up.signal(); // there may be more: the next run() must not sleep
+				break;
+			}
+			bool has_progressed = take_inbox();
+			if(!may_go_on()) break;
+			has_progressed |= poll_direct();
+			has_progressed |= allocate_waiting();
+			if(const int issued = issue_ready(); issued > 0) {
+				has_progressed = true;
+				num_issued += static_cast<std::uint64_t>(issued);
+			}
+			// To ask a device costs as much as to issue: not as long as there is something to issue, but now and then.
+			if(!has_progressed || now_ns() - m_polled_at_ns >= longest_without_poll_ns) has_progressed |= poll_lanes();
+			if(!has_progressed) break;
+			has_worked = true;
+		}
+	} catch(const device_failure& error) {
+		enter_failure(error.what(), failed_event::kind_type::device);
+	} catch(memory_shortage& error) {
+		enter_failure(error.what(), failed_event::kind_type::memory).shortage = std::move(error.holders);
+	} catch(const peer_failure& error) {
+		enter_failure(error.what(), failed_event::kind_type::peer).peer = error.peer();
+	} catch(const std::exception& error) {
+		enter_failure(error.what());
+	}
+	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
+	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
+	if(m_trace != nullptr && has_worked) trace_span(trace_kind::work, start_ns, num_issued);
+	return has_worked;
+}
+
+bool executor_loop::take_inbox() {
+	{
+		const std::lock_guard lock(m_inbox_mutex);
+		if(m_inbox.is_empty()) return false;
+		std::swap(m_inbox, m_received);
+	}
+	m_current = nullptr;
+	if(may_go_on()) {
+		for(const auto& batch : m_received.batches) {
+			++m_statistics.num_batches;
+			take_batch(batch);
+		}
+		for(const auto& [from, pilot] : m_received.pilots) take_pilot(from, pilot);
+		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
+		for(const auto call : m_received.host_calls) m_done.push_back(call);
+		m_num_host_calls -= m_received.host_calls.size();
+		for(const auto launched : m_received.launches) m_engine.notify_issued(launched);
+		complete_done();
+		for(const auto& text : m_received.failures) enter_failure(text);
+	}
+	m_received.clear();
+	return true;
+}
+
+void executor_loop::take_batch(const instruction_batch& batch) {
+	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
+	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	if(m_direct != nullptr) {
+		for(const auto* const instruction : batch.instructions) {
+			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct->is_direct(*send)) {
+				m_direct->plan_send(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
+			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
+				m_direct->plan_receive(instruction->id, *receive, stamp);
+				m_communication.arbiter().receive(instruction->id, *receive);
+			}
+		}
+	}
+	for(const auto& pilot : batch.pilots) {
+		if(m_direct != nullptr && m_direct->is_planned(pilot.send)) continue; // it sends its own
+		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
+		m_has_unsent_pilots = true;
+	}
+}
+
+std::uint64_t executor_loop::program_digest_at(const task_id consumer) const {
+	return m_options.program != nullptr ? m_options.program->digest_at(consumer) : 0;
+}
+
+bool executor_loop::may_go_on() const {
+	return !m_is_failed.load(std::memory_order_relaxed) && (m_options.program == nullptr || !m_options.program->has_diverged());
+}
+
+// Data of another program must not be taken for data of this one. A pilot for a task still to come is compared when that task comes, before its receives.
+void executor_loop::take_pilot(const rank_id from, const pilot_message& pilot) {
+	if(m_options.program != nullptr
+	    && m_options.program->compare_task(from, task_id(pilot.consumer_task), pilot.program_digest) == program_log::verdict::different) {
+		return;
+	}
+	m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
+}
+
+bool executor_loop::poll_direct() {
+	if(m_direct == nullptr) return false;
+	m_direct->send_pilots();
+	bool has_progressed = false;
+	m_direct->take_pilots([&](const rank_id source, const pilot_message& pilot) {
+		take_pilot(source, pilot);
+		has_progressed = true;
+	});
+	m_direct->poll(m_done);
+	has_progressed |= !m_done.empty();
+	if(has_progressed) complete_done();
+	return has_progressed;
+}
+
+void executor_loop::release_held() {
+	m_direct->take_released(m_released);
+	for(const auto& released : m_released) {
+		if(released.is_ready) m_engine.notify_remote_ready(released.id);
+		m_engine.release(released.id);
+	}
+	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
+	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_direct->has_unsent_pilots());
+}
+
+bool executor_loop::is_communication_outstanding() const {
+	// Those who fetch from this rank wake it where the backend sees to that.
+	const bool must_look = m_direct != nullptr && m_direct->num_unfetched() > 0 && !m_backend->signals_flags();
+	return m_communication.is_outstanding() || must_look;
+}
+
+bool executor_loop::poll_lanes() {
+	m_progressed.clear();
+	m_polled_at_ns = now_ns();
+	const auto& lanes = m_engine.lanes();
+	for(const lane_index lane : lanes.open_lanes()) {
+		if(lanes.in_flight(lane) == 0) continue;
+		const std::uint64_t completed = m_backend->completed(lane);
+		if(completed > lanes.completed(lane)) m_progressed.emplace_back(lane, completed);
+	}
+	if(m_progressed.empty()) return false;
+	if(const auto violation = m_backend->take_violation()) {
+		fail_out_of_bounds(*violation);
+		return true;
+	}
+	for(const auto& [lane, completed] : m_progressed) m_engine.complete_lane(lane, completed);
+	retire();
+	return true;
+}
+
+void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
+	m_is_failed.store(true, std::memory_order_relaxed);
+	cancel();
+	failed_event event;
+	event.kind = failed_event::kind_type::bounds;
+	event.text = "a kernel left its declared region";
+	event.submission = violation.kernel->submission;
+	event.access = violation.access;
+	event.index = violation.index;
+	if(violation.access < violation.kernel->accesses.size()) event.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
+	m_events.emplace_back(std::move(event));
+}
+
+int executor_loop::issue_ready() {
+	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	issue item;
+	int num_issued = 0;
+	while(num_issued < issues_per_round && !must_hold_back()) {
+		if(m_direct != nullptr) {
+			release_held();
+			m_engine.allow_lanes(!is_lane_full());
+		}
+		if(!m_engine.next(item, stamp)) break;
+		m_current = item.payload;
+		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
+		dispatch(item);
+		if(m_direct != nullptr && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
+		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);
+		++num_issued;
+		if(!m_done.empty()) complete_done();
+	}
+	m_backend->flush();
+	m_current = nullptr;
+	if(num_issued > 0) complete_done();
+	return num_issued;
+}
+
+bool executor_loop::must_hold_back() const {
+	if(!m_options.sync) return false;
+	return m_num_host_calls > 0 || is_lane_in_flight();
+}
+
+// What is on a lane can always go on without anything on a lane that has not been issued: remote waits respect keys. But what the host sends may be issued
+// later than a wait that another rank ends only after it has come.
+bool executor_loop::is_lane_full() {
+	if(m_full_lane == no_lane) return false;
+	if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;
+	m_full_lane = no_lane;
+	return false;
+}
+
+void executor_loop::complete_done() {
+	m_communication.flush(m_done);
+	for(const auto id : m_done) m_engine.complete(id);
+	m_done.clear();
+	retire();
+}
+
+// An instruction is not looked at after the horizon or epoch that follows it has been reported, which is after this.
+void executor_loop::retire() {
+	m_engine.take_completed(m_retired);
+	for(const auto& retired : m_retired) {
+		const auto& operation = retired.payload->operation;
+		++m_statistics.instructions[operation.index()];
+		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
+			m_progress_events.push_back({horizon->task, false});
+			m_launches.drop(horizon->last_submission);
+			announce_retired(horizon->last_submission);
+		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
+			retire_epoch(*epoch);
+		} else if(m_direct != nullptr && std::holds_alternative<receive_instruction>(operation)) {
+			m_direct->retire_receive(retired.id);
+		}
+	}
+}
+
+void executor_loop::retire_epoch(const epoch_instruction& epoch) {
+	m_progress_events.push_back({epoch.task, true});
+	if(epoch.submission.value != 0) m_events.emplace_back(completed_event{epoch.submission});
+	m_launches.drop(epoch.last_submission);
+	if(epoch.last_submission.value != 0) announce_retired(epoch.last_submission);
+	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
+}
+
+std::vector<submission_id> executor_loop::kernels_in_flight() const {
+	std::vector<submission_id> submissions;
+	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+		const auto* const kernel = std::get_if<device_kernel_instruction>(&live.payload->operation);
+		if(!live.is_issued || kernel == nullptr) return;
+		if(std::find(submissions.begin(), submissions.end(), kernel->submission) == submissions.end()) submissions.push_back(kernel->submission);
+	});
+	return submissions;
+}
+
+failed_event& executor_loop::enter_failure(const std::string& text, const failed_event::kind_type kind) {
+	failed_event event;
+	event.kind = kind;
+	event.text = text;
+	if(m_current != nullptr) {
+		auto active = describe(*m_current, true, call_state::waiting, m_communication.arbiter());
+		event.submission = active.submission;
+		event.instruction = std::move(active.text);
+	}
+	m_current = nullptr;
+	m_is_failed.store(true, std::memory_order_relaxed);
+	cancel();
+	if(kind == failed_event::kind_type::device) event.in_flight = kernels_in_flight();
+	m_events.emplace_back(std::move(event));
+	return std::get<failed_event>(m_events.back());
+}
+
+} // namespace celerity

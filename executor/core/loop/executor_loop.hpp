@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// The executor of one rank: takes batches from the scheduler, carries out or hands out every instruction when its time has come, and says what is done.
+//
+// Threads: the scheduler thread calls submit(); one thread, the executor's, calls run() again and again; launcher threads sit in next_kernel(), host-task
+// threads in next_host_task(); anybody may call the rest. m_state_mutex is held while the executor thread works, never while it waits.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "engine/out_of_order_engine.hpp"
+#include "events/executor_events.hpp"
+#include "events/executor_statistics.hpp"
+#include "memory/allocation_table.hpp"
+#include "progress_report.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/graphs/program_log.hpp"
+#include "scheduler/core/vocabulary/instruction_sink.hpp"
+#include "threads/busy_clock.hpp"
+#include "threads/call_queue.hpp"
+#include "threads/event_count.hpp"
+#include "threads/spin_flag.hpp"
+#include "transfers/communication.hpp"
+#include "transfers/direct_transport.hpp"
+
+namespace celerity {
+
+struct executor_options {
+	std::size_t num_ranks = 1;
+	rank_id rank;
+	std::size_t num_devices = 1;
+	bool oversubscribed = false; ///< more busy threads than cores: never spin
+	bool check = false;          ///< fill fresh memory with 0xff bytes
+	bool lane_events = true;     ///< lanes wait for each other, and not the host for all of them
+	bool sync = false;           ///< issue work for devices and host tasks one at a time
+	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
+	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	std::shared_ptr<program_log> program = nullptr;  ///< to compare with other ranks; null: there are none
+	bool overwrites_wait = false; ///< on their lanes until other ranks have fetched, and not for the host to see that
+	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
+	/// With direct transfers nothing is put on lanes while some lane has so many instructions in flight: its queue might be full, and block the thread that other
+	/// ranks may wait for. A queue of CUDA holds a thousand operations, and an instruction is up to eight.
+	std::uint64_t most_on_a_lane = 120;
+};
+
+/// Whether all busy threads of this rank have a core of their own.
+bool has_free_cores(const executor_options& options);
+
+/// An allocation failed for good.
+class memory_shortage : public std::runtime_error {
+  public:
+	explicit memory_shortage(memory_holders found) : std::runtime_error("there is no room for an allocation"), holders(std::move(found)) {}
+
+	memory_holders holders;
+};
+
+class executor_loop final : public instruction_sink {
+  public:
+	using progress_callback = std::function<void(task_id, bool is_epoch)>;
+	using backend_factory = std::function<std::unique_ptr<backend>(event_count&)>;
+
+	/// With the CPU backend.
+	explicit executor_loop(const executor_options& options);
+	executor_loop(const executor_options& options, const backend_factory& make_backend);
+	executor_loop(const executor_loop&) = delete;
+	executor_loop& operator=(const executor_loop&) = delete;
+	~executor_loop();
+
+	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
+	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
+
+	/// Direct transfers, before the first batch: every rank of `host_ranks` gives its offer to the others, opens theirs, and names those with whom both sides
+	/// have succeeded. Nothing if this executor has no direct transfers.
+	std::optional<flag_segment::offer> offer_direct(const std::vector<rank_id>& host_ranks);
+	/// Throws std::runtime_error.
+	void open_direct(rank_id peer, const flag_segment::offer& offer);
+	void agree_direct(const std::vector<rank_id>& peers);
+
+	void submit(instruction_batch&& batch) override;
+	/// For the accounting of idle time: whether the scheduler has something to do.
+	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
+
+	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
+	void expect_work();
+
+	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. What nobody waits for, as
+	/// what may be forgotten, is handed over a little later, with the rest.
+	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
+	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile the flag is set at once, not only after run() has
+	/// returned; whether that was so. Any thread.
+	bool watch(submission_id submission, spin_flag& flag, std::chrono::nanoseconds limit);
+	void wake();
+	void notify_complete(request_id request);
+	void notify_pilot(rank_id from, const pilot_message& pilot);
+	/// Of all that have come, by either way. Between two calls of run(), on the same thread.
+	std::vector<receive_arbiter::unclaimed_pilot> unclaimed_pilots();
+	/// Requests, or awaited data: the network should be polled.
+	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
+
+	/// Blocks; nothing after stop(). One thread per device: the device's kernels run in the order in which they are handed out.
+	std::optional<kernel_call> next_kernel(device_id device);
+	void kernel_issued(call_ticket ticket);
+	void kernel_done(call_ticket ticket);
+	/// Blocks; nothing after stop(). Any number of threads.
+	std::optional<host_call> next_host_task();
+	void host_task_done(call_ticket ticket);
+	/// Whether next_kernel() and next_host_task() return at once.
+	bool has_kernel(const device_id device) { return m_kernel_queues.at(device.value)->has_call(); }
+	bool has_host_task() { return m_host_queue.has_call(); }
+
+	/// From now on the kernel of this submission is launched by the executor thread itself. Before the submission; one thread.
+	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }
+	void take_back_launch(const submission_id submission) { m_launches.take_back(submission); }
+
+	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
+	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
+	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
+
+	/// Nothing new is issued from now on; run() goes on returning.
+	void fail();
+	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.
+	void report_failure(const std::string& text);
+	/// Wakes every thread out of its wait and joins the native ones. After it returns no instruction is looked at any more. Idempotent.
+	void stop();
+
+	std::vector<active_instruction> active_instructions();
+	executor_statistics statistics();
+
+	const executor_options& options() const { return m_options; }
+	std::span<const lane_class> lane_classes() const { return m_backend->lane_classes(); }
+
+  private:
+	struct inbox {
+		std::vector<instruction_batch> batches;
+		std::vector<std::pair<rank_id, pilot_message>> pilots;
+		std::vector<request_id> requests;
+		std::vector<instruction_id> host_calls;
+		std::vector<instruction_id> launches;
+		std::vector<std::string> failures;
+		bool is_empty() const {
+			return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty();
+		}
+		void clear();
+	};
+	struct kernel_job {
+		kernel_call call;
+		lane_position position;
+		small_vector<lane_position, 4> waits;
+	};
+	/// A call that was handed out and is not done.
+	struct running_call {
+		lane_position position{no_lane, 0}; ///< `no_lane` for host calls
+		device_id device;
+		std::int64_t start_ns = 0; ///< with a timeline
+	};
+	struct progress_event {
+		task_id task;
+		bool is_epoch = false;
+	};
+
+	const executor_options m_options;
+	const bool m_may_spin;
+	trace_recorder* const m_trace;
+	progress_callback m_progress;
+	event_count m_wake_up;
+	std::atomic<bool> m_is_woken{false};
+	std::atomic<bool> m_is_failed{false};
+	std::atomic<bool> m_is_stopping{false};
+	std::atomic<bool> m_has_outstanding_communication{false};
+
+	std::mutex m_inbox_mutex;
+	inbox m_inbox;
+	inbox m_received; // swapped with m_inbox; only the executor thread touches it
+
+	std::unique_ptr<backend> m_backend;
+	std::vector<std::unique_ptr<call_queue<kernel_job>>> m_kernel_queues; // by device
+	call_queue<host_call> m_host_queue;
+	launch_table m_launches;
+	std::mutex m_running_mutex;
+	std::unordered_map<call_ticket, running_call> m_running;
+	struct watcher {
+		submission_id submission;
+		spin_flag* flag;
+		bool is_told = false;
+	};
+	std::mutex m_watchers_mutex;
+	std::vector<watcher*> m_watchers; // who is in watch()
+
+	// Only the executor thread touches these.
+	std::vector<executor_event> m_events;
+	event_count::clock::time_point m_hand_over_at{}; // if m_events holds nothing but what may come later
+
+	// Everything below is guarded by m_state_mutex.
+	std::mutex m_state_mutex;
+	std::mutex m_stop_mutex;
+	out_of_order_engine m_engine;
+	allocation_table m_allocations; // user memory has a lock of its own
+	executor_statistics m_statistics;
+	communication m_communication;
+	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
+	bool m_has_unsent_pilots = false;           // among m_events
+	struct waiting_allocation {
+		instruction_id id;
+		const instruction* payload;
+		const alloc_instruction* alloc;
+	};
+	std::deque<waiting_allocation> m_waiting_allocations; // until the backend has room for the first one
+	std::vector<direct_transport::released_instruction> m_released;
+	std::vector<shared_flag> m_answers; ///< of waits_of()
+	std::vector<progress_event> m_progress_events;
+	std::vector<instruction_id> m_done;
+	std::vector<out_of_order_engine::completed_instruction> m_retired;
+	const instruction* m_current = nullptr; // being issued, for the message if that fails
+	std::size_t m_num_host_calls = 0;       // issued and not complete
+	busy_clock m_scheduler_clock;
+	time_account m_time;
+	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
+
+	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
+	std::int64_t m_polled_at_ns = 0;
+	event_count::clock::time_point m_worked_at{};
+	std::atomic<bool> m_expects_work{false};
+	lane_index m_full_lane = no_lane;
+
+	/// Whether there was anything to do.
+	bool work();
+	bool take_inbox();
+	void take_batch(const instruction_batch& batch);
+	void take_pilot(rank_id from, const pilot_message& pilot);
+	std::uint64_t program_digest_at(task_id consumer) const;
+	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
+	bool may_go_on() const;
+	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
+	void trace_call(call_ticket ticket, const running_call& call) const;
+	bool poll_lanes();
+	void fail_out_of_bounds(const bounds_violation& violation);
+	bool poll_direct();
+	void release_held();
+	bool is_communication_outstanding() const;
+	int issue_ready();
+	bool must_hold_back() const;
+	/// Whether nothing may be put on lanes now.
+	bool is_lane_full();
+	void complete_done();
+	void retire();
+	void retire_epoch(const epoch_instruction& epoch);
+	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
+	bool is_lane_in_flight() const;
+	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
+	void cancel();
+	std::vector<submission_id> kernels_in_flight() const;
+	failed_event& enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::fault);
+
+	// executor_announcements.cpp
+	void announce_retired(submission_id last);
+	bool has_urgent_events() const;
+	/// Sets the flags of those who watch what has completed, and says whether events must be handed over now.
+	bool must_hand_over();
+	bool tell_watchers(submission_id submission);
+
+	// executor_dispatch.cpp: one function per kind of instruction
+	engine_request make_request(const instruction& instruction) const;
+	void dispatch(const issue& item);
+	void execute(const issue& item, const alloc_instruction& alloc);
+	void allocate(instruction_id id, const alloc_instruction& alloc);
+	bool allocate_waiting();
+	void execute(const issue& item, const free_instruction& free);
+	/// Fills in how much it is, and counts it.
+	copy_operation counted(copy_operation operation, copy_reason reason);
+	void execute(const issue& item, const copy_instruction& copy);
+	void execute(const issue& item, const gather_copy_instruction& gather);
+	void execute(const issue& item, const device_kernel_instruction& kernel);
+	void execute(const issue& item, const host_task_instruction& task);
+	void execute(const issue& item, const initialize_instruction& initialize);
+	void execute(const issue& item, const send_instruction& send);
+	void execute(const issue& item, const receive_instruction& receive);
+	void execute(const issue& item, const split_receive_instruction& receive);
+	void execute(const issue& item, const await_receive_instruction& receive);
+	void execute(const issue& item, const gather_receive_instruction& receive);
+	void execute(const issue& item, const reduce_instruction& reduce);
+	void execute(const issue& item, const fence_instruction& fence);
+	void execute(const issue& item, const horizon_instruction& horizon);
+	void execute(const issue& item, const epoch_instruction& epoch);
+	/// Valid until the next call.
+	lane_waits waits_of(const issue& item);
+	void* address_of(const reduction_binding& reduction) const;
+	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
+	memory_holders find_holders(const alloc_instruction& lacking) const;
+};
+
+} // namespace celerity

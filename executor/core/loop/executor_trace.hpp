@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// What the timeline tells of an instruction.
+#pragma once
+
+#include "engine/out_of_order_engine.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
+
+namespace celerity {
+
+/// Since `start_ns` the executor has been issuing it.
+void trace_issue(trace_recorder& trace, const issue& item, std::int64_t start_ns);
+
+} // namespace celerity

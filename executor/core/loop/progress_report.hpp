@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
+#include "transfers/receive_arbiter.hpp"
+
+namespace celerity {
+
+/// An instruction that has been issued and is not complete, as a person who looks for the reason of a hang wants to see it.
+struct active_instruction {
+	double age_s = 0;
+	std::string text;
+	submission_id submission; ///< 0 if it belongs to none
+	buffer_id buffer;         ///< 0 if it concerns none
+	std::optional<box> where;
+	std::optional<rank_id> peer;
+	std::optional<transfer_id> transfer;
+	std::size_t kind = 0;      ///< of its operation
+	bool is_computing = false; ///< code of the user runs; for a GPU: nothing that it waits for is missing
+};
+
+/// Where a call of the user's code is.
+enum class call_state { waiting, running, on_stream };
+
+/// Everything but the age. `call` only matters for kernels and for what threads of the user carry out.
+active_instruction describe(const instruction& instruction, bool is_issued, call_state call, const receive_arbiter& arbiter);
+
+} // namespace celerity

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+
+#include "events/labels.hpp"
+#include "scheduler/core/base/ids.hpp"
+
+namespace celerity {
+
+/// From allocation ids to addresses. The executor thread adds and removes what the runtime allocates; any thread registers arrays of the user.
+class allocation_table {
+  public:
+	struct entry {
+		void* address = nullptr;
+		std::size_t size_bytes = 0;
+		std::size_t alignment_bytes = 1;
+		buffer_id buffer;
+	};
+
+	void add(const allocation_id id, const entry& e) {
+		if(!m_entries.emplace(id, e).second) throw std::logic_error("allocation " + label(id) + " exists already");
+	}
+
+	entry remove(const allocation_id id) {
+		const auto node = m_entries.extract(id);
+		if(node.empty()) throw std::logic_error("allocation " + label(id) + " does not exist");
+		return node.mapped();
+	}
+
+	/// The null allocation has no address.
+	void* address(const allocation_id id) const {
+		if(id.is_null()) return nullptr;
+		if(id.memory == user_memory) return user_entry(id.raw).address;
+		const auto found = m_entries.find(id);
+		if(found == m_entries.end()) throw std::logic_error("allocation " + label(id) + " does not exist");
+		return found->second.address;
+	}
+
+	bool contains(const allocation_id id) const { return m_entries.contains(id); }
+	const std::unordered_map<allocation_id, entry>& entries() const { return m_entries; }
+
+	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) {
+		const std::lock_guard lock(m_user_mutex);
+		m_user_entries.emplace(++m_last_user_raw, entry{address, size_bytes, 1, {}});
+		return m_last_user_raw;
+	}
+
+	/// For when the user wants an array back while buffers still need its contents: they go on in a copy of the same size.
+	void replace_user_memory(const std::uint64_t raw, void* const address) {
+		const std::lock_guard lock(m_user_mutex);
+		if(const auto found = m_user_entries.find(raw); found != m_user_entries.end()) found->second.address = address;
+	}
+
+	/// False if there is none of that number (any more).
+	bool unregister_user_memory(const std::uint64_t raw) {
+		const std::lock_guard lock(m_user_mutex);
+		return m_user_entries.erase(raw) > 0;
+	}
+
+  private:
+	std::unordered_map<allocation_id, entry> m_entries;
+	mutable std::mutex m_user_mutex;
+	std::unordered_map<std::uint64_t, entry> m_user_entries;
+	std::uint64_t m_last_user_raw = 0;
+
+	entry user_entry(const std::uint64_t raw) const {
+		const std::lock_guard lock(m_user_mutex);
+		const auto found = m_user_entries.find(raw);
+		if(found == m_user_entries.end()) throw std::logic_error("array " + label(allocation_id{user_memory, raw}) + " of the user is not registered");
+		return found->second;
+	}
+};
+
+} // namespace celerity

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "communication.hpp"
+
+#include <stdexcept>
+
+#include "events/labels.hpp"
+
+namespace celerity {
+
+namespace {
+
+extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
+
+payload_location locate(void* const address, const box& allocated, const box& part, const std::size_t element_size_bytes) {
+	const point offset{{part.min(0) - allocated.min(0), part.min(1) - allocated.min(1), part.min(2) - allocated.min(2)}};
+	return {address, to_extents(allocated.extents()), to_extents(offset), to_extents(part.extents()), element_size_bytes};
+}
+
+} // namespace
+
+void communication::send(const instruction_id instruction, const send_instruction& send) {
+	void* const address = m_allocations.address(send.source);
+	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
+	m_statistics.sent_bytes_host += size_bytes;
+	trace_event traced;
+	traced.kind = trace_kind::send;
+	traced.instruction = instruction.value;
+	traced.buffer = send.transfer.buffer.value;
+	traced.bytes = size_bytes;
+	traced.sequence = send.message.value;
+	traced.peer = send.destination_rank.value;
+	m_events.emplace_back(send_event{
+	    add_request(instruction, traced), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
+}
+
+void communication::barrier(const instruction_id instruction) {
+	trace_event traced;
+	traced.kind = trace_kind::barrier;
+	traced.instruction = instruction.value;
+	m_events.emplace_back(barrier_event{add_request(instruction, traced)});
+}
+
+void communication::flush(std::vector<instruction_id>& completed) {
+	m_arbiter.take_posts(m_posts);
+	for(const auto& posted : m_posts) {
+		if(m_direct != nullptr && m_direct->is_receiving(posted.instruction)) {
+			post_part(posted);
+		} else {
+			post(posted);
+		}
+	}
+	m_arbiter.take_completed(m_completed);
+	for(const auto id : m_completed) {
+		if(m_direct != nullptr && m_direct->is_receiving(id)) {
+			m_direct->complete_parts(id);
+		} else {
+			completed.push_back(id);
+		}
+	}
+}
+
+void communication::post(const posted_receive& post) {
+	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
+	void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
+	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
+	m_events.emplace_back(
+	    receive_event{add_request(post.fragment, describe(post, post.part)), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+}
+
+void communication::post_part(const posted_receive& post) {
+	switch(m_direct->add_part(post)) {
+	case direct_transport::part_state::here: return m_arbiter.complete(post.fragment);
+	case direct_transport::part_state::expected: return;
+	case direct_transport::part_state::wanted: break;
+	}
+	const direct_transport::message_key key{post.source, post.message};
+	m_events.emplace_back(receive_event{add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct->prepare_bounce(post)});
+}
+
+void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
+	const auto node = m_requests.extract(request);
+	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
+	if(m_trace != nullptr) {
+		auto traced = m_traced.extract(request);
+		traced.mapped().end_ns = trace_now();
+		m_trace->record(traced.mapped());
+	}
+	const auto& subject = node.mapped();
+	if(const auto* const instruction = std::get_if<instruction_id>(&subject)) {
+		completed.push_back(*instruction);
+	} else if(const auto* const fragment = std::get_if<fragment_id>(&subject)) {
+		m_arbiter.complete(*fragment);
+	} else {
+		for(const auto part : m_direct->arrive(std::get<direct_transport::message_key>(subject))) m_arbiter.complete(part);
+	}
+}
+
+trace_event communication::describe(const posted_receive& post, const box& received) const {
+	trace_event traced;
+	traced.kind = trace_kind::receive;
+	traced.instruction = post.instruction.value;
+	traced.buffer = post.transfer.buffer.value;
+	traced.bytes = static_cast<std::uint64_t>(received.area()) * post.element_size_bytes;
+	traced.sequence = post.message.value;
+	traced.peer = post.source.value;
+	return traced;
+}
+
+request_id communication::add_request(const request_subject& subject, const trace_event& traced) {
+	const request_id request(++m_last_request);
+	m_requests.emplace(request, subject);
+	if(m_trace != nullptr) m_traced.emplace(request, traced).first->second.start_ns = trace_now();
+	return request;
+}
+
+} // namespace celerity

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "direct_transport.hpp"
+#include "events/executor_events.hpp"
+#include "events/executor_statistics.hpp"
+#include "memory/allocation_table.hpp"
+#include "receive_arbiter.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/instruction.hpp"
+
+namespace celerity {
+
+/// Turns sends, receives and barriers into requests to the outside, and completed requests into completed instructions.
+class communication {
+  public:
+	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events, trace_recorder* const trace)
+	    : m_allocations(allocations), m_statistics(statistics), m_events(events), m_trace(trace) {}
+
+	/// Knows the receives that take their parts from elsewhere. Before the first instruction.
+	void set_direct(direct_transport* const direct) { m_direct = direct; }
+
+	void send(instruction_id instruction, const send_instruction& send);
+	void barrier(instruction_id instruction);
+	receive_arbiter& arbiter() { return m_arbiter; }
+	const receive_arbiter& arbiter() const { return m_arbiter; }
+
+	/// Emits what the arbiter wants posted, and appends the instructions that are complete.
+	void flush(std::vector<instruction_id>& completed);
+	/// Appends the instructions that this completes. Throws std::logic_error for a request that is not outstanding.
+	void complete(request_id request, std::vector<instruction_id>& completed);
+
+	bool is_outstanding() const { return !m_requests.empty() || m_arbiter.num_open() > 0; }
+
+  private:
+	const allocation_table& m_allocations;
+	executor_statistics& m_statistics;
+	std::vector<executor_event>& m_events;
+	/// A send or barrier, one posted part, or a message of which several may be parts.
+	using request_subject = std::variant<instruction_id, fragment_id, direct_transport::message_key>;
+
+	trace_recorder* const m_trace;
+	std::unordered_map<request_id, trace_event> m_traced; ///< not complete
+	direct_transport* m_direct = nullptr;
+	receive_arbiter m_arbiter;
+	std::unordered_map<request_id, request_subject> m_requests;
+	std::uint64_t m_last_request = 0;
+	std::vector<posted_receive> m_posts;
+	std::vector<instruction_id> m_completed;
+
+	void post(const posted_receive& post);
+	void post_part(const posted_receive& post);
+	request_id add_request(const request_subject& subject, const trace_event& traced);
+	trace_event describe(const posted_receive& post, const box& received) const;
+};
+
+} // namespace celerity

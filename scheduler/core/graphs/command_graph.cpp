@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+#include "command_graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "geometry/split.hpp"
+
+namespace celerity {
+
+box_vector split_among_ranks(const task& node, const std::size_t num_ranks) {
+	const auto& geometry = node.geometry;
+	if(node.kind == task_kind::fence) {
+		box_vector chunks;
+		chunks.resize(node.fence_on_all_ranks ? num_ranks : 1, box::full(point{{1, 1, 1}}));
+		return chunks;
+	}
+	if(!geometry.can_split || num_ranks == 1) return box_vector{geometry.global};
+	return geometry.split == split_kind::split_2d ? split_2d(geometry.global, geometry.granularity, num_ranks)
+	                                              : split_1d(geometry.global, geometry.granularity, num_ranks);
+}
+
+command_graph_generator::command_graph_generator(const std::size_t num_ranks, const rank_id local_rank, record_callback record)
+    : m_num_ranks(num_ranks), m_local_rank(local_rank), m_record(std::move(record)) {}
+
+void command_graph_generator::create_buffer(const buffer_info& info) {
+	const box domain = box::full(info.extents);
+	local_state initial;
+	initial.front.writer = m_window.epoch();
+	rank_set everyone; // all ranks start with the same contents, so none ever has to be sent
+	everyone.add_first(m_num_ranks);
+	m_buffers.emplace(info.id,
+	    buffer_state{info, domain, region_map<local_state>(domain, initial), region_map<rank_set>(domain, everyone), std::nullopt, box(), true, {}});
+}
+
+void command_graph_generator::destroy_buffer(const buffer_id id) { m_buffers.erase(id); }
+
+void command_graph_generator::lower(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	if(node->kind == task_kind::epoch || node->kind == task_kind::horizon) return generate_epoch_or_horizon(node, out);
+	update_chunks(*node);
+	collect_local_accesses(*node);
+	resolve_pending_reductions(node, out);
+	if(m_num_ranks > 1) {
+		generate_pushes(node, out);
+		generate_await_pushes(node, out);
+	}
+	generate_execution(node, out);
+	finish_reductions(*node);
+	if(m_num_ranks > 1) mark_stale(*node);
+}
+
+void command_graph_generator::update_chunks(const task& node) {
+	if(node.kind != task_kind::fence && m_chunks_valid && m_chunks_of == node.geometry) return; // loops submit the same geometry again and again
+	m_chunks = split_among_ranks(node, m_num_ranks);
+	m_chunks_of = node.geometry;
+	m_chunks_valid = node.kind != task_kind::fence;
+}
+
+std::optional<box> command_graph_generator::local_chunk() const {
+	if(m_local_rank.value >= m_chunks.size()) return std::nullopt;
+	return m_chunks[m_local_rank.value];
+}
+
+region command_graph_generator::map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const box& chunk) const {
+	if(node.kind == task_kind::fence) return node.fence_box;
+	return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
+}
+
+void command_graph_generator::collect_local_accesses(const task& node) {
+	m_local_accesses.clear();
+	const auto chunk = local_chunk();
+	if(!chunk.has_value()) return;
+	for(const auto& access : node.accesses) {
+		auto& buffer = m_buffers.at(access.buffer);
+		m_local_accesses.push_back(chunk_access{&buffer, access.mode, map_access(node, access, buffer, *chunk)});
+	}
+	for(const auto& reduction : node.reductions) {
+		auto& buffer = m_buffers.at(reduction.buffer);
+		const bool reads = reduction.include_current && m_local_rank.value == 0; // the current value counts exactly once
+		m_local_accesses.push_back(chunk_access{&buffer, reads ? access_mode::read_write : access_mode::write, region(buffer.domain)});
+	}
+}
+
+bool command_graph_generator::is_first_access_to_its_buffer(const task& node, const std::size_t index) const {
+	for(std::size_t i = 0; i < index; ++i) {
+		if(node.accesses[i].buffer == node.accesses[index].buffer) return false;
+	}
+	return true;
+}
+
+void command_graph_generator::resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	for(std::size_t i = 0; i < node->accesses.size(); ++i) {
+		if(auto& buffer = m_buffers.at(node->accesses[i].buffer); buffer.pending.has_value()) resolve_pending_reduction(node, buffer, out);
+	}
+	for(const auto& reduction : node->reductions) {
+		if(auto& buffer = m_buffers.at(reduction.buffer); buffer.pending.has_value()) resolve_pending_reduction(node, buffer, out);
+	}
+}
+
+void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out) {
+	// Who reads the result? Partial results go only there.
+	std::vector<rank_id> participants;
+	for(std::size_t i = 0; i < m_chunks.size(); ++i) {
+		bool reads = false;
+		for(const auto& access : node->accesses) {
+			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_chunks[i]).empty();
+		}
+		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == 0;
+		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
+	}
+	if(participants.empty()) return; // the task only overwrites the buffer: the partial results are dropped then
+
+	const pending_reduction pending = *buffer.pending;
+	buffer.pending.reset();
+	buffer.owned_bounds_dirty = true;
+	const transfer_id transfer{node->id, buffer.info.id, pending.reduction.id};
+	const region element(buffer.domain);
+	const bool is_contributor = m_local_rank.value < pending.num_contributors;
+	const bool is_participant = std::find(participants.begin(), participants.end(), m_local_rank) != participants.end();
+
+	if(is_contributor) {
+		push_command push{transfer, {}};
+		for(const rank_id rank : participants) {
+			if(rank != m_local_rank) push.targets.emplace_back(rank, element);
+		}
+		if(!push.targets.empty()) {
+			begin_command();
+			depend_for_read(buffer, element);
+			record_read(buffer, element);
+			finish_command(node, std::move(push), out);
+		}
+	}
+	if(!is_participant) {
+		buffer.local.modify(element, [](local_state& state) { state.is_fresh = state.is_replicated = false; });
+		return;
+	}
+	begin_command();
+	if(is_contributor) depend_for_read(buffer, element);
+	depend_for_write(buffer, element);
+	record_write(buffer, element, m_local_rank != participants.front());
+	rank_set holders;
+	for(const rank_id rank : participants) holders.add(rank);
+	buffer.replicas.update(element, holders);
+	finish_command(node, reduction_command{transfer, pending.reduction, pending.num_contributors}, out);
+}
+
+void command_graph_generator::generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	const auto generate = [&](buffer_state& buffer, const auto& collect) {
+		push_command push{transfer_id{node->id, buffer.info.id, reduction_id{}}, {}};
+		collect(push);
+		if(push.targets.empty()) return;
+		begin_command();
+		region pushed;
+		for(const auto& [rank, where] : push.targets) add_to(pushed, where);
+		depend_for_read(buffer, pushed);
+		record_read(buffer, pushed);
+		finish_command(node, std::move(push), out);
+	};
+
+	for(std::size_t i = 0; i < node->accesses.size(); ++i) {
+		if(!is_first_access_to_its_buffer(*node, i)) continue;
+		auto& buffer = m_buffers.at(node->accesses[i].buffer);
+		const box& owned = owned_bounds(buffer);
+		if(owned.empty()) continue;
+		generate(buffer, [&](push_command& push) {
+			for(std::size_t k = i; k < node->accesses.size(); ++k) {
+				const auto& access = node->accesses[k];
+				if(access.buffer != buffer.info.id || !is_consumer(access.mode)) continue;
+				collect_pushes(*node, access, buffer, owned, push);
+			}
+		});
+	}
+	for(const auto& reduction : node->reductions) {
+		if(!reduction.include_current || m_local_rank.value == 0) continue;
+		auto& buffer = m_buffers.at(reduction.buffer);
+		generate(buffer, [&](push_command& push) { collect_push(buffer, std::array{rank_id(0)}, region(buffer.domain), push); });
+	}
+}
+
+void command_graph_generator::collect_pushes(
+    const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push) {
+	// Often several ranks need the same: to look once is enough.
+	region needed_by_all;
+	small_vector<rank_id, 16> targets;
+	for(std::size_t r = 0; r < m_chunks.size(); ++r) {
+		if(r == m_local_rank.value) continue;
+		region needed = map_access(node, access, buffer, m_chunks[r]);
+		if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
+		if(!targets.empty() && needed != needed_by_all) {
+			collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
+			targets.clear();
+		}
+		if(targets.empty()) needed_by_all = std::move(needed);
+		targets.push_back(rank_id(static_cast<std::uint32_t>(r)));
+	}
+	if(!targets.empty()) collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
+}
+
+void command_graph_generator::collect_push(
+    buffer_state& buffer, const std::span<const rank_id> targets, const region& needed, push_command& push) {
+	m_missing.assign(targets.size(), box_vector());
+	buffer.local.query(needed, [&](const box& part, const local_state& state) {
+		if(!state.is_fresh || state.is_replicated) return;
+		buffer.replicas.query(part, [&](const box& piece, const rank_set& holders) {
+			for(std::size_t t = 0; t < targets.size(); ++t) {
+				if(!holders.contains(targets[t])) m_missing[t].push_back(piece);
+			}
+		});
+	});
+	for(std::size_t first = 0; first < targets.size();) {
+		std::size_t last = first + 1;
+		while(last < targets.size() && m_missing[last] == m_missing[first]) ++last;
+		if(!m_missing[first].empty()) add_push(buffer, targets.subspan(first, last - first), region(std::move(m_missing[first])), push);
+		first = last;
+	}
+}
+
+void command_graph_generator::add_push(buffer_state& buffer, const std::span<const rank_id> targets, const region& sent, push_command& push) {
+	buffer.replicas.modify(sent, [&](rank_set& holders) {
+		for(const rank_id target : targets) holders.add(target);
+	});
+	for(const rank_id target : targets) {
+		const auto known = std::find_if(push.targets.begin(), push.targets.end(), [&](const auto& entry) { return entry.first == target; });
+		if(known == push.targets.end()) {
+			push.targets.emplace_back(target, sent);
+		} else {
+			add_to(known->second, sent);
+		}
+	}
+}
+
+void command_graph_generator::generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	for(std::size_t i = 0; i < m_local_accesses.size(); ++i) {
+		auto& buffer = *m_local_accesses[i].buffer;
+		box_vector stale;
+		for(std::size_t k = 0; k < m_local_accesses.size(); ++k) {
+			const auto& access = m_local_accesses[k];
+			if(access.buffer != &buffer) continue;
+			if(k < i) {
+				stale.clear(); // handled with the first access to this buffer
+				break;
+			}
+			if(!is_consumer(access.mode)) continue;
+			buffer.local.query(access.where, [&](const box& part, const local_state& state) {
+				if(!state.is_fresh) stale.push_back(part);
+			});
+		}
+		if(stale.empty()) continue;
+		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale)), *local_chunk()};
+		begin_command();
+		depend_for_write(buffer, await.awaited);
+		record_write(buffer, await.awaited, true);
+		finish_command(node, std::move(await), out);
+	}
+}
+
+void command_graph_generator::generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	const auto chunk = local_chunk();
+	if(!chunk.has_value()) return;
+	begin_command();
+	if(node->is_ordered) m_side_effects.append_to(m_window);
+	for(const auto& access : m_local_accesses) {
+		if(is_consumer(access.mode)) depend_for_read(*access.buffer, access.where);
+		if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);
+	}
+	for(const auto& access : m_local_accesses) {
+		if(access.mode == access_mode::read) record_read(*access.buffer, access.where);
+	}
+	for(const auto& access : m_local_accesses) {
+		if(!is_producer(access.mode) || access.where.empty()) continue;
+		if(m_current_record.has_value() && is_consumer(access.mode)) m_current_record->reads.emplace_back(access.buffer->info.id, access.where);
+		record_write(*access.buffer, access.where, false);
+		access.buffer->replicas.update(access.where, rank_set());
+		if(access.buffer->pending.has_value()) access.buffer->pending.reset(); // overwritten before anybody read it
+	}
+	if(node->kind == task_kind::fence) {
+		finish_command(node, fence_command{}, out);
+	} else {
+		const bool initializes = m_local_rank.value == 0;
+		finish_command(node, execution_command{*chunk, initializes, m_chunks.size() > 1}, out);
+	}
+}
+
+void command_graph_generator::finish_reductions(const task& node) {
+	for(const auto& reduction : node.reductions) {
+		auto& buffer = m_buffers.at(reduction.buffer);
+		buffer.pending.reset();
+		if(m_chunks.size() > 1) buffer.pending = pending_reduction{reduction, static_cast<std::uint32_t>(m_chunks.size())};
+	}
+}
+
+void command_graph_generator::mark_stale(const task& node) {
+	const auto chunk = local_chunk();
+	const auto mark = [](buffer_state& buffer, const region& where) {
+		if(where.empty()) return;
+		buffer.local.modify(where, [](local_state& state) { state.is_fresh = state.is_replicated = false; });
+		buffer.owned_bounds_dirty = true;
+	};
+	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
+		const auto& access = node.accesses[i];
+		if(!is_producer(access.mode)) continue;
+		auto& buffer = m_buffers.at(access.buffer);
+		const region written = map_access(node, access, buffer, node.geometry.global);
+		if(written.empty()) continue; // clamped to nothing
+		buffer.pending.reset();       // written elsewhere
+		mark(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);
+	}
+	if(chunk.has_value()) return;
+	for(const auto& reduction : node.reductions) {
+		auto& buffer = m_buffers.at(reduction.buffer);
+		mark(buffer, region(buffer.domain));
+	}
+}
+
+void command_graph_generator::generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out) {
+	begin_command();
+	m_window.depend_on_front();
+	const command_id self = m_window.current();
+	if(node->kind == task_kind::epoch) {
+		finish_command(node, epoch_command{}, out);
+		apply_epoch(self);
+		m_pending_horizon = command_id{};
+	} else {
+		finish_command(node, horizon_command{}, out);
+		if(m_pending_horizon != command_id{}) apply_epoch(m_pending_horizon);
+		m_pending_horizon = self;
+	}
+}
+
+void command_graph_generator::apply_epoch(const command_id epoch) {
+	m_window.apply_epoch(epoch);
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
+		buffer.local.transform([&](local_state& state) { state.front.apply_epoch(epoch); });
+	});
+}
+
+const box& command_graph_generator::owned_bounds(buffer_state& buffer) const {
+	if(buffer.owned_bounds_dirty) {
+		box bounds;
+		buffer.local.for_each([&](const box& part, const local_state& state) {
+			if(state.is_fresh && !state.is_replicated) bounds = bounding_box(bounds, part);
+		});
+		buffer.owned_bounds = bounds;
+		buffer.owned_bounds_dirty = false;
+	}
+	return buffer.owned_bounds;
+}
+
+void command_graph_generator::begin_command() {
+	m_window.begin();
+	if(m_record) m_current_record.emplace();
+}
+
+void command_graph_generator::depend_for_read(const buffer_state& buffer, const region& where) {
+	buffer.local.query(where, [&](const box&, const local_state& state) { state.front.depend_for_read(m_window); });
+}
+
+void command_graph_generator::depend_for_write(const buffer_state& buffer, const region& where) {
+	buffer.local.query(where, [&](const box&, const local_state& state) { state.front.depend_for_write(m_window); });
+}
+
+void command_graph_generator::record_read(buffer_state& buffer, const region& where) {
+	if(where.empty()) return;
+	m_recent.use(buffer.info.id, buffer.last_use);
+	const command_id self = m_window.current();
+	buffer.local.modify(where, [&](local_state& state) { state.front.add_reader(self); });
+	if(m_current_record.has_value()) m_current_record->reads.emplace_back(buffer.info.id, where);
+}
+
+void command_graph_generator::record_write(buffer_state& buffer, const region& where, const bool is_replicated) {
+	m_recent.use(buffer.info.id, buffer.last_use);
+	local_state state;
+	state.front.writer = m_window.current();
+	state.is_replicated = is_replicated;
+	buffer.local.update(where, state);
+	buffer.owned_bounds_dirty = true;
+	if(m_current_record.has_value()) m_current_record->writes.emplace_back(buffer.info.id, where);
+}
+
+void command_graph_generator::finish_command(
+    const std::shared_ptr<const task>& node, decltype(command::operation)&& operation, std::vector<command>& out) {
+	m_window.depend_on_epoch_if_alone(true);
+	out.push_back(command{m_window.current(), node, std::move(operation)});
+	if(!m_record) return;
+	m_current_record->node = out.back();
+	for(std::size_t i = 0; i < m_window.edges().size(); ++i) m_current_record->dependencies.emplace_back(m_window.edges()[i], m_window.kinds()[i]);
+	m_record(std::move(*m_current_record));
+	m_current_record.reset();
+}
+
+} // namespace celerity

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// The commands of one rank: its share of every task, and the data it exchanges for it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "dependency_window.hpp"
+#include "geometry/region_map.hpp"
+#include "rank_set.hpp"
+#include "recent_buffers.hpp"
+#include "vocabulary/task.hpp"
+
+namespace celerity {
+
+struct epoch_command {};
+struct horizon_command {};
+/// Runs this rank's chunk of a kernel or host task.
+struct execution_command {
+	box chunk;
+	bool initializes_reductions = false; ///< this rank's partial results include the buffers' current values
+	bool is_partial = false;             ///< other ranks hold further partial results of the task's reductions
+};
+/// Sends data that this rank owns to all ranks that need it for one task and lack it.
+struct push_command {
+	transfer_id transfer;
+	std::vector<std::pair<rank_id, region>> targets;
+};
+/// Receives all data of one buffer that this rank's chunk of one task reads and lacks: later tasks count on all of it, whether or not a device reads it.
+struct await_push_command {
+	transfer_id transfer;
+	region awaited;
+	box chunk; ///< that reads it
+};
+/// Combines the partial results of several ranks (in rank order) into the buffer.
+struct reduction_command {
+	transfer_id transfer;
+	task_reduction reduction;       ///< of the task that produced the partial results
+	std::uint32_t num_contributors; ///< ranks 0 to num_contributors - 1 hold a partial result
+};
+struct fence_command {};
+
+struct command {
+	command_id id;
+	std::shared_ptr<const task> node;
+	std::variant<epoch_command, horizon_command, execution_command, push_command, await_push_command, reduction_command, fence_command> operation;
+};
+
+/// A command with its edges and accesses, for tests and graph printing.
+struct command_record {
+	command node;
+	std::vector<std::pair<command_id, dependency_kind>> dependencies;
+	std::vector<std::pair<buffer_id, region>> reads;
+	std::vector<std::pair<buffer_id, region>> writes;
+};
+
+/// The chunks of a task, the i-th one for rank i: at most one per rank.
+box_vector split_among_ranks(const task& node, std::size_t num_ranks);
+
+/// Lowers tasks to the commands of one rank, without talking to the others: every rank evaluates every rank's chunks, and so knows what each
+/// of them writes and lacks. Distribution after Salzmann et al. (CCGrid'23).
+class command_graph_generator {
+  public:
+	using record_callback = std::function<void(command_record&&)>;
+
+	command_graph_generator(std::size_t num_ranks, rank_id local_rank, record_callback record);
+
+	void create_buffer(const buffer_info& info);
+	void destroy_buffer(buffer_id id);
+
+	/// Appends the commands of `node` to `out` in an order in which they may be executed.
+	void lower(const std::shared_ptr<const task>& node, std::vector<command>& out);
+
+	std::size_t num_commands() const { return m_window.current().value; }
+
+  private:
+	struct local_state {
+		access_front<command_id> front;
+		bool is_fresh = true;       ///< this rank holds the newest value
+		bool is_replicated = false; ///< but another rank owns it
+		friend bool operator==(const local_state&, const local_state&) = default;
+	};
+	struct pending_reduction {
+		task_reduction reduction;
+		std::uint32_t num_contributors = 0;
+	};
+	struct buffer_state {
+		buffer_info info;
+		box domain;
+		region_map<local_state> local;
+		region_map<rank_set> replicas; ///< which ranks hold a copy of the data that this rank owns
+		std::optional<pending_reduction> pending;
+		box owned_bounds;             ///< bounding box of fresh, owned elements, if not dirty
+		bool owned_bounds_dirty = true;
+		recent_buffers::round last_use = 0;
+	};
+	/// One access as one chunk sees it.
+	struct chunk_access {
+		buffer_state* buffer;
+		access_mode mode;
+		region where;
+	};
+
+	std::size_t m_num_ranks;
+	rank_id m_local_rank;
+	record_callback m_record;
+	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
+	dependency_window<command_id> m_window;
+	ordered_chain<command_id> m_side_effects; ///< of host tasks in program order, all of them on one rank
+	command_id m_pending_horizon;
+
+	// Scratch, kept to avoid allocation per task.
+	box_vector m_chunks;
+	task_geometry m_chunks_of;
+	bool m_chunks_valid = false;
+	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's chunk; empty if it has none
+	std::vector<box_vector> m_missing; ///< by target of a push
+	std::optional<command_record> m_current_record;
+
+	void update_chunks(const task& node);
+	void collect_local_accesses(const task& node);
+	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
+	void generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	/// `owned` bounds what this rank owns of the buffer.
+	void collect_pushes(const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push);
+	/// Adds what of `needed` this rank owns and the targets have not got.
+	void collect_push(buffer_state& buffer, std::span<const rank_id> targets, const region& needed, push_command& push);
+	void add_push(buffer_state& buffer, std::span<const rank_id> targets, const region& sent, push_command& push);
+	void generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	void generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	void finish_reductions(const task& node);
+	void mark_stale(const task& node);
+	void generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out);
+
+	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const box& chunk) const;
+	const box& owned_bounds(buffer_state& buffer) const;
+	std::optional<box> local_chunk() const;
+	bool is_first_access_to_its_buffer(const task& node, std::size_t index) const;
+	void depend_for_read(const buffer_state& buffer, const region& where);
+	void depend_for_write(const buffer_state& buffer, const region& where);
+	void record_read(buffer_state& buffer, const region& where);
+	void record_write(buffer_state& buffer, const region& where, bool is_replicated);
+	void begin_command();
+	void finish_command(const std::shared_ptr<const task>& node, decltype(command::operation)&& operation, std::vector<command>& out);
+	void apply_epoch(command_id epoch);
+};
+
+} // namespace celerity

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// Dependencies and execution front of one graph, for the part of it that can still be depended upon.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/names.hpp"
+#include "base/small_vector.hpp"
+
+namespace celerity {
+
+enum class dependency_kind : std::uint8_t { anti, dataflow };
+template <>
+inline constexpr std::array<const char*, 2> names_of<dependency_kind>{"anti", "true"};
+
+/// Hands out the ids of one graph in order and collects the edges of the node under construction. Ids below the applied epoch stand for the
+/// epoch, so that no edge ever leads to a node that may be gone; except that what is not younger than the *settled* one stands for that.
+template <typename Id>
+class dependency_window {
+  public:
+	/// The first id handed out is 1; 0 is "nothing" and never becomes an edge.
+	dependency_window() { m_slots.reserve(256); }
+
+	Id current() const { return Id(m_base + m_slots.size() - 1); }
+	Id epoch() const { return m_epoch; }
+	/// An id below the epoch stands for it, or for the settled one.
+	Id resolve(const Id id) const { return id <= m_settled ? m_settled : id < m_epoch ? m_epoch : id; }
+
+	/// Starts the next node.
+	Id begin() {
+		m_slots.push_back(slot{});
+		++m_front_size;
+		m_edges.clear();
+		m_kinds.clear();
+		m_has_dataflow = false;
+		return current();
+	}
+
+	/// Adds an edge from the node under construction; a second edge to the same node only upgrades its kind.
+	void depend(Id on, const dependency_kind kind = dependency_kind::dataflow) {
+		if(on == Id{}) return;
+		on = resolve(on);
+		if(kind == dependency_kind::dataflow) m_has_dataflow = true;
+		slot& s = on.value < m_base ? m_settled_slot : m_slots[on.value - m_base];
+		if(s.last_dependent == current().value) {
+			if(kind == dependency_kind::dataflow) upgrade(on);
+			return;
+		}
+		s.last_dependent = current().value;
+		if(!s.has_successor) {
+			s.has_successor = true;
+			--m_front_size;
+		}
+		m_edges.push_back(on);
+		m_kinds.push_back(kind);
+	}
+
+	/// Nodes that nothing tracked precedes come after the epoch.
+	void depend_on_epoch_if_alone(const bool only_dataflow_counts) {
+		if(only_dataflow_counts ? !m_has_dataflow : m_edges.empty()) depend(m_epoch);
+	}
+
+	/// Edges to every node that nothing depends on yet, as horizons and epochs have.
+	void depend_on_front() {
+		const std::uint64_t self = current().value;
+		for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {
+			if(!m_slots[value - m_base].has_successor) depend(Id(value), dependency_kind::dataflow);
+		}
+		m_front_begin = self; // everything older now has a successor
+	}
+	/// Number of nodes that nothing depends on yet.
+	std::size_t front_size() const { return m_front_size; }
+
+	std::span<const Id> edges() const { return m_edges; }
+	std::span<const dependency_kind> kinds() const { return m_kinds; }
+
+	/// From now on `epoch` stands for everything before it that `settled`, a node that came before everything after it, does not stand for. Without
+	/// `settled` it does for all.
+	void apply_epoch(const Id epoch, const Id settled = Id{}) {
+		m_epoch = epoch;
+		m_settled = settled;
+		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin); // the epoch itself keeps its slot
+		if(keep_from - m_base > m_slots.size() / 2) { // amortised: each slot moves O(1) times
+			m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
+			m_base = keep_from;
+		}
+	}
+
+  private:
+	struct slot {
+		std::uint64_t last_dependent = 0; ///< the node whose construction last added an edge to this one
+		bool has_successor = false;
+	};
+
+	std::uint64_t m_base = 1; ///< id of m_slots[0]
+	std::uint64_t m_front_begin = 1; ///< everything older has a successor
+	std::size_t m_front_size = 0;
+	std::vector<slot> m_slots;
+	Id m_epoch{};
+	Id m_settled{};
+	slot m_settled_slot{0, true}; ///< when it has left m_slots: then an epoch has depended on it
+	small_vector<Id, 16> m_edges;
+	small_vector<dependency_kind, 16> m_kinds;
+	bool m_has_dataflow = false;
+
+	void upgrade(const Id on) {
+		for(std::size_t i = 0; i < m_edges.size(); ++i) {
+			if(m_edges[i] == on) m_kinds[i] = dependency_kind::dataflow;
+		}
+	}
+};
+
+/// A chain of nodes: each waits for the one before it. Stands for side effects outside of all buffers.
+template <typename Id>
+class ordered_chain {
+  public:
+	/// Puts the node under construction at the end.
+	void append_to(dependency_window<Id>& window) {
+		window.depend(m_last);
+		m_last = window.current();
+	}
+
+  private:
+	Id m_last{}; ///< the window knows what stands for it once it is older than the epoch
+};
+
+/// Who last wrote a piece of data, and who has read it since. Writers wait for the readers, or, if there are none, for the writer.
+template <typename Id>
+struct access_front {
+	Id writer{};
+	small_vector<Id, 3> readers;
+
+	friend bool operator==(const access_front&, const access_front&) = default;
+
+	/// Whether it was one already.
+	bool add_reader(const Id reader) {
+		if(!readers.empty() && readers.back() == reader) return true;
+		readers.push_back(reader);
+		return false;
+	}
+	/// Replaces everything older than `epoch` by it, except for a writer that is not younger than `settled`. Readers that stay may have been created
+	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays. Readers that
+	/// `settled` stands for leave nothing, as every later node comes after it.
+	void apply_epoch(const Id epoch, const Id settled = Id{}) {
+		std::size_t kept = 0;
+		bool dropped = false;
+		for(std::size_t i = 0; i < readers.size(); ++i) {
+			if(readers[i] < epoch) {
+				dropped |= readers[i] > settled;
+			} else {
+				readers[kept++] = readers[i];
+			}
+		}
+		readers.resize(kept);
+		const bool is_settled = settled != Id{} && settled < epoch && writer <= settled;
+		if(is_settled) {
+			writer = settled;
+		} else if(writer < epoch) {
+			writer = epoch;
+		}
+		if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);
+	}
+
+	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }
+	void depend_for_write(dependency_window<Id>& window) const {
+		if(readers.empty()) {
+			window.depend(writer, dependency_kind::anti);
+		} else {
+			for(const Id reader : readers) window.depend(reader, dependency_kind::anti);
+		}
+	}
+};
+
+} // namespace celerity

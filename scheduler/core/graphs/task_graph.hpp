@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The task graph: one node per submission, the same on every rank. It numbers the tasks and decides where horizons go.
+// Horizons after Thoman and Salzmann, "The Celerity High-level API" line of work (WAMTA'23, SN CS'24): made by depth or breadth of the graph,
+// applied when the next one is made.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "dependency_window.hpp"
+#include "geometry/region_map.hpp"
+#include "recent_buffers.hpp"
+#include "vocabulary/planning_notice.hpp"
+#include "vocabulary/task.hpp"
+
+namespace celerity {
+
+struct horizon_policy {
+	std::size_t step = 4;             ///< a horizon after this much growth of the critical path
+	std::size_t max_parallelism = 64; ///< a horizon once this many tasks have no dependents
+};
+
+/// A node as tests and graph printing see it.
+struct task_record {
+	std::shared_ptr<const task> node;
+	std::vector<std::pair<task_id, dependency_kind>> dependencies;
+	std::vector<std::pair<buffer_id, region>> reads;
+	std::vector<std::pair<buffer_id, region>> writes;
+};
+
+class task_graph {
+  public:
+	using record_callback = std::function<void(task_record&&)>;
+
+	task_graph(const horizon_policy& policy, record_callback record, notice_callback notify);
+
+	void create_buffer(const buffer_info& info);
+	void destroy_buffer(buffer_id id);
+
+	/// Numbers the task and adds it; appends it, and the horizon it may have caused, to `out`.
+	void add(std::shared_ptr<task> submitted, std::vector<std::shared_ptr<const task>>& out);
+
+	std::size_t num_tasks() const { return m_num_tasks; }
+
+  private:
+	struct buffer_state {
+		buffer_info info;
+		box domain;
+		region_map<access_front<task_id>> accesses;
+		region uninitialized; ///< never written
+		bool warned_uninitialized = false;
+		recent_buffers::round last_use = 0;
+	};
+
+	horizon_policy m_policy;
+	record_callback m_record;
+	notice_callback m_notify;
+	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
+	dependency_window<task_id> m_window;
+	ordered_chain<task_id> m_side_effects; ///< of host tasks in program order
+	std::vector<std::size_t> m_path_lengths; ///< by task id, from m_path_base on
+	std::uint64_t m_path_base = 1;
+	std::size_t m_longest_path = 0;
+	std::size_t m_longest_path_at_horizon = 0;
+	task_id m_pending_horizon;      ///< made, not yet applied
+	submission_id m_last_submission;
+	std::uint64_t m_last_reduction = 0;
+	std::size_t m_num_tasks = 0;
+
+	void add_node(task& node);
+	void add_access_dependencies(const task& node, task_record* record);
+	void finish_node();
+	void apply_epoch(task_id epoch);
+	std::shared_ptr<const task> make_horizon();
+	void check_initialized(const task& node, buffer_state& buffer, const region& read);
+};
+
+} // namespace celerity

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Where an access pattern that keeps growing will end, from how it has grown so far.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "geometry/grid.hpp"
+
+namespace celerity {
+
+/// Watches, at every horizon, what is wanted of one buffer in one memory. A side that moved outwards in several horizons in a row, as in a program that
+/// writes one row per step, is expected to reach the end of the buffer.
+class growth_forecast {
+  public:
+	/// `wanted`, not empty, never shrinks; `horizon` counts the horizons of the program. Returns the box with which the growth will end, or `wanted` as long
+	/// as there is no telling. Need not be called when nothing has grown.
+	box observe(const box& wanted, const std::uint64_t horizon, const box& domain) {
+		const bool is_first = m_last.empty();
+		if(horizon != m_last_horizon + 1) m_times = {}; // it has paused
+		point min = wanted.min();
+		point max = wanted.max();
+		for(std::size_t d = 0; d < 3; ++d) {
+			auto& [below, above] = m_times[d];
+			below = !is_first && min[d] < m_last.min(d) ? below + 1 : 0;
+			above = !is_first && max[d] > m_last.max(d) ? above + 1 : 0;
+			if(below >= times_until_certain) min[d] = domain.min(d);
+			if(above >= times_until_certain) max[d] = domain.max(d);
+		}
+		m_last = wanted;
+		m_last_horizon = horizon;
+		return box(min, max);
+	}
+
+  private:
+	/// A stencil's halos settle after two steps, that is within two horizons whatever their length.
+	static constexpr std::uint32_t times_until_certain = 3;
+
+	struct moves {
+		std::uint32_t below = 0;
+		std::uint32_t above = 0;
+	};
+	box m_last;
+	std::uint64_t m_last_horizon = 0;
+	std::array<moves, 3> m_times{}; ///< horizons in a row in which the side moved outwards
+};
+
+} // namespace celerity

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+// Lowers the commands of one rank to what its memories, devices and links really do: allocations, copies, kernels, sends, receives.
+// After the instruction graph of Knorr et al. (arXiv 2503.10516); copies here come from the nearest up-to-date memory, and peers that reach each
+// other's device memory exchange data without host memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/arena.hpp"
+#include "base/ids.hpp"
+#include "geometry/box_lists.hpp"
+#include "geometry/region_map.hpp"
+#include "graphs/command_graph.hpp"
+#include "graphs/dependency_window.hpp"
+#include "graphs/local_chunks.hpp"
+#include "graphs/recent_buffers.hpp"
+#include "growth_forecast.hpp"
+#include "vocabulary/instruction.hpp"
+#include "vocabulary/planning_notice.hpp"
+#include "vocabulary/task.hpp"
+
+namespace celerity {
+
+class instruction_graph_generator {
+  public:
+	instruction_graph_generator(system_capabilities capabilities, notice_callback notify);
+	~instruction_graph_generator();
+
+	void create_buffer(const buffer_info& info);
+	/// Frees the buffer's allocations after their last use.
+	void destroy_buffer(buffer_id id, instruction_batch& out);
+
+	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
+	void compile(const command& cmd, instruction_batch& out);
+
+	/// Notes which memory `cmd` will want once compiled. True if some of it is not allocated yet, so that waiting for further commands may pay:
+	/// all wants noted so far become one allocation.
+	bool anticipate(const command& cmd);
+	/// To be called at each horizon that is held back. Where wants have grown in the same direction for several horizons, notes what they will grow to, if
+	/// there is memory to spare: then nothing more is wanted, and execution need not wait for the end of the growth.
+	void foresee_growth();
+
+	/// Everything before the epoch or horizon `reached` has been executed.
+	void notify_epoch_reached(task_id reached);
+
+
+  private:
+	using front = access_front<instruction_id>;
+	using phase = instruction_key::phase_type;
+
+	/// A dense row-major array over `allocated`, in buffer coordinates.
+	struct allocation_state {
+		allocation_id id;
+		box allocated;
+		std::size_t size_bytes;
+		region_map<front> accesses;
+	};
+	struct memory_state {
+		std::vector<allocation_state> allocations; ///< disjoint boxes
+		box_index places;                          ///< of the allocations, once they are many and somebody has looked for one
+		box_vector anticipated;                    ///< wanted by commands not compiled yet
+		growth_forecast forecast;
+		bool has_grown = false;                    ///< what is anticipated, since the last horizon
+		std::size_t foreseen_bytes = 0;            ///< beyond what has been asked for when it was foreseen
+		std::size_t num_allocations_made = 0;
+	};
+	/// Who holds the newest value of an element on this rank.
+	struct content_state {
+		std::uint64_t up_to_date = 0; ///< bit per memory; none: never written, or held by another rank
+		instruction_id origin;        ///< what produced the value (never a copy)
+		memory_id origin_memory;      ///< where it was produced; up to date as long as any memory is
+		friend bool operator==(const content_state&, const content_state&) = default;
+	};
+	struct pending_receive {
+		transfer_id transfer;
+		region awaited;
+	};
+	struct buffer_state {
+		buffer_info info;
+		box domain;
+		region_map<content_state> contents;
+		std::vector<memory_state> memories; ///< by memory id
+		std::vector<pending_receive> receives;
+		bool has_warned = false; ///< of many allocations, in whichever memory
+		recent_buffers::round last_use = 0;
+	};
+	/// `where` must be up to date in `memory` before the task starts there.
+	struct read_requirement {
+		memory_id memory;
+		region where;
+	};
+	/// What one command wants of one buffer.
+	struct buffer_requirements {
+		std::vector<std::pair<memory_id, box>> contiguous; ///< not empty; each must lie in a single allocation
+		std::vector<read_requirement> reads;
+		region discarded; ///< overwritten without being read
+	};
+	/// A device-to-device copy that has to go through host memory.
+	struct staged_copy {
+		memory_id source;
+		instruction_id origin;
+		region where;
+		small_vector<memory_id, 8> destinations;
+	};
+	struct staging_allocation {
+		allocation_id id;
+		std::size_t size_bytes;
+		std::size_t alignment_bytes;
+		instruction_id ready;                     ///< what the next user has to wait for
+		small_vector<instruction_id, 6> uses;     ///< since then, in order
+	};
+	/// Where one reduction of the current task collects this rank's partial results.
+	struct local_reduction {
+		const task_reduction* reduction;
+		bool is_complete; ///< no other rank holds a partial result
+		bool includes_current;
+		bool gathers;
+		allocation_id gather;
+		instruction_id gather_alloc;
+		std::size_t gather_size_bytes;
+		small_vector<instruction_id, 8> last_gather_writes;
+	};
+	struct arena_bucket {
+		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
+		arena nodes;
+	};
+
+	system_capabilities m_capabilities;
+	notice_callback m_notify; ///< may be empty
+	arena_block_pool m_block_pool;
+	std::deque<arena_bucket> m_arenas;
+	task_id m_last_reached;
+	dependency_window<instruction_id> m_window;
+	ordered_chain<instruction_id> m_side_effects; ///< of host tasks in program order
+	instruction_id m_pending_horizon;
+	instruction_id m_settled; ///< the last epoch
+	std::unordered_map<buffer_id, buffer_state> m_buffers;
+	recent_buffers m_recent;
+	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
+	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
+	std::uint64_t m_last_message = 0;
+	std::uint64_t m_num_held_horizons = 0;
+	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< whose memory_state::has_grown
+	std::vector<std::size_t> m_foreseen_bytes;              ///< by memory id
+
+	// State of the command being compiled.
+	instruction_batch* m_out = nullptr;
+	instruction_key m_key;
+	submission_id m_submission; ///< of the command that is being compiled
+	instruction_priority m_priority_boost = 0;
+
+	// Scratch, kept to avoid allocation per task.
+	std::vector<local_chunk> m_chunks;
+	std::vector<region> m_regions; ///< of access a by chunk c: m_regions[a * m_chunks.size() + c]
+	buffer_requirements m_requirements;
+	std::vector<access_binding> m_access_bindings;
+	std::vector<reduction_binding> m_reduction_bindings;
+	std::vector<local_reduction> m_local_reductions;
+
+	// instruction_graph.cpp: emission, epochs, buffers, lookahead
+	void begin() { m_window.begin(); }
+	instruction_id emit(instruction_operation&& operation, instruction_priority priority);
+	arena& nodes() { return m_arenas.back().nodes; }
+	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
+	/// The buffer, in which the command that is compiled is about to note its instructions.
+	buffer_state& use_buffer(buffer_id id);
+	void compile_epoch_or_horizon(const command& cmd);
+	void apply_epoch(instruction_id epoch);
+	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> wanted, bool& found_new);
+	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
+		anticipate_boxes(buffer, memory, std::span(&wanted, 1), found_new);
+	}
+	void foresee_growth(buffer_state& buffer, memory_id memory);
+	region find_unread(const task& node, const await_push_command& await);
+	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
+	void free_staging();
+
+	// instruction_graph_allocations.cpp
+	static const box_index& places_of(memory_state& memory);
+	template <typename F>
+	static void for_each_part(memory_state& memory, const region& where, F&& f);
+	static allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
+	void require_contiguous(buffer_state& buffer, const buffer_requirements& requirements);
+	void require_on_host(buffer_state& buffer, const region& where);
+	void allocate_contiguous(buffer_state& buffer, memory_id memory, box_vector&& wanted);
+	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
+	void free_allocation(const allocation_state& allocation);
+	void materialize_initial_contents(buffer_state& buffer, const region& where);
+
+	// instruction_graph_memory.cpp: coherence
+	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
+	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
+	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
+	void copy_missing(buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
+	memory_id select_source(const content_state& state, memory_id destination) const;
+	/// Where data lies, and what produced it.
+	struct source_boxes {
+		memory_id memory;
+		instruction_id origin;
+		box_vector boxes;
+	};
+	struct source_region {
+		memory_id memory;
+		instruction_id origin;
+		region where;
+	};
+	template <typename Select>
+	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
+	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
+	bool gather(buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
+	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
+	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
+	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
+	void copy_staged_region(buffer_state& buffer, const staged_copy& copy, allocation_id staging, std::size_t offset_bytes, instruction_id staging_ready,
+	    small_vector<instruction_id, 6>& staging_uses);
+	staging_allocation& acquire_staging(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
+	bool should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const;
+	void depend_for_read(const allocation_state& allocation, const region& where);
+	void depend_for_write(const allocation_state& allocation, const region& where);
+	void record_read(allocation_state& allocation, const region& where);
+	void record_write(allocation_state& allocation, const region& where);
+
+	// instruction_graph_transfers.cpp: pushes and receives
+	void compile_push(const command& cmd, const push_command& push);
+	void compile_await_push(const await_push_command& await);
+	std::vector<source_region> find_host_sources(buffer_state& buffer, const region& where);
+	std::vector<source_region> find_direct_sources(const buffer_state& buffer, const region& where) const;
+	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
+	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
+	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_in_parts(
+	    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving, std::vector<region>&& parts);
+	void receive_to_readers(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
+	void emit_receive(buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, memory_id memory);
+
+	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions
+	void plan_local_chunks(const task& node, const box& chunk);
+	void map_accesses(const task& node);
+	void compile_execution(const command& cmd, const execution_command& execution);
+	void collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution);
+	void emit_chunk(const task& node, std::size_t chunk_index);
+	void prepare_local_reductions(const task& node, const execution_command& execution);
+	void finish_local_reductions();
+	void compile_reduction(const command& cmd, const reduction_command& reduction);
+	void emit_reduce(buffer_state& buffer, const task_reduction& reduction, allocation_id gather, std::size_t count, std::span<const instruction_id> inputs,
+	    std::size_t gather_size_bytes, bool is_complete);
+	void compile_fence(const command& cmd);
+	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
+	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
+};
+
+/// Calls f(allocation, what of `where` lies in it) for each allocation of which that is not empty. f must not allocate.
+template <typename F>
+void instruction_graph_generator::for_each_part(memory_state& memory, const region& where, F&& f) {
+	if(memory.allocations.size() < box_index::min_size) {
+		const box bounds = where.bounding_box();
+		for(auto& allocation : memory.allocations) {
+			if(allocation.allocated.covers(bounds)) {
+				if(!bounds.empty()) f(allocation, where);
+				return; // allocations are disjoint
+			}
+			const region part = region_intersection(where, allocation.allocated);
+			if(!part.empty()) f(allocation, part);
+		}
+		return;
+	}
+	std::vector<std::pair<std::size_t, box>> found;
+	for(const box& b : where) {
+		places_of(memory).for_each_overlapping(
+		    b, [&](const std::size_t position, const box& allocated) { found.emplace_back(position, intersection(b, allocated)); });
+	}
+	std::sort(found.begin(), found.end());
+	for(std::size_t i = 0; i < found.size();) {
+		const std::size_t position = found[i].first;
+		box_vector boxes;
+		for(; i < found.size() && found[i].first == position; ++i) boxes.push_back(found[i].second);
+		const region part(std::move(boxes));
+		f(memory.allocations[position], part);
+	}
+}
+
+/// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
+/// little that each piece costs more than waiting. Without what this rank does not hold.
+template <typename Select>
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(
+    const buffer_state& buffer, const region& where, Select&& select) const {
+	std::vector<source_boxes> found;
+	buffer.contents.query(where, [&](const box& part, const content_state& state) {
+		if(state.up_to_date == 0) return;
+		const memory_id memory = select(state);
+		for(auto& source : found) {
+			if(source.memory == memory && source.origin == state.origin) return source.boxes.push_back(part);
+		}
+		found.push_back({memory, state.origin, box_vector{part}});
+	});
+	if(found.size() > 1) join_small(found, buffer.info.element_size_bytes);
+	std::vector<source_region> sources;
+	sources.reserve(found.size());
+	for(auto& source : found) sources.push_back({source.memory, source.origin, region(std::move(source.boxes))});
+	return sources;
+}
+
+} // namespace celerity

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// The thread that plans while the executor runs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/trace_recorder.hpp"
+#include "graphs/access_checks.hpp"
+#include "scheduling_pipeline.hpp"
+#include "vocabulary/instruction_sink.hpp"
+
+namespace celerity {
+
+struct scheduler_settings {
+	pipeline_settings pipeline;
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
+	std::uint64_t run_ahead = 16;
+	/// After its last work the thread looks for more for so long before it sleeps.
+	std::chrono::nanoseconds idle_spin{0};
+	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+};
+
+struct scheduler_statistics {
+	pipeline_counts counts;
+	double busy_s = 0;
+	double idle_s = 0;
+	std::uint64_t released_horizons = 0;
+	std::uint64_t executed_horizons = 0;
+};
+
+/// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `throttle`, the notify functions and
+/// `destroy_buffer` may be called from any thread. Nothing here ever takes the GIL.
+class scheduler {
+  public:
+	/// Without a sink this is a dry run: nothing is executed, and every horizon and epoch counts as passed once it is planned.
+	scheduler(const scheduler_settings& settings, instruction_sink* sink);
+	~scheduler();
+	scheduler(const scheduler&) = delete;
+	scheduler& operator=(const scheduler&) = delete;
+
+	void start();
+	/// Ends the thread once it has worked off its input; idempotent.
+	void stop();
+
+	buffer_id create_buffer(buffer_info info);
+	void destroy_buffer(buffer_id id);
+	/// Checks the accesses, numbers the task and hands it over. Throws access_pattern_error with nothing changed.
+	submission_id submit(task&& submitted);
+	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
+	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
+	void flush();
+
+	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
+	bool throttle(std::chrono::milliseconds limit);
+	/// From now on nothing throttles any more: the run has failed, and no horizon is going to be reached. Any thread.
+	void release();
+	/// True without taking a lock if `throttle` would not block.
+	bool may_submit() const;
+	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
+	bool wait_until_planned(std::chrono::milliseconds limit);
+
+	/// The executor has passed a horizon or epoch.
+	void notify_reached(task_id reached, bool is_epoch);
+	/// Holds all input back (it queues up), or lets it go; for measurements.
+	void set_paused(bool paused);
+	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
+	void set_busy_callback(std::function<void(bool)> callback) { m_on_busy = std::move(callback); }
+
+	/// Called when a thread that sleeps gets input, by whoever brings it: there will soon be instructions. Set before start().
+	void set_wake_callback(std::function<void()> callback) { m_on_wake = std::move(callback); }
+	/// Called with the text if planning fails. On the scheduler thread; set before start().
+	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
+
+	/// Since the last call.
+	std::vector<planning_notice> take_notices();
+	/// Those that the next call of `take_notices` returns.
+	std::vector<planning_notice> notices() const;
+	bool has_notices() const { return m_has_notices.load(std::memory_order_relaxed); }
+	scheduler_statistics statistics() const;
+	const buffer_info& find_buffer(buffer_id id) const;
+
+  private:
+	struct buffer_event {
+		buffer_info info;
+	};
+	struct destroy_event {
+		buffer_id id;
+	};
+	struct reached_event {
+		task_id reached;
+	};
+	struct flush_event {};
+	using event = std::variant<std::shared_ptr<task>, buffer_event, destroy_event, reached_event, flush_event>;
+
+	/// Passes horizons and epochs as soon as they are planned.
+	class dry_sink final : public instruction_sink {
+	  public:
+		explicit dry_sink(scheduler& owner) : m_owner(owner) {}
+		void submit(instruction_batch&& batch) override;
+
+	  private:
+		scheduler& m_owner;
+	};
+
+	scheduler_settings m_settings;
+	partition m_partition;
+	dry_sink m_dry_sink;
+	instruction_sink& m_sink;
+	std::function<void(bool)> m_on_busy;
+	std::function<void()> m_on_wake;
+	std::function<void(const std::string&)> m_on_failure;
+	std::thread m_thread;
+
+	// Application thread only.
+	std::uint64_t m_last_submission = 0;
+	std::uint64_t m_last_buffer = 0;
+	std::unordered_map<buffer_id, buffer_info> m_buffers;
+	std::mutex m_dead_buffers_mutex; ///< buffers may die on any thread
+	std::vector<buffer_id> m_dead_buffers;
+
+	mutable std::mutex m_mutex;
+	std::condition_variable m_wake;
+	std::vector<event> m_input;
+	bool m_is_sleeping = false;
+	bool m_is_stopping = false;
+	bool m_is_paused = false;
+	std::atomic<bool> m_has_input{false};
+
+	mutable std::mutex m_progress_mutex;
+	std::condition_variable m_progress;
+	std::atomic<std::uint64_t> m_num_pushed{0};
+	std::atomic<std::uint64_t> m_num_planned{0};
+	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
+	std::atomic<std::uint64_t> m_released_horizons{0};
+	std::atomic<std::uint64_t> m_executed_horizons{0};
+	std::atomic<int> m_num_waiters{0};
+	std::atomic<bool> m_is_released{false};
+	std::atomic<bool> m_is_throttled{false};
+
+	mutable std::mutex m_notices_mutex;
+	std::vector<planning_notice> m_notices;
+	std::atomic<bool> m_has_notices{false};
+
+	mutable std::mutex m_statistics_mutex;
+	scheduler_statistics m_statistics;
+
+	template <typename Event>
+	void push(Event&& e);
+	void run();
+	bool take_input(std::vector<event>& out, bool& was_idle);
+	void handle(scheduling_pipeline& pipeline, event&& e);
+	void handle_traced(scheduling_pipeline& pipeline, event&& e);
+	void report(planning_notice&& notice);
+	void notify_progress();
+	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
+	void forget_dead_buffers();
+};
+
+} // namespace celerity

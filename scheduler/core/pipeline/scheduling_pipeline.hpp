@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// From submitted tasks to instructions, as a pure machine: events in, batches out. No thread, no clock, no I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "graphs/command_graph.hpp"
+#include "graphs/program_log.hpp"
+#include "graphs/task_graph.hpp"
+#include "instruction_graph/instruction_graph.hpp"
+#include "lookahead_mode.hpp"
+#include "vocabulary/instruction_sink.hpp"
+#include "vocabulary/planning_notice.hpp"
+
+namespace celerity {
+
+struct pipeline_settings {
+	system_capabilities capabilities;
+	horizon_policy horizons;
+	lookahead_mode lookahead = lookahead_mode::automatic;
+	std::shared_ptr<program_log> program = nullptr; ///< of what the ranks compare; null if there is nobody to compare with
+};
+
+/// All may be empty.
+struct pipeline_observers {
+	task_graph::record_callback task;
+	command_graph_generator::record_callback command;
+	notice_callback notice;
+};
+
+struct pipeline_counts {
+	std::uint64_t tasks = 0;
+	std::uint64_t horizons = 0;
+	std::uint64_t commands = 0;
+	std::uint64_t instructions = 0;
+	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch or the user
+};
+
+class scheduling_pipeline {
+  public:
+	/// Emits the initial epoch.
+	scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers);
+
+	scheduling_pipeline(const scheduling_pipeline&) = delete;
+	scheduling_pipeline& operator=(const scheduling_pipeline&) = delete;
+
+	void create_buffer(const buffer_info& info);
+	void destroy_buffer(buffer_id id);
+	void submit(std::shared_ptr<task> submitted);
+	/// Compiles everything that is held back.
+	void flush();
+	/// The executor has passed this horizon or epoch: what the graphs keep for the time before it can go.
+	void notify_epoch_reached(task_id reached);
+
+	bool is_holding_back() const { return !m_held.empty(); }
+	const pipeline_counts& counts() const { return m_counts; }
+	/// Horizons handed to the sink so far.
+	std::uint64_t num_released_horizons() const { return m_num_released_horizons; }
+
+  private:
+	struct destroy_event {
+		buffer_id buffer;
+	};
+	struct flush_event {};
+	struct held_command {
+		command cmd;
+		bool wants_memory;
+	};
+	using held_event = std::variant<held_command, destroy_event, flush_event>;
+
+	instruction_sink& m_sink;
+	notice_callback m_notify;
+	lookahead_mode m_lookahead;
+	std::shared_ptr<program_log> m_program;
+	task_graph m_tasks;
+	command_graph_generator m_commands;
+	instruction_graph_generator m_instructions;
+	std::deque<held_event> m_held;
+	std::size_t m_num_flushing = 0;         ///< events in m_held that force everything before them out
+	std::size_t m_horizons_since_want = 0;  ///< horizons held since the last command that wants memory
+	bool m_warned_cap = false;
+	pipeline_counts m_counts;
+	std::uint64_t m_num_released_horizons = 0;
+	std::vector<std::shared_ptr<const task>> m_new_tasks;
+	std::vector<command> m_new_commands;
+	instruction_batch m_batch;
+
+	void hold(command&& cmd);
+	bool should_release() const;
+	void release_ready();
+	void release(held_event&& event);
+	void hand_over();
+};
+
+} // namespace celerity

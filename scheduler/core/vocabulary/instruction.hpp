@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// The vocabulary between planning and execution: what one rank's machine really does. Everything here is trivially destructible, lives in an
+// arena of the instruction graph, and is immutable once handed to the executor; it stays valid until the executor has reported the horizon or
+// epoch after the next one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/names.hpp"
+#include "geometry/grid.hpp"
+#include "task.hpp"
+
+namespace celerity {
+
+/// Orders lane instructions of all ranks alike: (task, phase) topologically sorts every instruction graph, across ranks too. The engine issues
+/// a wait for another rank only when every lane instruction with a smaller key has been issued.
+struct instruction_key {
+	task_id task;
+	enum class phase_type : std::uint8_t { send, receive, work } phase = phase_type::work;
+	friend constexpr auto operator<=>(const instruction_key&, const instruction_key&) = default;
+	friend constexpr bool operator==(const instruction_key&, const instruction_key&) = default;
+};
+template <>
+inline constexpr std::array<const char*, 3> names_of<instruction_key::phase_type>{"send", "receive", "work"};
+
+/// Where an nd-copy reads or writes: inside an allocation that is a dense row-major array over `allocated_box` (in buffer coordinates), or, if
+/// `is_linear`, packed from `offset_bytes` on: the boxes of the copied region one after the other, each row-major.
+struct copy_layout {
+	bool is_linear = false;
+	box allocated_box;
+	std::size_t offset_bytes = 0;
+	friend bool operator==(const copy_layout&, const copy_layout&) = default;
+};
+
+enum class copy_reason : std::uint8_t { coherence, resize, staging, initial, fence, reduction };
+template <>
+inline constexpr std::array<const char*, 6> names_of<copy_reason>{"coherence", "resize", "staging", "initial", "fence", "reduction"};
+
+struct alloc_instruction {
+	allocation_id allocation;
+	std::size_t size_bytes;
+	std::size_t alignment_bytes;
+	buffer_id buffer; ///< 0 for staging and gather space
+	box allocated_box;
+	submission_id submission; ///< the first to want it
+};
+struct free_instruction {
+	allocation_id allocation;
+	std::size_t size_bytes;
+};
+struct copy_instruction {
+	allocation_id source;
+	copy_layout source_layout;
+	allocation_id destination;
+	copy_layout destination_layout;
+	std::span<const box> boxes; ///< disjoint, in buffer coordinates
+	std::size_t element_size_bytes;
+	copy_reason reason;
+	buffer_id buffer;
+};
+/// Of all sources of a gather_copy_instruction: what a device can be expected to fetch at once.
+inline constexpr std::size_t max_gathered_boxes = 8;
+struct copy_source {
+	allocation_id allocation;
+	copy_layout layout;
+	std::span<const box> boxes; ///< disjoint, in buffer coordinates
+};
+/// For coherence: little data out of the memories of several devices, into that of a device which reaches them all.
+struct gather_copy_instruction {
+	std::span<const copy_source> sources; ///< in different memories; none of the boxes of all overlap
+	allocation_id destination;
+	copy_layout destination_layout;
+	std::size_t element_size_bytes;
+	buffer_id buffer;
+};
+
+/// What one access of a task means for one chunk on this rank.
+struct access_binding {
+	buffer_id buffer;
+	access_mode mode;
+	allocation_id allocation;   ///< null if the access is empty for this chunk
+	box allocated_box;          ///< in buffer coordinates
+	box bounding_box;           ///< of `accessed`
+	std::span<const box> accessed; ///< the mapped region
+};
+/// Where a kernel leaves the partial result of a reduction (one element; the kernel's wrapper fills in the identity first).
+struct reduction_binding {
+	reduction_id reduction;
+	buffer_id buffer;
+	allocation_id allocation;
+	std::size_t offset_bytes; ///< of the element inside the allocation
+	reduction_op op;
+	scalar_type type;
+};
+
+struct device_kernel_instruction {
+	device_id device;
+	submission_id submission;
+	box chunk;
+	std::span<const access_binding> accesses; ///< in the order of the task's accesses
+	std::span<const reduction_binding> reductions;
+	bool is_border = false; ///< goes before other kernels of the device: others wait for what it computes
+};
+struct host_task_instruction {
+	submission_id submission;
+	box chunk;
+	std::span<const access_binding> accesses;
+};
+/// Calls the buffer's `from_function` callback for each box and stores the result in host memory.
+struct initialize_instruction {
+	buffer_id buffer;
+	allocation_id destination;
+	box allocated_box;
+	std::span<const box> boxes;
+	std::size_t element_size_bytes;
+};
+/// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory (transport host) or in
+/// the memory of a device (transport direct).
+struct send_instruction {
+	rank_id destination_rank;
+	message_id message;
+	transfer_id transfer;
+	allocation_id source;
+	box allocated_box;
+	box sent_box;
+	std::size_t element_size_bytes;
+};
+/// Completes when all of `boxes` have arrived for `transfer`.
+struct receive_instruction {
+	transfer_id transfer;
+	std::span<const box> boxes;
+	allocation_id destination;
+	box allocated_box;
+	std::size_t element_size_bytes;
+};
+/// Starts a receive whose parts are awaited one by one; completes at once.
+struct split_receive_instruction {
+	transfer_id transfer;
+	std::span<const box> boxes;
+	allocation_id destination;
+	box allocated_box;
+	std::size_t element_size_bytes;
+};
+/// Completes when all of `boxes` of an earlier split receive into `destination` have arrived.
+struct await_receive_instruction {
+	transfer_id transfer;
+	allocation_id destination;
+	std::span<const box> boxes;
+};
+/// Collects one partial result per contributing rank. The i-th entry of `sources` lands in slot `slots[i]`; this rank's own slot is not listed.
+struct gather_receive_instruction {
+	transfer_id transfer;
+	allocation_id destination;
+	std::size_t bytes_per_slot;
+	std::span<const rank_id> sources;
+	std::span<const std::uint32_t> slots;
+};
+/// destination[0] := fold of `count` consecutive elements of `source`, in order.
+struct reduce_instruction {
+	reduction_id reduction;
+	reduction_op op;
+	scalar_type type;
+	allocation_id source;
+	std::size_t count;
+	allocation_id destination;
+	std::size_t destination_offset_bytes;
+	bool is_all_of_it; ///< there are no further partial results, and no current value is among these
+};
+/// All of the fence's data is in user memory: fulfil the future of `submission`.
+struct fence_instruction {
+	submission_id submission;
+};
+struct horizon_instruction {
+	task_id task;
+	submission_id last_submission; ///< everything submitted up to here is complete once this is; its Python objects can go
+};
+struct epoch_instruction {
+	task_id task;
+	submission_id submission; ///< of the wait or barrier; 0 for the initial epoch
+	submission_id last_submission;
+	epoch_action action;
+};
+
+using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,
+    host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction, gather_receive_instruction,
+    reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
+
+inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
+/// By index of instruction_operation.
+inline constexpr std::array<const char*, num_instruction_kinds> instruction_kind_names{"alloc", "free", "copy", "gather_copy", "device_kernel", "host_task",
+    "initialize", "send", "receive", "split_receive", "await_receive", "gather_receive", "reduce", "fence", "horizon", "epoch"};
+
+/// Higher is issued first among ready instructions.
+using instruction_priority = std::int32_t;
+
+struct instruction {
+	instruction_id id;
+	instruction_key key;
+	instruction_priority priority;
+	std::span<const instruction_id> dependencies; ///< distinct, all smaller than `id`; those below the applied epoch are left out
+	instruction_operation operation;
+};
+
+/// Tells a receiver, ahead of the data, which box will arrive under which message id.
+struct outbound_pilot {
+	rank_id to;
+	message_id message;
+	transfer_id transfer;
+	box sent_box;
+	/// Which instruction will send it (its `source` tells the memory, for transports that read it from there).
+	instruction_id send;
+};
+
+/// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
+struct instruction_batch {
+	std::vector<const instruction*> instructions;
+	std::vector<outbound_pilot> pilots;
+	bool empty() const { return instructions.empty() && pilots.empty(); }
+};
+
+/// What memories, devices and peers can do; agreed by all ranks at start.
+struct system_capabilities {
+	std::size_t num_ranks = 1;
+	rank_id local_rank;
+	std::size_t num_devices = 1; ///< of this rank
+	/// copy_peers[a] has bit b set if one copy instruction can move data from memory a to memory b (by index of memory_id).
+	std::vector<std::uint64_t> copy_peers;
+	/// By rank: whether data moves between the memories of all devices of that rank and this one; else only through host memory of both.
+	std::vector<bool> direct_ranks;
+	/// How much of each memory may be taken for growth that is only expected.
+	std::size_t foreseeable_bytes = 0;
+	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done.
+	std::size_t joined_bytes = 0;
+	/// What a device lacks of several others arrives together if it is no more, else as a copy from each of them.
+	std::size_t gathered_bytes = 0;
+
+	std::size_t num_memories() const { return first_device_memory_value + num_devices; }
+	bool can_copy(const memory_id from, const memory_id to) const { return (copy_peers[from.value] >> to.value & 1U) != 0; }
+	bool is_direct(const rank_id rank) const { return rank.value < direct_ranks.size() && direct_ranks[rank.value]; }
+	bool has_direct_peer() const;
+	/// Peers everywhere on the host side; device to device only if `device_peers`; user memory to devices only if `user_device_peers`.
+	static system_capabilities make(std::size_t num_ranks, rank_id local_rank, std::size_t num_devices, bool device_peers, bool user_device_peers,
+	    std::vector<bool> direct_ranks = {});
+};
+
+} // namespace celerity

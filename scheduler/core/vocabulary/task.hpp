@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// What the application submits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/names.hpp"
+#include "geometry/grid.hpp"
+#include "geometry/range_mapper.hpp"
+
+namespace celerity {
+
+/// `write` discards: the kernel overwrites all of the mapped region, old contents are neither transferred nor kept.
+enum class access_mode : std::uint8_t { read, write, read_write };
+template <>
+inline constexpr std::array<const char*, 3> names_of<access_mode>{"read", "write", "read_write"};
+constexpr bool is_consumer(const access_mode mode) { return mode != access_mode::write; }
+constexpr bool is_producer(const access_mode mode) { return mode != access_mode::read; }
+
+enum class task_kind : std::uint8_t {
+	epoch,         ///< waits for everything before it; applied at once
+	horizon,       ///< bounds the history that the graphs keep; made by the task graph itself, applied one late
+	device_kernel, ///< split over ranks, their devices, and oversubscribed parts
+	host_task,     ///< split over ranks (`host_distribution::split`) or run by rank 0 only
+	fence,         ///< gives a copy of a part of a buffer to the application
+};
+template <>
+inline constexpr std::array<const char*, 5> names_of<task_kind>{"epoch", "horizon", "device_kernel", "host_task", "fence"};
+enum class epoch_action : std::uint8_t { none, init, barrier, shutdown };
+template <>
+inline constexpr std::array<const char*, 4> names_of<epoch_action>{"none", "init", "barrier", "shutdown"};
+enum class host_distribution : std::uint8_t { once, master, split };
+template <>
+inline constexpr std::array<const char*, 3> names_of<host_distribution>{"once", "master", "split"};
+enum class split_kind : std::uint8_t { split_1d, split_2d };
+
+/// Scalar types that native reductions understand.
+enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean };
+/// As NumPy calls them.
+template <>
+inline constexpr std::array<const char*, 13> names_of<scalar_type>{
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool"};
+enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bit_xor };
+template <>
+inline constexpr std::array<const char*, 7> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor"};
+
+struct task_geometry {
+	int dims = 0;
+	box global = box::full(point{{1, 1, 1}}); ///< the whole index space, with its offset
+	point granularity{{1, 1, 1}};             ///< chunk extents are multiples of this
+	split_kind split = split_kind::split_1d;
+	std::uint32_t oversubscription = 1; ///< parts per device
+	std::uint32_t border = 0;           ///< items next to another device's share that run as parts of their own, and first; 0: none
+	bool can_split = true;              ///< false: one chunk, on rank 0
+
+	friend bool operator==(const task_geometry&, const task_geometry&) = default;
+};
+
+struct buffer_access {
+	buffer_id buffer;
+	access_mode mode = access_mode::read;
+	range_mapper mapper;
+};
+
+struct task_reduction {
+	buffer_id buffer; ///< one element
+	reduction_op op = reduction_op::sum;
+	scalar_type type = scalar_type::float32;
+	bool include_current = false;
+	reduction_id id; ///< assigned by the task graph, in program order
+};
+
+/// Immutable once submitted; shared by the three generators.
+struct task {
+	submission_id submission;
+	task_id id; ///< assigned by the task graph
+	task_kind kind = task_kind::device_kernel;
+	task_geometry geometry;
+	std::vector<buffer_access> accesses;
+	std::vector<task_reduction> reductions;
+	epoch_action action = epoch_action::none;
+	host_distribution distribution = host_distribution::split;
+	bool is_ordered = false; ///< host task on one rank: runs after all ordered ones before it, as if they shared a buffer
+	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only
+	box fence_box;                  ///< fence: what is copied out, from accesses[0].buffer
+	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out
+	std::string name;
+	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
+	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
+	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of whoever submits
+};
+
+/// What the graphs know of a buffer.
+struct buffer_info {
+	buffer_id id;
+	int dims = 0;
+	point extents{{1, 1, 1}};
+	std::size_t element_size_bytes = 0;
+	std::size_t element_alignment_bytes = 1;
+	/// Where the initial contents come from, if anywhere.
+	enum class initial_contents : std::uint8_t { none, user_array, user_function } initial = initial_contents::none;
+	/// user_array: the registered allocation in user memory that holds the full buffer, row-major.
+	allocation_id user_allocation;
+	std::string name;
+	std::string type_name;             ///< of an element, for comparisons between ranks
+	std::uint64_t contents_digest = 0; ///< of the initial contents, if they are to be compared
+	std::uint64_t site = 0;            ///< as `task::site`
+};
+template <>
+inline constexpr std::array<const char*, 3> names_of<buffer_info::initial_contents>{"none", "array", "function"};
+
+} // namespace celerity
