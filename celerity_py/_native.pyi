@@ -546,9 +546,9 @@ class Engine:
     reached), and reporting complete(). Not thread-safe.
     """
 
-    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote_waits: bool = True, lanes_wait: bool = True) -> None: ...
+    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote: str = 'pulls', lanes_wait: bool = True) -> None: ...
 
-    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], target: str, lane_class: int = 0, *, deferred: bool = False, remote_wait: bool = False, acknowledged: bool = False, awaits_acknowledgements: bool = False, held: bool = False) -> None:
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], policy: str, lane_class: int = 0) -> None:
         """
         Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
@@ -557,19 +557,13 @@ class Engine:
             priority: Higher is issued first among issuable instructions.
             key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
             dependencies: Ids of predecessors.
-            target: "lane", "host" (needs all predecessors complete), or "clock" (horizons and epochs: never handed out, complete by themselves).
-            lane_class: Index of the class, for target "lane".
-            deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
-            remote_wait: Issuable only when no unissued lane instruction has a smaller key.
-            acknowledged: Only complete() completes it, not that its lane has come past it; most instructions that depend on it are not issued before. It
-                may run as soon as its predecessors are complete, whatever else is before it on its lane.
-            awaits_acknowledgements: May be issued before acknowledged predecessors are complete, and waits for that on its lane; a remote wait then.
-            held: Not issuable before release().
+            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
+            lane_class: Index of the class, for lanes.
         """
 
     def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None:
         """
-        (id, lane, sequence, [(lane, sequence), ...] to wait for first, acknowledged instructions likewise) of the issuable instruction of highest priority, or None. The lane is -1 for target "host".
+        (id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.
         """
 
     @property
@@ -581,13 +575,10 @@ class Engine:
     def notify_issued(self, id: int) -> None:
         """A deferred instruction has been enqueued on its lane."""
 
-    def notify_remote_ready(self, id: int) -> None:
+    def release(self, id: int, is_ready: bool = False) -> None:
         """
-        What a remote wait waits for is enqueued already: it need not respect the order of keys.
+        What a signal or pull is held for is there. A pull that is ready need not respect the order of keys: what it waits for is enqueued already.
         """
-
-    def release(self, id: int) -> None:
-        """What a held instruction had to wait for is there."""
 
     def allow_remote_waits(self, allowed: bool) -> None:
         """Whether next() may hand out remote waits."""

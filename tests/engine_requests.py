@@ -21,27 +21,13 @@ def submit(
     priority: int = 0,
     task: int = 0,
     phase: Phase = "work",
-    target: str = "lane",
+    policy: str = "plain",
     lane_class: int = 0,
-    deferred: bool = False,
-    remote_wait: bool = False,
-    acknowledged: bool = False,
-    awaits_acknowledgements: bool = False,
     held: bool = False,
 ) -> None:
-    engine.submit(
-        iid,
-        priority,
-        (task, phase),
-        list(dependencies),
-        target,
-        lane_class,
-        deferred=deferred,
-        remote_wait=remote_wait,
-        acknowledged=acknowledged,
-        awaits_acknowledgements=awaits_acknowledgements,
-        held=held,
-    )
+    engine.submit(iid, priority, (task, phase), list(dependencies), policy, lane_class)
+    if not held:
+        engine.release(iid)
 
 
 def issue_all(engine: _native.Engine) -> dict[int, tuple[int, int, list[tuple[int, int]]]]:

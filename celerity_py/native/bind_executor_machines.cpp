@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The pure machines of the executor, for tests and for the simulation of many ranks in one process.
+#include <algorithm>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -25,11 +27,17 @@ lane_kind parse_lane_kind(const std::string& name) {
 	throw std::invalid_argument("no kind of lane is called '" + name + "'");
 }
 
-issue_target parse_target(const std::string& name) {
-	if(name == "host") return issue_target::host;
-	if(name == "lane") return issue_target::lane;
-	if(name == "clock") return issue_target::clock;
-	throw std::invalid_argument("a target is 'host', 'lane' or 'clock', not '" + name + "'");
+issue_policy parse_policy(const std::string& name) {
+	const auto found = std::find(issue_policy_names.begin(), issue_policy_names.end(), name);
+	if(found == issue_policy_names.end()) throw std::invalid_argument("no policy is called '" + name + "'");
+	return static_cast<issue_policy>(found - issue_policy_names.begin());
+}
+
+remote_waits parse_remote_waits(const std::string& name) {
+	if(name == "none") return remote_waits::none;
+	if(name == "pulls") return remote_waits::pulls;
+	if(name == "answers") return remote_waits::answers;
+	throw std::invalid_argument("lanes wait for 'none', 'pulls' or 'answers', not for '" + name + "'");
 }
 
 std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& tuples) {
@@ -40,17 +48,14 @@ std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& t
 
 class python_engine {
   public:
-	python_engine(const std::vector<lane_class_tuple>& classes, const bool remote_waits, const bool lanes_wait)
-	    : m_engine(make_lane_classes(classes), remote_waits, lanes_wait) {}
+	python_engine(const std::vector<lane_class_tuple>& classes, const std::string& remote, const bool lanes_wait)
+	    : m_engine(make_lane_classes(classes), {parse_remote_waits(remote), lanes_wait}) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
-	    const std::string& target, const std::uint32_t lane_class, const bool deferred, const bool remote_wait, const bool acknowledged,
-	    const bool awaits_acknowledgements, const bool held) {
+	    const std::string& policy, const std::uint32_t lane_class) {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
-		m_engine.submit(
-		    {instruction_id(id), unflatten(key), priority, ids, parse_target(target), lane_class, deferred, remote_wait, acknowledged,
-		    awaits_acknowledgements, held, nullptr});
+		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, parse_policy(policy), lane_class, nullptr});
 	}
 
 	nb::object next() {
@@ -58,10 +63,10 @@ class python_engine {
 		if(!m_engine.next(issued)) return nb::none();
 		nb::list waits;
 		for(const auto& wait : issued.waits) waits.append(nb::make_tuple(wait.lane, wait.sequence));
-		nb::list acknowledgements;
-		for(const auto id : issued.acknowledgements) acknowledgements.append(id.value);
+		nb::list signals;
+		for(const auto id : issued.signals) signals.append(id.value);
 		m_depends_on_one = issued.depends_on_one;
-		return nb::make_tuple(issued.id.value, issued.lane == no_lane ? -1 : static_cast<int>(issued.lane), issued.sequence, waits, acknowledgements);
+		return nb::make_tuple(issued.id.value, issued.lane == no_lane ? -1 : static_cast<int>(issued.lane), issued.sequence, waits, signals);
 	}
 
 	std::vector<std::uint64_t> complete(const std::uint64_t id) {
@@ -86,7 +91,7 @@ class python_engine {
 	std::vector<std::uint64_t> live(const bool issued) const {
 		std::vector<std::uint64_t> ids;
 		m_engine.for_each_live([&](const out_of_order_engine::live_instruction& item) {
-			if(item.is_issued == issued && (!issued || item.target != issue_target::clock)) ids.push_back(item.id.value);
+			if(item.is_issued == issued && (!issued || item.policy != issue_policy::clock)) ids.push_back(item.id.value);
 		});
 		return ids;
 	}
@@ -106,35 +111,26 @@ void bind_engine(nb::module_& m) {
 Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
 other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
 reached), and reporting complete(). Not thread-safe.)")
-	    .def(nb::init<const std::vector<lane_class_tuple>&, bool, bool>(), "lane_classes"_a, nb::kw_only(), "remote_waits"_a = true, "lanes_wait"_a = true)
-	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "target"_a, "lane_class"_a = 0, nb::kw_only(),
-	        "deferred"_a = false, "remote_wait"_a = false, "acknowledged"_a = false, "awaits_acknowledgements"_a = false, "held"_a = false, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool>(), "lane_classes"_a, nb::kw_only(), "remote"_a = "pulls", "lanes_wait"_a = true)
+	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
     id: The instruction.
     priority: Higher is issued first among issuable instructions.
     key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
     dependencies: Ids of predecessors.
-    target: "lane", "host" (needs all predecessors complete), or "clock" (horizons and epochs: never handed out, complete by themselves).
-    lane_class: Index of the class, for target "lane".
-    deferred: After next() it is only *assigned*; successors have to wait for notify_issued().
-    remote_wait: Issuable only when no unissued lane instruction has a smaller key.
-    acknowledged: Only complete() completes it, not that its lane has come past it; most instructions that depend on it are not issued before. It
-        may run as soon as its predecessors are complete, whatever else is before it on its lane.
-    awaits_acknowledgements: May be issued before acknowledged predecessors are complete, and waits for that on its lane; a remote wait then.
-    held: Not issuable before release().)")
+    policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
+    lane_class: Index of the class, for lanes.)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
-	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, acknowledged instructions likewise) of the issuable instruction of highest priority, or None. The lane is -1 for target \"host\".")
+	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.")
 	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the one wait of what next() gave last is all that it depends on.")
 	    .def(
 	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
 	        "A deferred instruction has been enqueued on its lane.")
 	    .def(
-	        "notify_remote_ready", [](python_engine& self, const std::uint64_t id) { self.engine().notify_remote_ready(instruction_id(id)); }, "id"_a,
-	        "What a remote wait waits for is enqueued already: it need not respect the order of keys.")
-	    .def(
-	        "release", [](python_engine& self, const std::uint64_t id) { self.engine().release(instruction_id(id)); }, "id"_a,
-	        "What a held instruction had to wait for is there.")
+	        "release", [](python_engine& self, const std::uint64_t id, const bool is_ready) { self.engine().release(instruction_id(id), is_ready); }, "id"_a,
+	        "is_ready"_a = false,
+	        "What a signal or pull is held for is there. A pull that is ready need not respect the order of keys: what it waits for is enqueued already.")
 	    .def(
 	        "allow_remote_waits", [](python_engine& self, const bool allowed) { self.engine().allow_remote_waits(allowed); }, "allowed"_a,
 	        "Whether next() may hand out remote waits.")

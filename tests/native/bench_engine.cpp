@@ -18,7 +18,7 @@ namespace {
 struct graph {
 	struct node {
 		std::vector<instruction_id> dependencies;
-		issue_target target = issue_target::lane;
+		issue_policy policy = issue_policy::plain;
 		std::uint32_t lane_class = 0;
 		instruction_key key;
 	};
@@ -38,12 +38,12 @@ graph make_chains(const std::uint32_t num_devices, const int steps) {
 		for(std::uint32_t d = 0; d < num_devices; ++d) {
 			std::vector<instruction_id> dependencies;
 			if(last[d].value != 0) dependencies.push_back(last[d]);
-			last[d] = g.add({dependencies, issue_target::lane, d, {task_id(static_cast<std::uint64_t>(step)), instruction_key::phase_type::work}});
+			last[d] = g.add({dependencies, issue_policy::plain, d, {task_id(static_cast<std::uint64_t>(step)), instruction_key::phase_type::work}});
 		}
 		if(step % 4 == 3) {
 			std::vector<instruction_id> dependencies(last);
 			if(horizon.value != 0) dependencies.push_back(horizon);
-			horizon = g.add({dependencies, issue_target::clock, 0, {task_id(static_cast<std::uint64_t>(step)), instruction_key::phase_type::work}});
+			horizon = g.add({dependencies, issue_policy::clock, 0, {task_id(static_cast<std::uint64_t>(step)), instruction_key::phase_type::work}});
 		}
 	}
 	return g;
@@ -58,9 +58,9 @@ graph make_forks(const std::uint32_t width, const int steps) {
 		std::vector<instruction_id> before;
 		if(join.value != 0) before.push_back(join);
 		std::vector<instruction_id> kernels;
-		for(std::uint32_t k = 0; k < width; ++k) kernels.push_back(g.add({before, issue_target::lane, 0, key}));
-		join = g.add({kernels, issue_target::lane, 0, key});
-		if(step % 4 == 3) join = g.add({{join}, issue_target::clock, 0, key});
+		for(std::uint32_t k = 0; k < width; ++k) kernels.push_back(g.add({before, issue_policy::plain, 0, key}));
+		join = g.add({kernels, issue_policy::plain, 0, key});
+		if(step % 4 == 3) join = g.add({{join}, issue_policy::clock, 0, key});
 	}
 	return g;
 }
@@ -77,21 +77,21 @@ graph make_stencil(const std::uint32_t num_devices, const int steps) {
 		for(std::uint32_t d = 0; d < num_devices; ++d) {
 			std::vector<instruction_id> dependencies;
 			if(previous[d].value != 0) dependencies = {previous[d], halos[d][0], halos[d][1]};
-			last[d] = g.add({dependencies, issue_target::lane, d, {task, instruction_key::phase_type::work}});
+			last[d] = g.add({dependencies, issue_policy::plain, d, {task, instruction_key::phase_type::work}});
 		}
 		for(std::uint32_t d = 0; d < num_devices; ++d) {
 			for(const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
 				const std::uint32_t neighbour = (d + (side == 0 ? num_devices - 1 : 1)) % num_devices;
 				std::vector<instruction_id> dependencies{last[neighbour]};
 				if(neighbour != d) dependencies.push_back(last[d]);
-				halos[d][side] = g.add({dependencies, issue_target::lane, first_copy_class + d, {task, instruction_key::phase_type::work}});
+				halos[d][side] = g.add({dependencies, issue_policy::plain, first_copy_class + d, {task, instruction_key::phase_type::work}});
 			}
 		}
 		if(step % 4 == 3) {
 			std::vector<instruction_id> dependencies;
 			for(std::uint32_t d = 0; d < num_devices; ++d) dependencies.insert(dependencies.end(), halos[d].begin(), halos[d].end());
 			if(horizon.value != 0) dependencies.push_back(horizon);
-			horizon = g.add({dependencies, issue_target::clock, 0, {task, instruction_key::phase_type::work}});
+			horizon = g.add({dependencies, issue_policy::clock, 0, {task, instruction_key::phase_type::work}});
 		}
 	}
 	return g;
@@ -106,7 +106,7 @@ double thread_nanoseconds() {
 
 /// Keeps about `window` instructions in flight; lanes complete in order, one after the other.
 double nanoseconds_per_instruction(const graph& g, const std::vector<lane_class>& classes, const bool track_keys, const std::size_t window) {
-	out_of_order_engine engine(classes, track_keys);
+	out_of_order_engine engine(classes, {track_keys ? remote_waits::pulls : remote_waits::none});
 	std::vector<out_of_order_engine::completed_instruction> completed;
 	std::size_t num_completed = 0;
 	std::size_t next_submit = 0;
@@ -116,7 +116,7 @@ double nanoseconds_per_instruction(const graph& g, const std::vector<lane_class>
 	while(num_completed < g.nodes.size()) {
 		while(next_submit < g.nodes.size() && engine.num_live() < window) {
 			const auto& n = g.nodes[next_submit++];
-			engine.submit({.id = instruction_id(next_submit), .key = n.key, .dependencies = n.dependencies, .target = n.target, .lane_class = n.lane_class});
+			engine.submit({.id = instruction_id(next_submit), .key = n.key, .dependencies = n.dependencies, .policy = n.policy, .lane_class = n.lane_class});
 		}
 		while(engine.next(item)) {}
 		const auto& lanes = engine.lanes();

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from celerity_py import _native
 from tests.engine_requests import FOUR_LANES, ONE_LANE, issue_all, submit
 
@@ -12,7 +10,7 @@ from tests.engine_requests import FOUR_LANES, ONE_LANE, issue_all, submit
 def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() -> None:
     engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
-    submit(engine, 2, 1, lane_class=1, acknowledged=True)
+    submit(engine, 2, 1, lane_class=1, policy="signal")
     submit(engine, 3, 1, 2)  # overwrites what 2 sends
     submit(engine, 4, 1)
     assert list(issue_all(engine)) == [1, 2, 4]
@@ -26,8 +24,8 @@ def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() ->
 def test_an_acknowledgement_may_come_before_the_lane_is_seen_to_be_past_it() -> None:
     engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
-    submit(engine, 2, 1, lane_class=1, acknowledged=True)
-    submit(engine, 3, lane_class=1, acknowledged=True)
+    submit(engine, 2, 1, lane_class=1, policy="signal")
+    submit(engine, 3, lane_class=1, policy="signal")
     issue_all(engine)
     assert engine.complete(3) == [3]  # its flag may have been written before that of 2, and before 1 is over
     assert engine.in_flight() == [1, 2]
@@ -40,9 +38,9 @@ def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None
     engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2)
-    submit(engine, 3, 1, lane_class=1, acknowledged=True)
-    submit(engine, 4, 2, lane_class=1, acknowledged=True)
-    submit(engine, 5, 4, target="host")
+    submit(engine, 3, 1, lane_class=1, policy="signal")
+    submit(engine, 4, 2, lane_class=1, policy="signal")
+    submit(engine, 5, 4, policy="host")
     issued = issue_all(engine)
     assert issued[1][0] != issued[2][0]
     assert engine.complete(4) == [2, 4]  # though 3 is before it on their lane, and 1 still runs
@@ -50,22 +48,22 @@ def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None
     submit(engine, 6, 1)
     assert issue_all(engine)[6] == (issued[1][0], 2, [])
     assert engine.complete(3) == [1, 3]
-    submit(engine, 7, lane_class=1, acknowledged=True)
+    submit(engine, 7, lane_class=1, policy="signal")
     assert issue_all(engine)[7] == (2, 3, [])
     assert engine.complete_lane(2, 3) == []
     assert engine.complete(7) == [7]
 
 
 def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for() -> None:
-    engine = _native.Engine([("compute", 0, 3, 0), ("peer", 0, 1, 0)])
+    engine = _native.Engine([("compute", 0, 3, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1)
     submit(engine, 2, task=2)
-    submit(engine, 3, 1, task=3, phase="send", lane_class=1, acknowledged=True)
+    submit(engine, 3, 1, task=3, phase="send", lane_class=1, policy="signal")
     submit(
-        engine, 4, 2, task=4, phase="send", lane_class=1, acknowledged=True
+        engine, 4, 2, task=4, phase="send", lane_class=1, policy="signal"
     )  # its flag may be written right behind 2
     submit(engine, 5, task=5)
-    submit(engine, 6, 1, 4, 5, task=6, awaits_acknowledgements=True)
+    submit(engine, 6, 1, 4, 5, task=6)
     found = {}
     while (item := engine.next()) is not None:
         found[item[0]] = item[1:]
@@ -76,10 +74,10 @@ def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for()
 
 
 def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1)
-    submit(engine, 2, 1, task=2, phase="send", lane_class=1, acknowledged=True)
-    submit(engine, 3, 1, 2, task=3, awaits_acknowledgements=True)  # overwrites what 2 sends
+    submit(engine, 2, 1, task=2, phase="send", lane_class=1, policy="signal")
+    submit(engine, 3, 1, 2, task=3)  # overwrites what 2 sends
     assert engine.next() == (1, 0, 1, [], [])
     assert engine.next() == (2, 1, 1, [(0, 1)], [])
     assert engine.next() == (3, 0, 2, [], [2])
@@ -90,27 +88,27 @@ def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
 
 
 def test_who_waits_for_an_answer_is_issued_behind_all_that_another_rank_may_need() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
-    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
-    submit(engine, 2, task=2, phase="receive", lane_class=1, remote_wait=True, held=True)
-    submit(engine, 3, 1, task=3, awaits_acknowledgements=True)
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
+    submit(engine, 2, task=2, phase="receive", lane_class=1, policy="pull", held=True)
+    submit(engine, 3, 1, task=3)
     assert list(issue_all(engine)) == [1]
     engine.release(2)
     assert list(issue_all(engine)) == [2, 3]
 
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
-    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
-    submit(engine, 2, task=2, phase="receive", lane_class=1, remote_wait=True, held=True)
-    submit(engine, 3, 1, task=3, awaits_acknowledgements=True)
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
+    submit(engine, 2, task=2, phase="receive", lane_class=1, policy="pull", held=True)
+    submit(engine, 3, 1, task=3)
     assert list(issue_all(engine)) == [1]
     assert engine.complete(1) == [1]  # it waits for nobody any more
     assert engine.next() == (3, 0, 1, [], [])
 
 
 def test_nobody_is_sent_to_wait_for_an_answer_while_that_is_not_allowed() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
-    submit(engine, 1, task=1, phase="send", lane_class=1, acknowledged=True)
-    submit(engine, 2, 1, task=2, awaits_acknowledgements=True)
+    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
+    submit(engine, 2, 1, task=2)
     engine.allow_remote_waits(False)
     assert list(issue_all(engine)) == [1]
     engine.allow_remote_waits(True)
@@ -121,8 +119,8 @@ def test_only_what_depends_on_its_one_wait_alone_may_go_right_behind_it() -> Non
     engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2)
-    submit(engine, 3, 1, lane_class=1, acknowledged=True)
-    submit(engine, 4, 1, 2, lane_class=1, acknowledged=True)  # its lane has waited for 1 before
+    submit(engine, 3, 1, lane_class=1, policy="signal")
+    submit(engine, 4, 1, 2, lane_class=1, policy="signal")  # its lane has waited for 1 before
     found = {}
     while (item := engine.next()) is not None:
         found[item[0]] = (len(item[3]), engine.depended_on_one)
@@ -133,7 +131,7 @@ def test_each_of_several_flags_behind_one_kernel_knows_that_it_may_go_right_behi
     engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 2, 0)])
     submit(engine, 1)
     for iid in range(2, 6):
-        submit(engine, iid, 1, lane_class=1, acknowledged=True)
+        submit(engine, iid, 1, lane_class=1, policy="signal")
     submit(engine, 6, 1, lane_class=1)  # to the lane, the others have said it
     found = {}
     while (item := engine.next()) is not None:
@@ -145,7 +143,7 @@ def test_each_of_several_flags_behind_one_kernel_knows_that_it_may_go_right_behi
 
 def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it() -> None:
     engine = _native.Engine(ONE_LANE)
-    submit(engine, 1, acknowledged=True)
+    submit(engine, 1, policy="signal")
     submit(engine, 2)
     submit(engine, 3, 2)
     issue_all(engine)
@@ -156,8 +154,8 @@ def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it
 
 def test_nothing_flows_past_a_horizon_before_the_acknowledgement_it_stands_for() -> None:
     engine = _native.Engine(ONE_LANE)
-    submit(engine, 1, acknowledged=True)
-    submit(engine, 2, 1, target="clock")
+    submit(engine, 1, policy="signal")
+    submit(engine, 2, 1, policy="clock")
     submit(engine, 3, 2)
     assert list(issue_all(engine)) == [1]
     assert engine.complete_lane(0, 1) == []
@@ -168,10 +166,10 @@ def test_nothing_flows_past_a_horizon_before_the_acknowledgement_it_stands_for()
 
 def test_a_held_instruction_waits_for_its_release_and_for_its_predecessors() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, held=True)
+    submit(engine, 1, policy="pull", held=True)
     submit(engine, 2, 1)
-    submit(engine, 3, target="host")
-    submit(engine, 4, 3, held=True)
+    submit(engine, 3, policy="host")
+    submit(engine, 4, 3, policy="signal", held=True)
     assert list(issue_all(engine)) == [3]
     engine.release(4)
     assert issue_all(engine) == {}
@@ -184,8 +182,8 @@ def test_a_held_instruction_waits_for_its_release_and_for_its_predecessors() -> 
 
 def test_a_held_instruction_holds_back_remote_waits_with_larger_keys() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, task=1, phase="receive", remote_wait=True, held=True)
-    submit(engine, 2, task=2, phase="receive", remote_wait=True)
+    submit(engine, 1, task=1, phase="receive", policy="pull", held=True)
+    submit(engine, 2, task=2, phase="receive", policy="pull")
     submit(engine, 3, task=3)
     assert list(issue_all(engine)) == [3]
     engine.release(1)
@@ -195,16 +193,18 @@ def test_a_held_instruction_holds_back_remote_waits_with_larger_keys() -> None:
 def test_no_remote_wait_is_handed_out_while_none_is_allowed() -> None:
     engine = _native.Engine(FOUR_LANES)
     engine.allow_remote_waits(False)
-    submit(engine, 1, task=1, phase="receive", remote_wait=True)
+    submit(engine, 1, task=1, phase="receive", policy="pull")
     submit(engine, 2, task=2)
     assert list(issue_all(engine)) == [2]
     engine.allow_remote_waits(True)
     assert list(issue_all(engine)) == [1]
 
 
-def test_only_lane_instructions_are_acknowledged_or_held() -> None:
-    engine = _native.Engine(ONE_LANE)
-    with pytest.raises(ValueError, match="only lane instructions"):
-        submit(engine, 1, target="host", acknowledged=True)
-    with pytest.raises(ValueError, match="only lane instructions"):
-        submit(engine, 1, target="clock", held=True)
+def test_what_a_launcher_thread_enqueues_is_issued_after_answers_only() -> None:
+    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)], remote="answers")
+    submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
+    submit(engine, 2, 1, task=2, policy="launched")
+    submit(engine, 3, 1, task=2, policy="deferred")
+    assert list(issue_all(engine)) == [1]
+    assert engine.complete(1) == [1]
+    assert list(issue_all(engine)) == [2, 3]

@@ -44,11 +44,11 @@ def test_the_engine_holds_back_lanes_and_nothing_else() -> None:
     engine = _native.Engine(TWO_CLASSES)
     engine.allow_lanes(False)
     submit(engine, 1)
-    submit(engine, 2, target="host")
-    submit(engine, 3, target="host")
+    submit(engine, 2, policy="host")
+    submit(engine, 3, policy="host")
     assert set(issue_all(engine)) == {2, 3}
     engine.complete(2)
-    submit(engine, 4, target="host")
+    submit(engine, 4, policy="host")
     assert set(issue_all(engine)) == {4}
     engine.allow_lanes(True)
     assert set(issue_all(engine)) == {1}
@@ -57,9 +57,9 @@ def test_the_engine_holds_back_lanes_and_nothing_else() -> None:
 def test_a_remote_wait_that_was_held_back_still_respects_keys() -> None:
     engine = _native.Engine(TWO_CLASSES)
     engine.allow_lanes(False)
-    submit(engine, 1, task=5, phase="receive", remote_wait=True)
+    submit(engine, 1, task=5, phase="receive", policy="pull")
     assert not issue_all(engine)
-    submit(engine, 2, task=3, target="host")
+    submit(engine, 2, task=3, policy="host")
     submit(engine, 3, 2, task=3)
     assert set(issue_all(engine)) == {2}
     engine.allow_lanes(True)

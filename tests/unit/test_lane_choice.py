@@ -95,9 +95,9 @@ class Run:
 
     def _submit(self, record: Record) -> None:
         kind = record["kind"]
-        target = "clock" if kind in {"epoch", "horizon"} else "lane" if kind in {"copy", "device_kernel"} else "host"
+        policy = "clock" if kind in {"epoch", "horizon"} else "plain" if kind in {"copy", "device_kernel"} else "host"
         lane_class = COPIES if kind == "copy" else KERNELS
-        self.engine.submit(record["id"], record["priority"], record["key"], record["dependencies"], target, lane_class)
+        self.engine.submit(record["id"], record["priority"], record["key"], record["dependencies"], policy, lane_class)
         if record["id"] > self.between:
             before = {d for d in record["dependencies"] if d > self.between}
             self.before[record["id"]] = before.union(*(self.before[d] for d in before))

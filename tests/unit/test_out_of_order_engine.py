@@ -105,7 +105,7 @@ def test_lanes_of_different_domains_meet_on_the_host() -> None:
 def test_the_host_acts_only_after_completion() -> None:
     engine = _native.Engine(ONE_LANE)
     submit(engine, 1)
-    submit(engine, 2, 1, target="host")
+    submit(engine, 2, 1, policy="host")
     submit(engine, 3, 2)
     assert list(issue_all(engine)) == [1]
     engine.complete(1)
@@ -125,9 +125,9 @@ def test_work_flows_past_a_horizon_before_the_horizon_is_complete() -> None:
     engine = _native.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=0)
-    submit(engine, 3, 1, 2, target="clock")
+    submit(engine, 3, 1, 2, policy="clock")
     submit(engine, 4, 3, lane_class=1)
-    submit(engine, 5, 3, target="host")
+    submit(engine, 5, 3, policy="host")
     issued = issue_all(engine)
     assert sorted(issued[4][2]) == [(0, 1), (1, 1)]
     assert 5 not in issued
@@ -140,8 +140,8 @@ def test_a_horizon_asks_only_for_positions_that_imply_the_others() -> None:
     engine = _native.Engine([("compute", d, 1, 0) for d in range(3)])
     submit(engine, 1, lane_class=0)
     submit(engine, 2, 1, lane_class=1)
-    submit(engine, 3, 1, 2, target="clock")
-    submit(engine, 4, 3, target="clock")
+    submit(engine, 3, 1, 2, policy="clock")
+    submit(engine, 4, 3, policy="clock")
     submit(engine, 5, 4, lane_class=2)
     assert issue_all(engine)[5][2] == [(1, 1)]
 
@@ -150,7 +150,7 @@ def test_a_horizon_over_two_domains_lets_work_pass_only_when_complete() -> None:
     engine = _native.Engine(TWO_DOMAINS)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=1)
-    submit(engine, 3, 1, 2, target="clock")
+    submit(engine, 3, 1, 2, policy="clock")
     submit(engine, 4, 3, lane_class=0)
     assert sorted(issue_all(engine)) == [1, 2]
     engine.complete(2)
@@ -160,8 +160,8 @@ def test_a_horizon_over_two_domains_lets_work_pass_only_when_complete() -> None:
 
 def test_a_horizon_whose_predecessors_are_complete_completes_at_once() -> None:
     engine = _native.Engine(ONE_LANE)
-    submit(engine, 1, target="clock")
-    submit(engine, 2, 1, target="clock")
+    submit(engine, 1, policy="clock")
+    submit(engine, 2, 1, policy="clock")
     assert engine.take_completed() == [1, 2]
     assert engine.num_live == 0
 
@@ -170,7 +170,7 @@ def test_completing_a_lane_instruction_completes_what_it_ran_after() -> None:
     engine = _native.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=1)
-    submit(engine, 3, 1, target="clock")
+    submit(engine, 3, 1, policy="clock")
     submit(engine, 4, 3, 2, lane_class=1)
     submit(engine, 5, 4, lane_class=1)
     issue_all(engine)
@@ -183,7 +183,7 @@ def test_completing_a_lane_instruction_completes_what_it_ran_after() -> None:
 
 def test_nobody_follows_a_deferred_instruction_before_the_launcher_has_enqueued_it() -> None:
     engine = _native.Engine([("compute", 0, 1, 0), ("compute", 1, 1, 0)])
-    submit(engine, 1, deferred=True)
+    submit(engine, 1, policy="deferred")
     submit(engine, 2, 1, lane_class=1)
     submit(engine, 3)  # would overtake 1 on its lane
     assert list(issue_all(engine)) == [1]
@@ -195,16 +195,16 @@ def test_nobody_follows_a_deferred_instruction_before_the_launcher_has_enqueued_
 
 def test_deferred_instructions_may_queue_up_behind_each_other() -> None:
     engine = _native.Engine(ONE_LANE)
-    submit(engine, 1, deferred=True)
-    submit(engine, 2, deferred=True)
+    submit(engine, 1, policy="deferred")
+    submit(engine, 2, policy="deferred")
     assert issue_all(engine) == {1: (0, 1, []), 2: (0, 2, [])}
 
 
 def test_a_remote_wait_is_issued_after_all_lane_instructions_with_smaller_keys() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, target="host")
+    submit(engine, 1, policy="host")
     submit(engine, 2, 1, task=3, phase="send")
-    submit(engine, 3, task=3, phase="receive", priority=9, remote_wait=True)
+    submit(engine, 3, task=3, phase="receive", priority=9, policy="pull")
     submit(engine, 4, task=4)
     assert list(issue_all(engine)) == [1, 4]
     engine.complete(1)
@@ -213,11 +213,11 @@ def test_a_remote_wait_is_issued_after_all_lane_instructions_with_smaller_keys()
 
 def test_remote_waits_of_equal_keys_do_not_hold_each_other_back() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, target="host")
-    submit(engine, 2, task=3, phase="receive", remote_wait=True)
-    submit(engine, 3, 1, task=3, phase="receive", remote_wait=True)
+    submit(engine, 1, policy="host")
+    submit(engine, 2, task=3, phase="receive", policy="pull")
+    submit(engine, 3, 1, task=3, phase="receive", policy="pull")
     submit(engine, 4, task=3, phase="send")
-    submit(engine, 5, task=5, phase="receive", remote_wait=True)
+    submit(engine, 5, task=5, phase="receive", policy="pull")
     assert list(issue_all(engine)) == [1, 4, 2]
     engine.complete(1)
     assert list(issue_all(engine)) == [3, 5]
@@ -225,8 +225,8 @@ def test_remote_waits_of_equal_keys_do_not_hold_each_other_back() -> None:
 
 def test_a_deferred_instruction_holds_remote_waits_back_until_it_is_enqueued() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, task=1, deferred=True)
-    submit(engine, 2, task=2, phase="receive", remote_wait=True)
+    submit(engine, 1, task=1, policy="deferred")
+    submit(engine, 2, task=2, phase="receive", policy="pull")
     assert list(issue_all(engine)) == [1]
     engine.notify_issued(1)
     assert list(issue_all(engine)) == [2]
@@ -234,18 +234,18 @@ def test_a_deferred_instruction_holds_remote_waits_back_until_it_is_enqueued() -
 
 def test_a_remote_wait_whose_writer_is_known_to_be_enqueued_ignores_the_order() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, target="host")
+    submit(engine, 1, policy="host")
     submit(engine, 2, 1, task=3)
-    submit(engine, 3, task=4, phase="receive", remote_wait=True)
+    submit(engine, 3, task=4, phase="receive", policy="pull", held=True)
     assert list(issue_all(engine)) == [1]
-    engine.notify_remote_ready(3)
+    engine.release(3, is_ready=True)
     assert list(issue_all(engine)) == [3]
 
 
 def test_a_smaller_key_that_arrives_late_closes_the_gate_again() -> None:
     engine = _native.Engine(FOUR_LANES)
-    submit(engine, 1, task=4, phase="receive", remote_wait=True)
-    submit(engine, 2, priority=1, target="host")
+    submit(engine, 1, task=4, phase="receive", policy="pull")
+    submit(engine, 2, priority=1, policy="host")
     assert engine.next() == (2, -1, 0, [], [])
     submit(engine, 3, 2, task=3)
     assert engine.next() is None
@@ -260,12 +260,16 @@ def test_mistakes_of_the_driver_are_reported() -> None:
         submit(engine, 5)
     with pytest.raises(ValueError, match="lane class"):
         submit(engine, 6, lane_class=1)
+    with pytest.raises(ValueError, match="no policy"):
+        submit(engine, 7, policy="sideways")
     with pytest.raises(ValueError, match="remote waits"):
-        submit(engine, 7, target="host", remote_wait=True)
+        submit(_native.Engine(ONE_LANE, remote="none"), 7, policy="pull")
+    with pytest.raises(ValueError, match="'none', 'pulls' or 'answers'"):
+        _native.Engine(ONE_LANE, remote="sideways")
     with pytest.raises(RuntimeError, match="never issued"):
         engine.complete(5)
     with pytest.raises(ValueError, match="phase"):
-        engine.submit(8, 0, (0, "sideways"), [], "lane")
+        engine.submit(8, 0, (0, "sideways"), [], "plain")
 
 
 @dataclasses.dataclass
@@ -274,9 +278,8 @@ class Item:
 
     id: int
     dependencies: list[int]
-    target: str
+    policy: str
     key: tuple[int, int]
-    remote_wait: bool
     ancestors: set[int]
 
 
@@ -290,7 +293,6 @@ class Device:
         self.lanes: list[list[tuple[int, int, list[tuple[int, int]]]]] = [[] for _ in range(self.num_lanes)]
         self.reached = [0] * self.num_lanes
         self.host: list[int] = []
-        self.deferred: list[int] = []
         self.items: dict[int, Item] = {}
         self.executed: set[int] = set()
         self.reported: list[int] = []
@@ -301,8 +303,8 @@ class Device:
         while (item := self.engine.next()) is not None:
             iid, lane, sequence, waits, _ = item
             info = self.items[iid]
-            if info.remote_wait:
-                smaller = [o.id for o in self.items.values() if o.target == "lane" and o.key < info.key]
+            if info.policy == "pull":
+                smaller = [o.id for o in self.items.values() if o.policy not in ("host", "clock") and o.key < info.key]
                 assert all(o in self.issued for o in smaller), f"remote wait {iid} was issued too early"
             if lane < 0:
                 assert all(d in self.reported for d in info.dependencies), f"{iid} ran on the host too early"
@@ -310,7 +312,7 @@ class Device:
             else:
                 assert sequence == self.reached[lane] + len(self.lanes[lane]) + 1
                 self.lanes[lane].append((iid, sequence, waits))
-            if lane < 0 or iid not in self.deferred:
+            if info.policy != "deferred":
                 self.issued.add(iid)
 
     def runnable(self) -> list[tuple[str, int]]:
@@ -336,7 +338,7 @@ class Device:
         self.executed.add(iid)
         # Horizons and epochs have no body: they have happened once everything before them has.
         for item in self.items.values():
-            if item.target == "clock" and item.id not in self.executed and item.ancestors <= self.executed:
+            if item.policy == "clock" and item.id not in self.executed and item.ancestors <= self.executed:
                 self.executed.add(item.id)
 
     def step(self) -> bool:
@@ -376,20 +378,16 @@ def random_graph(rng: random.Random, device: Device, num_classes: int) -> None:
     names: tuple[Phase, ...] = ("send", "receive", "work")
     fronts: list[int] = []
     for iid in range(1, 120):
-        target = rng.choices(["lane", "host", "clock"], [8, 2, 1])[0]
+        policy = rng.choices(["plain", "pull", "deferred", "host", "clock"], [54, 12, 14, 20, 10])[0]
         candidates = list(device.items)[-12:]
         dependencies = rng.sample(candidates, min(len(candidates), rng.choice([0, 1, 1, 2, 3])))
-        if target == "clock":
+        if policy == "clock":
             dependencies = fronts[-40:]
         ancestors = set(dependencies).union(*(device.items[d].ancestors for d in dependencies))
         # Keys order the graph topologically, as those of the instruction graph do.
         key = max([(iid // 5, rng.randrange(3)), *(device.items[d].key for d in dependencies)])
-        remote_wait = target == "lane" and rng.random() < 0.15
-        deferred = target == "lane" and not remote_wait and rng.random() < 0.2
-        device.items[iid] = Item(iid, dependencies, target, key, remote_wait, ancestors)
-        if deferred:
-            device.deferred.append(iid)
-        if target == "clock" and not ancestors:
+        device.items[iid] = Item(iid, dependencies, policy, key, ancestors)
+        if policy == "clock" and not ancestors:
             device.executed.add(iid)
         submit(
             device.engine,
@@ -398,10 +396,8 @@ def random_graph(rng: random.Random, device: Device, num_classes: int) -> None:
             priority=rng.randrange(-1, 3),
             task=key[0],
             phase=names[key[1]],
-            target=target,
+            policy=policy,
             lane_class=rng.randrange(num_classes),
-            deferred=deferred,
-            remote_wait=remote_wait,
         )
         fronts = [f for f in fronts if f not in ancestors] + [iid]
 

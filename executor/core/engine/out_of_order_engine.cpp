@@ -14,15 +14,14 @@ constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key
 
 } // namespace
 
-out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const bool track_keys, const bool lanes_wait)
-    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_track_keys(track_keys), m_lanes_wait(lanes_wait) {}
+out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const engine_options& options)
+    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_options(options) {}
 
 void out_of_order_engine::submit(const engine_request& request) {
-	if(request.target == issue_target::lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
-	if(request.remote_wait && (!m_track_keys || request.target != issue_target::lane)) throw std::invalid_argument("remote waits need a lane and tracked keys");
-	if(request.acknowledged && request.deferred) throw std::invalid_argument("what is acknowledged is enqueued at once");
-	if(request.awaits_acknowledgements && !m_track_keys) throw std::invalid_argument("waits for acknowledgements need tracked keys");
-	if((request.acknowledged || request.awaits_acknowledgements || request.held) && request.target != issue_target::lane) throw std::invalid_argument("only lane instructions are acknowledged, wait for acknowledgements, or are held");
+	const bool goes_to_lane = is_on_lane(request.policy);
+	const bool is_pull = request.policy == issue_policy::pull;
+	if(goes_to_lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
+	if(is_pull && !tracks_keys()) throw std::invalid_argument("pulls are remote waits, and this engine has none");
 
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot);
@@ -34,22 +33,16 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.payload = request.payload;
 	n.key = request.key;
 	n.priority = request.priority;
-	n.target = request.target;
-	n.state = node_state::blocked;
-	n.deferred = request.deferred && request.target == issue_target::lane;
-	n.remote_wait = request.remote_wait;
-	n.acknowledged = request.acknowledged;
-	n.awaits_acknowledgements = request.awaits_acknowledgements;
-	n.held = request.held;
-	n.has_left_lane = false;
+	n.policy = request.policy;
+	n.state = is_pull || request.policy == issue_policy::signal ? node_state::held : node_state::blocked;
 	n.inherited = false;
 	n.lane_class = request.lane_class;
-	n.domain = request.target == issue_target::lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
+	n.domain = goes_to_lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
 	n.lane = no_lane;
 	n.sequence = 0;
 	n.num_blocking = 0;
 	n.num_incomplete = 0;
-	n.num_unanswered = 0;
+	n.num_remote = is_pull ? 1 : 0;
 	n.predecessors.clear();
 	n.successors.clear();
 	n.frontier.clear();
@@ -63,13 +56,13 @@ void out_of_order_engine::submit(const engine_request& request) {
 		++n.num_incomplete;
 		if(!is_satisfied_by_issue(predecessor, n)) {
 			++n.num_blocking;
-		} else if(predecessor.acknowledged) {
-			++n.num_unanswered;
+		} else if(predecessor.policy == issue_policy::signal) {
+			++n.num_remote;
 		}
 	}
 	// By age: choose_lane() and collect_waits() begin with the youngest.
 	if(!std::is_sorted(n.predecessors.begin(), n.predecessors.end())) std::sort(n.predecessors.begin(), n.predecessors.end());
-	if(m_track_keys && n.target == issue_target::lane) {
+	if(goes_to_lane && tracks_keys()) {
 		m_unissued_keys.push_back({n.key, n.id});
 		std::push_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
 	}
@@ -80,7 +73,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 }
 
 bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
-	if(m_track_keys) release_gated();
+	if(tracks_keys()) release_gated();
 	while(!m_ready.empty()) {
 		std::pop_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
 		const slot_type slot = m_ready.back().slot;
@@ -88,8 +81,8 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		node& n = m_nodes[slot];
 
 		m_waits.clear();
-		m_acknowledgements.clear();
-		if(n.target == issue_target::host) {
+		m_signals.clear();
+		if(n.policy == issue_policy::host) {
 			n.state = node_state::issued;
 		} else if(!m_allows_lanes) {
 			m_parked.push_back(slot);
@@ -107,8 +100,8 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		}
 		++m_num_in_flight;
 		n.stamp = stamp;
-		const bool depends_on_one = n.acknowledged && wait_for_the_only_one(n);
-		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_acknowledgements, depends_on_one};
+		const bool depends_on_one = n.policy == issue_policy::signal && wait_for_the_only_one(n);
+		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_signals, depends_on_one};
 		return true;
 	}
 	return false;
@@ -121,7 +114,7 @@ bool out_of_order_engine::wait_for_the_only_one(const node& n) {
 		const slot_type slot = m_window.find(id);
 		if(slot == instruction_window::no_slot) continue;
 		const node& predecessor = m_nodes[slot];
-		if(predecessor.target != issue_target::lane || predecessor.acknowledged || predecessor.lane == n.lane) return false;
+		if(!is_on_lane(predecessor.policy) || predecessor.policy == issue_policy::signal || predecessor.lane == n.lane) return false;
 		m_waits.clear();
 		m_waits.push_back({predecessor.lane, predecessor.sequence});
 		return true;
@@ -141,10 +134,11 @@ void out_of_order_engine::notify_issued(const instruction_id id) {
 	settle_clocks();
 }
 
-void out_of_order_engine::release(const instruction_id id) {
+void out_of_order_engine::release(const instruction_id id, const bool is_ready) {
 	const slot_type slot = m_window.find(id);
-	if(slot == instruction_window::no_slot || !m_nodes[slot].held) return;
-	m_nodes[slot].held = false;
+	if(slot == instruction_window::no_slot || m_nodes[slot].state != node_state::held) return;
+	m_nodes[slot].state = node_state::blocked;
+	if(is_ready && m_nodes[slot].policy == issue_policy::pull) --m_nodes[slot].num_remote;
 	if(m_nodes[slot].num_blocking == 0) make_issuable(slot);
 }
 
@@ -155,17 +149,10 @@ void out_of_order_engine::allow_lanes(const bool allowed) {
 	m_allows_lanes = allowed;
 }
 
-void out_of_order_engine::notify_remote_ready(const instruction_id id) {
-	const slot_type slot = m_window.find(id);
-	if(slot == instruction_window::no_slot) return;
-	m_nodes[slot].remote_wait = false;
-	open_gate(slot);
-}
-
 void out_of_order_engine::complete(const instruction_id id) {
 	const slot_type slot = m_window.find(id);
 	if(slot == instruction_window::no_slot) return; // completed by a later one on its lane
-	if(m_nodes[slot].target == issue_target::clock) throw std::logic_error("horizons and epochs complete by themselves");
+	if(m_nodes[slot].policy == issue_policy::clock) throw std::logic_error("horizons and epochs complete by themselves");
 	if(m_nodes[slot].state < node_state::assigned) throw std::logic_error("an instruction that was never issued cannot complete");
 	complete_slot(slot, false);
 }
@@ -199,22 +186,18 @@ std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type s
 }
 
 bool out_of_order_engine::is_satisfied_by_issue(const node& predecessor, const node& successor) const {
-	if(predecessor.state != node_state::issued || predecessor.target == issue_target::host) return false;
-	if(predecessor.acknowledged && !successor.awaits_acknowledgements) return false;
-	switch(successor.target) {
-	case issue_target::host: return false;
-	case issue_target::clock: return true;
-	case issue_target::lane: return m_lanes_wait && predecessor.domain == successor.domain;
-	}
-	return false;
+	if(predecessor.state < node_state::issued || predecessor.policy == issue_policy::host) return false;
+	if(predecessor.policy == issue_policy::signal && !waits_for_answers(successor)) return false;
+	if(successor.policy == issue_policy::host) return false;
+	return successor.policy == issue_policy::clock || (m_options.lanes_wait && predecessor.domain == successor.domain);
 }
 
 void out_of_order_engine::make_issuable(const slot_type slot) {
 	node& n = m_nodes[slot];
-	if(n.held) return; // until release()
-	if(n.target == issue_target::clock) {
+	if(n.state == node_state::held) return; // until release()
+	if(n.policy == issue_policy::clock) {
 		m_unblocked_clocks.push_back(slot);
-	} else if(waits_for_other_rank(n)) {
+	} else if(n.num_remote > 0) {
 		push_gated(slot);
 	} else {
 		push_ready(slot);
@@ -235,9 +218,10 @@ void out_of_order_engine::push_gated(const slot_type slot) {
 	std::push_heap(m_gated.begin(), m_gated.end(), has_greater_key);
 }
 
-void out_of_order_engine::open_gate(const slot_type slot) {
-	if(waits_for_other_rank(m_nodes[slot])) return;
-	const auto gated = std::find_if(m_gated.begin(), m_gated.end(), [&](const keyed_entry& entry) { return entry.id == m_nodes[slot].id; });
+void out_of_order_engine::settle_remote(const slot_type slot) {
+	node& n = m_nodes[slot];
+	if(--n.num_remote > 0 || n.state != node_state::ready) return;
+	const auto gated = std::find_if(m_gated.begin(), m_gated.end(), [&](const keyed_entry& entry) { return entry.id == n.id; });
 	if(gated == m_gated.end()) return;
 	m_gated.erase(gated);
 	std::make_heap(m_gated.begin(), m_gated.end(), has_greater_key);
@@ -253,7 +237,7 @@ void out_of_order_engine::release_gated() {
 	if(!m_allows_remote_waits) return;
 	while(!m_unissued_keys.empty()) {
 		const slot_type slot = m_window.find(m_unissued_keys.front().id);
-		if(slot != instruction_window::no_slot && m_nodes[slot].state != node_state::issued) break;
+		if(slot != instruction_window::no_slot && m_nodes[slot].state < node_state::issued) break;
 		std::pop_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
 		m_unissued_keys.pop_back();
 	}
@@ -268,18 +252,19 @@ void out_of_order_engine::release_gated() {
 
 // Something with a smaller key may have been submitted after the gate had opened.
 bool out_of_order_engine::must_stay_gated(const node& n) const {
-	return waits_for_other_rank(n) && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
+	return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
 }
 
 lane_index out_of_order_engine::choose_lane(node& n) {
 	const std::uint32_t cls = n.lane_class;
+	const bool is_deferred = n.policy == issue_policy::deferred;
 	node* parent = nullptr;
 	for(std::size_t i = n.predecessors.size(); i-- > 0;) {
 		const slot_type slot = m_window.find(n.predecessors[i]);
 		if(slot == instruction_window::no_slot) continue;
 		node& predecessor = m_nodes[slot];
 		if(predecessor.lane == no_lane || predecessor.inherited || m_lanes.class_of(predecessor.lane) != cls) continue;
-		if(!m_lanes.accepts(predecessor.lane, n.deferred)) continue;
+		if(!m_lanes.accepts(predecessor.lane, is_deferred)) continue;
 		if(m_lanes.issued(predecessor.lane) == predecessor.sequence) { // nothing else stands between the two
 			predecessor.inherited = true;
 			return predecessor.lane;
@@ -291,7 +276,7 @@ lane_index out_of_order_engine::choose_lane(node& n) {
 		parent->inherited = true;
 		return parent->lane;
 	}
-	return m_lanes.find_least_loaded(cls, n.deferred);
+	return m_lanes.find_least_loaded(cls, is_deferred);
 }
 
 template <typename Waits>
@@ -314,8 +299,8 @@ void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane
 		if(slot == instruction_window::no_slot) continue;
 		const node& predecessor = m_nodes[slot];
 		// Its answer says that its predecessors are complete, but not what else its lane has waited for.
-		if(predecessor.acknowledged) continue;
-		if(predecessor.target == issue_target::lane) {
+		if(predecessor.policy == issue_policy::signal) continue;
+		if(is_on_lane(predecessor.policy)) {
 			add({predecessor.lane, predecessor.sequence});
 		} else {
 			for(const auto& position : predecessor.frontier) add(position);
@@ -330,10 +315,10 @@ void out_of_order_engine::issue_to_lane(const slot_type slot, const lane_index l
 	const auto clock = m_lanes.clock(lane);
 	if(n.num_incomplete > 0) {
 		collect_waits(n, lane, clock, m_waits);
-		if(n.num_unanswered > 0) {
+		if(n.num_remote > 0) {
 			for(const auto id : n.predecessors) {
 				const slot_type predecessor = m_window.find(id);
-				if(predecessor != instruction_window::no_slot && m_nodes[predecessor].acknowledged) m_acknowledgements.push_back(id);
+				if(predecessor != instruction_window::no_slot && m_nodes[predecessor].policy == issue_policy::signal) m_signals.push_back(id);
 			}
 		}
 		++m_counters.issued_early;
@@ -342,7 +327,7 @@ void out_of_order_engine::issue_to_lane(const slot_type slot, const lane_index l
 	n.lane = lane;
 	n.sequence = m_lanes.push(lane, slot);
 	std::copy(clock.begin(), clock.end(), node_clock(slot).begin());
-	if(n.deferred) {
+	if(n.policy == issue_policy::deferred) {
 		n.state = node_state::assigned;
 		m_lanes.add_deferred(lane);
 	} else {
@@ -370,7 +355,7 @@ void out_of_order_engine::propagate_issue(const slot_type slot) {
 	for(const slot_type successor : n.successors) {
 		node& s = m_nodes[successor];
 		if(!is_satisfied_by_issue(n, s)) continue;
-		if(n.acknowledged) ++s.num_unanswered;
+		if(n.policy == issue_policy::signal) ++s.num_remote;
 		if(--s.num_blocking == 0) make_issuable(successor);
 	}
 }
@@ -401,8 +386,14 @@ void out_of_order_engine::complete_slot(const slot_type target, const bool is_pa
 			continue;
 		}
 		m_completion_stack.pop_back();
-		if(m_nodes[item.slot].acknowledged && item.is_passed) {
-			leave_lane(item.slot);
+		node& n = m_nodes[item.slot];
+		if(n.policy == issue_policy::signal && item.is_passed) {
+			m_lanes.pop_front(n.lane);
+			if(n.state == node_state::answered) {
+				free_slot(item.slot);
+			} else {
+				n.state = node_state::passed;
+			}
 			continue;
 		}
 		finalize(item.slot);
@@ -413,59 +404,52 @@ void out_of_order_engine::complete_slot(const slot_type target, const bool is_pa
 }
 
 out_of_order_engine::completion out_of_order_engine::find_prerequisite(const node& n, const bool is_passed) const {
-	// The answer to an acknowledged one says nothing of others on its lane.
-	if(n.target == issue_target::lane && !n.has_left_lane && (is_passed || !n.acknowledged)) {
+	// The answer to a signal says nothing of others on its lane.
+	if(is_on_lane(n.policy) && (is_passed || n.policy != issue_policy::signal)) {
 		if(const slot_type front = m_lanes.front(n.lane); m_lanes.completed(n.lane) + 1 < n.sequence) return {front, true};
 	}
-	if(n.state == node_state::answered || n.num_incomplete == 0) return {instruction_window::no_slot, false};
+	if(n.num_incomplete == 0) return {instruction_window::no_slot, false};
 	for(const auto id : n.predecessors) {
 		if(const slot_type slot = m_window.find(id); slot != instruction_window::no_slot) return {slot, false};
 	}
 	return {instruction_window::no_slot, false};
 }
 
-void out_of_order_engine::leave_lane(const slot_type slot) {
-	node& n = m_nodes[slot];
-	if(n.has_left_lane) throw std::logic_error("a lane came past an instruction twice");
-	n.has_left_lane = true;
-	m_lanes.pop_front(n.lane);
-	if(n.state == node_state::answered) {
-		n.state = node_state::blocked;
-		m_free_slots.push_back(slot);
-		return;
-	}
-	if(n.state != node_state::assigned) return;
-	n.state = node_state::issued; // passed, and so enqueued
-	m_lanes.remove_deferred(n.lane);
-	release_parked();
+void out_of_order_engine::free_slot(const slot_type slot) {
+	m_nodes[slot].state = node_state::blocked;
+	m_free_slots.push_back(slot);
 }
 
 void out_of_order_engine::finalize(const slot_type slot) {
 	node& n = m_nodes[slot];
-	const bool was_issued = n.state == node_state::issued;
-	if(n.target == issue_target::lane && !n.has_left_lane && !n.acknowledged) leave_lane(slot);
-	if(n.target != issue_target::clock) --m_num_in_flight;
+	const bool is_signal = n.policy == issue_policy::signal;
+	if(is_on_lane(n.policy) && !is_signal) {
+		m_lanes.pop_front(n.lane);
+		if(n.state == node_state::assigned) { // its lane is past it, so it was enqueued
+			m_lanes.remove_deferred(n.lane);
+			release_parked();
+		}
+	}
+	if(n.policy != issue_policy::clock) --m_num_in_flight;
 	m_completed.push_back({n.id, n.payload});
 	m_window.erase(n.id);
 	--m_num_live;
 
 	for(const slot_type successor : n.successors) {
 		node& s = m_nodes[successor];
-		const bool blocked = !(was_issued && is_satisfied_by_issue(n, s));
 		--s.num_incomplete;
-		if(!blocked && n.acknowledged) {
-			--s.num_unanswered;
-			if(s.state == node_state::ready) open_gate(successor);
+		if(!is_satisfied_by_issue(n, s)) {
+			if(--s.num_blocking == 0) make_issuable(successor);
+		} else if(is_signal) {
+			settle_remote(successor);
 		}
-		if(blocked && --s.num_blocking == 0) make_issuable(successor);
-		if(s.target == issue_target::clock && s.state == node_state::issued && s.num_incomplete == 0) m_completed_clocks.push_back(successor);
+		if(s.policy == issue_policy::clock && s.state == node_state::issued && s.num_incomplete == 0) m_completed_clocks.push_back(successor);
 	}
-	if(n.target == issue_target::lane && !n.has_left_lane) {
+	if(is_signal && n.state != node_state::passed) {
 		n.state = node_state::answered;
-		return;
+	} else {
+		free_slot(slot);
 	}
-	n.state = node_state::blocked;
-	m_free_slots.push_back(slot);
 }
 
 } // namespace celerity

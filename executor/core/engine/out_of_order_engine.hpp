@@ -6,6 +6,7 @@
 // and epochs pass for issue as soon as their predecessors are issued, so that work flows past them without a round trip through the host.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,10 +20,35 @@
 
 namespace celerity {
 
-enum class issue_target : std::uint8_t {
-	host,  ///< carried out by the host: issuable once all predecessors are complete
-	lane,  ///< issuable once every predecessor is complete or issued to a lane of the same domain
-	clock, ///< horizons and epochs: a vector clock over lanes; never handed out, completes by itself
+enum class issue_policy : std::uint8_t {
+	host,  ///< The host carries it out: issuable once all predecessors are complete.
+	clock, ///< Horizons and epochs: a vector clock over lanes. Never handed out; completes by itself.
+
+	// On a lane: issuable once every predecessor is complete or issued to a lane of the same domain.
+
+	plain,    ///< Enqueued at once.
+	launched, ///< A launcher thread enqueues it in its turn. That thread must not block: the instruction waits for no answer on its lane.
+	deferred, ///< Launched, and until notify_issued() it holds a place on its lane where nobody may follow it.
+	/// Tells another rank of something, which answers. Held until release(). Only complete() completes it, and not that its lane has come past it. It
+	/// may run out of the order of its lane, as soon as its predecessors are complete.
+	signal,
+	/// Waits on its lane for another rank. Held until release(), and issuable only when no unissued lane instruction has a smaller key.
+	pull,
+};
+constexpr bool is_on_lane(const issue_policy policy) { return policy >= issue_policy::plain; }
+/// By issue_policy.
+inline constexpr std::array<const char*, 7> issue_policy_names{"host", "clock", "plain", "launched", "deferred", "signal", "pull"};
+
+/// What lanes wait for besides each other.
+enum class remote_waits : std::uint8_t {
+	none,    ///< There are no pulls, and keys cost nothing.
+	pulls,   ///< An instruction that depends on a signal is issued after the answer.
+	answers, ///< Plain instructions and pulls wait on their lanes for the answers to signals. They respect keys as a pull does.
+};
+
+struct engine_options {
+	remote_waits remote = remote_waits::pulls;
+	bool lanes_wait = true; ///< for each other; otherwise nothing is issued before all its predecessors are complete, to measure what that costs
 };
 
 /// What the engine wants to know of an instruction.
@@ -31,32 +57,21 @@ struct engine_request {
 	instruction_key key;
 	instruction_priority priority = 0;
 	std::span<const instruction_id> dependencies;
-	issue_target target = issue_target::host;
-	std::uint32_t lane_class = 0; ///< index of the class, for target lane
-	/// A launcher thread will enqueue it later: until notify_issued() it holds a place on its lane, but nobody may follow it there.
-	bool deferred = false;
-	/// Waits for another rank: issuable only when no unissued lane instruction has a smaller key.
-	bool remote_wait = false;
-	/// For a lane: what it leads to ends elsewhere. That its lane has passed it does not complete it, only complete(id) does, and its successors wait for
-	/// that. It need not run in the order of its lane, only after its predecessors.
-	bool acknowledged = false;
-	/// For a lane: can wait there until acknowledged predecessors are complete. It is a remote wait then.
-	bool awaits_acknowledgements = false;
-	/// For a lane: not issuable before release(id).
-	bool held = false;
+	issue_policy policy = issue_policy::host;
+	std::uint32_t lane_class = 0; ///< index of the class, if it goes to a lane
 	const instruction* payload = nullptr; ///< handed back untouched
 };
 
 struct issue {
 	instruction_id id;
 	const instruction* payload = nullptr;
-	lane_index lane = no_lane; ///< `no_lane` for target host
+	lane_index lane = no_lane; ///< `no_lane` for the host
 	std::uint64_t sequence = 0;
 	/// What must be complete on other lanes before this may run; valid until the next call of the engine.
 	std::span<const lane_position> waits;
-	/// Acknowledged instructions that must be complete before this may run; likewise.
-	std::span<const instruction_id> acknowledgements;
-	/// For an acknowledged one: it depends on the one position in `waits`, and on nothing else. The lane may have waited for that before.
+	/// Signals that must be answered before this may run; likewise.
+	std::span<const instruction_id> signals;
+	/// For a signal: it depends on the one position in `waits`, and on nothing else. The lane may have waited for that before.
 	bool depends_on_one = false;
 };
 
@@ -69,10 +84,9 @@ class out_of_order_engine {
 	struct live_instruction {
 		instruction_id id;
 		const instruction* payload = nullptr;
-		issue_target target = issue_target::host;
+		issue_policy policy = issue_policy::host;
 		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
-		bool is_on_lane = false; ///< with all that it consists of
-		lane_index lane = no_lane;
+		bool is_enqueued = false; ///< on its lane, with all that it consists of
 		std::uint64_t stamp = 0; ///< given to next()
 		bool may_run = false; ///< it is issued, all its predecessors are complete, and nothing is ahead of it on its lane
 	};
@@ -82,9 +96,7 @@ class out_of_order_engine {
 		std::uint64_t waits = 0;        ///< cross-lane waits asked for
 	};
 
-	/// Without `track_keys` no instruction may be a remote wait, and keys cost nothing.
-	/// `lanes_wait`: lanes wait for each other; otherwise nothing is issued before all its predecessors are complete, to measure what that costs.
-	explicit out_of_order_engine(std::span<const lane_class> classes, bool track_keys = true, bool lanes_wait = true);
+	explicit out_of_order_engine(std::span<const lane_class> classes, const engine_options& options = {});
 
 	/// In topological order. Dependencies on ids that are not live count as complete.
 	void submit(const engine_request& request);
@@ -94,17 +106,15 @@ class out_of_order_engine {
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
-	/// What a held instruction had to wait for is there.
-	void release(instruction_id id);
+	/// What a signal or pull is held for is there. `is_ready`: whatever a pull waits for on its lane is enqueued, so that it can block nothing. Once.
+	void release(instruction_id id, bool is_ready = false);
 	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
 	void allow_remote_waits(bool allowed);
 	/// While it is not allowed, next() hands out nothing for lanes. What the host does goes on: another rank may need it for what a full lane waits for.
 	void allow_lanes(bool allowed);
-	/// The writer on the other rank has enqueued what a remote wait waits for: it cannot block anything any more.
-	void notify_remote_ready(instruction_id id);
 
-	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for acknowledged ones; an
-	/// acknowledged one itself only its predecessors. A second report is ignored.
+	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for signals; a signal only its
+	/// predecessors. A second report is ignored.
 	void complete(instruction_id id);
 	void complete_lane(lane_index lane, std::uint64_t sequence);
 
@@ -121,8 +131,8 @@ class out_of_order_engine {
 	void for_each_live(F&& f) const {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
-			f(live_instruction{n.id, n.payload, n.target, n.state >= node_state::assigned,
-			    n.target == issue_target::lane && n.state == node_state::issued, n.lane, n.stamp, may_run(n)});
+			f(live_instruction{n.id, n.payload, n.policy, n.state >= node_state::assigned,
+			    is_on_lane(n.policy) && n.state >= node_state::issued, n.stamp, may_run(n)});
 		});
 	}
 
@@ -131,11 +141,13 @@ class out_of_order_engine {
 	static constexpr std::uint32_t mixed_domains = UINT32_MAX;
 
 	enum class node_state : std::uint8_t {
+		held, ///< signals and pulls
 		blocked,
 		ready,
-		assigned,
+		assigned, ///< deferred ones
 		issued,
-		answered, ///< acknowledged, complete, and still on its lane
+		passed,   ///< a signal that its lane has come past, without an answer
+		answered, ///< a signal that is complete, and still on its lane
 	};
 
 	struct node {
@@ -143,14 +155,8 @@ class out_of_order_engine {
 		const instruction* payload = nullptr;
 		instruction_key key;
 		instruction_priority priority = 0;
-		issue_target target = issue_target::host;
+		issue_policy policy = issue_policy::host;
 		node_state state = node_state::blocked;
-		bool deferred = false;
-		bool remote_wait = false;
-		bool acknowledged = false;
-		bool awaits_acknowledgements = false;
-		bool held = false;
-		bool has_left_lane = false; ///< an acknowledged one that its lane has passed
 		bool inherited = false; ///< a successor already runs on this lane behind it
 		std::uint32_t lane_class = 0;
 		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
@@ -159,7 +165,7 @@ class out_of_order_engine {
 		std::uint64_t stamp = 0;
 		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
 		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
-		std::uint32_t num_unanswered = 0; ///< acknowledged ones among them that do not keep it from being issued
+		std::uint32_t num_remote = 0;     ///< what it waits for of other ranks on its lane: answers, and its data if that may not be ready
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
 		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
 		small_vector<lane_position, 2> frontier;      ///< clock only: what a successor on a lane has to wait for
@@ -180,8 +186,7 @@ class out_of_order_engine {
 
 	lane_pool m_lanes;
 	const std::size_t m_num_lanes;
-	bool m_track_keys;
-	const bool m_lanes_wait;
+	const engine_options m_options;
 	bool m_allows_remote_waits = true;
 	bool m_allows_lanes = true;
 	instruction_window m_window;
@@ -197,14 +202,18 @@ class out_of_order_engine {
 	std::vector<completion> m_completion_stack;
 	std::vector<completed_instruction> m_completed;
 	std::vector<lane_position> m_waits; ///< of the latest issue
-	std::vector<instruction_id> m_acknowledgements; ///< likewise
+	std::vector<instruction_id> m_signals; ///< likewise
 	std::size_t m_num_live = 0;
 	std::size_t m_num_in_flight = 0;
 	counters m_counters;
 
 	bool may_run(const node& n) const {
 		if(n.state != node_state::issued || n.num_incomplete > 0) return false;
-		return n.target != issue_target::lane || n.sequence == m_lanes.completed(n.lane) + 1;
+		return !is_on_lane(n.policy) || n.sequence == m_lanes.completed(n.lane) + 1;
+	}
+	bool tracks_keys() const { return m_options.remote != remote_waits::none; }
+	bool waits_for_answers(const node& n) const {
+		return m_options.remote == remote_waits::answers && (n.policy == issue_policy::plain || n.policy == issue_policy::pull);
 	}
 	slot_type allocate_slot();
 	std::span<std::uint64_t> node_clock(slot_type slot);
@@ -213,13 +222,12 @@ class out_of_order_engine {
 	void make_issuable(slot_type slot);
 	void push_ready(slot_type slot);
 	void push_gated(slot_type slot);
-	/// It need not wait for another rank any more.
-	void open_gate(slot_type slot);
+	/// One thing less to wait for of another rank.
+	void settle_remote(slot_type slot);
 	void release_parked();
 	void release_gated();
 	lane_index choose_lane(node& n);
 	bool wait_for_the_only_one(const node& n);
-	static bool waits_for_other_rank(const node& n) { return n.remote_wait || n.num_unanswered > 0; }
 	bool must_stay_gated(const node& n) const;
 	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.
 	template <typename Waits>
@@ -229,10 +237,10 @@ class out_of_order_engine {
 	void propagate_issue(slot_type slot);
 	void settle_clocks();
 	void complete_slot(slot_type slot, bool is_passed);
-	void leave_lane(slot_type slot);
 	/// What has to be dealt with before; `no_slot` if there is nothing.
 	completion find_prerequisite(const node& n, bool is_passed) const;
 	void finalize(slot_type slot);
+	void free_slot(slot_type slot);
 };
 
 } // namespace celerity

@@ -159,11 +159,11 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 	const auto now = static_cast<std::uint64_t>(now_ns());
 	const bool show_unissued = m_engine.num_in_flight() == 0; // something must be wrong then
 	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
-		if(live.target == issue_target::clock) return;
+		if(live.policy == issue_policy::clock) return;
 		const auto transfer = m_direct != nullptr ? m_direct->find_status(live.id) : std::nullopt;
 		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
 		if(!live.is_issued && !show_unissued && !is_waiting) return;
-		auto call = live.is_on_lane && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;
+		auto call = live.is_enqueued && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;
 		{
 			const std::lock_guard running_lock(m_running_mutex);
 			if(m_running.contains(live.id.value)) call = call_state::running;

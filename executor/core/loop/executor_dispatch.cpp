@@ -27,42 +27,37 @@ engine_request executor_loop::make_request(const instruction& item) const {
 	request.priority = item.priority;
 	request.dependencies = item.dependencies;
 	request.payload = &item;
-	const auto to_lane = [&](const std::uint32_t lane_class) {
-		request.target = issue_target::lane;
+	const auto to_lane = [&](const std::uint32_t lane_class, const issue_policy policy = issue_policy::plain) {
+		request.policy = policy;
 		request.lane_class = lane_class;
-		request.awaits_acknowledgements = m_direct != nullptr && m_options.overwrites_wait;
 	};
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
 	               [&](const gather_copy_instruction& copy) { to_lane(m_backend->gather_class(copy.destination.memory)); },
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
-		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border));
 		               const bool is_native = m_launches.find(kernel.submission) != nullptr;
-		               request.deferred = m_backend->defers_kernels() && !is_native;
-		               request.awaits_acknowledgements &= is_native; // a launcher thread must not block, nor leave its lane to others
+		               const auto by_launcher = m_backend->defers_kernels() ? issue_policy::deferred : issue_policy::launched;
+		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border), is_native ? issue_policy::plain : by_launcher);
 	               },
 	               [&](const send_instruction& send) {
 		               if(m_direct == nullptr || !m_direct->is_direct(send)) return; // by the host
-		               to_lane(m_backend->signal_class(send.source.memory));
-		               request.acknowledged = request.held = true;
-		               request.awaits_acknowledgements = false; // a send overwrites nothing
+		               to_lane(m_backend->signal_class(send.source.memory), issue_policy::signal);
 	               },
 	               [&](const receive_instruction& receive) {
 		               if(m_direct == nullptr) return; // by the host
-		               to_lane(m_backend->pull_class(receive.destination.memory));
-		               request.remote_wait = request.held = true;
+		               to_lane(m_backend->pull_class(receive.destination.memory), issue_policy::pull);
 	               },
 	               [&](const split_receive_instruction&) {
 		               if(m_direct != nullptr) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
 	               },
-	               [&](const horizon_instruction&) { request.target = issue_target::clock; },
+	               [&](const horizon_instruction&) { request.policy = issue_policy::clock; },
 	               [&](const epoch_instruction& epoch) {
 		               // A barrier is an operation of the host; what follows it must not be issued before.
 		               const bool is_barrier = epoch.action == epoch_action::barrier && m_options.num_ranks > 1;
-		               request.target = is_barrier ? issue_target::host : issue_target::clock;
+		               request.policy = is_barrier ? issue_policy::host : issue_policy::clock;
 	               },
-	               [&](const auto&) { request.target = issue_target::host; },
+	               [&](const auto&) { request.policy = issue_policy::host; },
 	           },
 	    item.operation);
 	return request;
@@ -70,7 +65,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 
 lane_waits executor_loop::waits_of(const issue& item) {
 	m_answers.clear();
-	for(const auto id : item.acknowledgements) {
+	for(const auto id : item.signals) {
 		if(const auto answer = m_direct->answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
 	}
 	return {item.waits, m_answers, item.depends_on_one};

@@ -29,6 +29,11 @@ constexpr std::chrono::microseconds longest_pause{200};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
 
+remote_waits remote_waits_of(const executor_options& options) {
+	if(!options.direct) return remote_waits::none;
+	return options.overwrites_wait ? remote_waits::answers : remote_waits::pulls;
+}
+
 std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
 	if(made == nullptr) throw std::invalid_argument("an executor needs a backend");
 	return made;
@@ -57,7 +62,7 @@ executor_loop::executor_loop(const executor_options& options)
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
-      m_engine(m_backend->lane_classes(), options.direct, options.lane_events), m_communication(m_allocations, m_statistics, m_events, m_trace) {
+      m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_communication(m_allocations, m_statistics, m_events, m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
@@ -291,10 +296,7 @@ bool executor_loop::poll_direct() {
 
 void executor_loop::release_held() {
 	m_direct->take_released(m_released);
-	for(const auto& released : m_released) {
-		if(released.is_ready) m_engine.notify_remote_ready(released.id);
-		m_engine.release(released.id);
-	}
+	for(const auto& released : m_released) m_engine.release(released.id, released.is_ready);
 	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
 	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_direct->has_unsent_pilots());
 }
