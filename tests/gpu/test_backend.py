@@ -257,6 +257,7 @@ def test_host_tasks_see_what_kernels_wrote_and_the_other_way_round(queue: celeri
         queue.host_task(double, values.read_write(access.one_to_one()), on=values.shape)
         queue.host_task(lambda part, view: sums.append(float(view[...].sum())), values.read(access.all()))
     np.testing.assert_array_equal(queue.fence(values).result(), np.full((30, 7), 30.0))
+    queue.wait()  # the fence may be over before the last host task is
     assert sums == [2.0 * 210, 6.0 * 210, 14.0 * 210, 30.0 * 210]
 
 

@@ -46,7 +46,7 @@ def test_a_start_on_a_gpu_whose_memory_is_taken_says_so() -> None:
 
 
 def test_a_write_through_a_read_access_is_an_error_where_everything_is_checked() -> None:
-    outcome = run(PROGRAM, "write_through_a_read_access", variables={"CELERITY_CHECK": "1"})
+    outcome = run(PROGRAM, "write_through_a_read_access", variables={"CELERITY_CHECK": "1", "CELERITY_DEVICES": "0,"})
     assert outcome.status == 1
     assert "ReadOnlyAccess" in outcome.errors
     assert 'B1 "u", first at [0]' in outcome.errors

@@ -140,7 +140,7 @@ def _other_mapper(draws: Draws, step: Step) -> Step | None:
 
 
 def _other_hint(draws: Draws, step: Step) -> Step | None:
-    if not isinstance(step, Kernel) or step.border:
+    if not isinstance(step, Kernel) or step.border or step.reductions:  # reductions ignore the hint
         return None
     return replace(step, oversubscribe=step.oversubscribe + 1)
 
@@ -153,7 +153,7 @@ def _other_constraint(draws: Draws, step: Step) -> Step | None:
 
 
 def _other_shape(draws: Draws, step: Step) -> Step | None:
-    if not isinstance(step, BufferDecl) or not step.shape:
+    if not isinstance(step, BufferDecl) or box_size(full_box(step.shape)) == 1:  # reductions need one element
         return None
     return replace(step, shape=(step.shape[0] + 1, *step.shape[1:]))
 
@@ -295,7 +295,7 @@ def _other_buffer(draws: Draws, program: Program) -> Illegal | None:
         full = {decl.number: decl for decl in made if decl.initial != "none" and decl.number not in gone}
         for n, access in enumerate(step.accesses):
             given = full.get(access.buffer)
-            used = {other.buffer for other in step.accesses}
+            used = {other.buffer for other in (*step.accesses, *getattr(step, "reductions", ()))}
             if given is None or access.mode != "read":
                 continue
             for decl in full.values():
@@ -333,9 +333,9 @@ def _reordered(draws: Draws, program: Program) -> Illegal | None:
 
 
 def large_kernels(program: Program) -> Iterator[tuple[int, Kernel]]:
-    """Those of several chunks, whatever the machine: one chunk alone cannot get into another one's way."""
+    """Those with a chunk for each of four devices: one chunk alone cannot get into another one's way."""
     for n, step in enumerate(program.steps):
-        if isinstance(step, Kernel) and step.box and step.granularity is None and box_size(step.box) >= 16:
+        if isinstance(step, Kernel) and step.box and step.granularity is None and box_size(step.box[:1]) >= 4:
             yield n, step
 
 
@@ -450,7 +450,7 @@ def _raising(program: Program, kernel: Kernel, access: Access) -> Access | None:
 
 def _wrong_dimensions(program: Program, kernel: Kernel, access: Access) -> Access | None:
     shape = shape_of(program, access)
-    if access.mode != "read" or not shape or len(shape) != len(kernel.box):
+    if access.mode != "read" or not 1 <= len(shape) <= 2 or len(shape) != len(kernel.box):
         return None
     return replace(access, mapper=mappers.neighborhood(*(1 for _ in shape), 1))
 

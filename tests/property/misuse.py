@@ -29,6 +29,11 @@ def _touches(mode: str) -> _Fits:
     return fits
 
 
+def _reads_where_more_is(program: Program, kernel: Kernel, access: Access) -> bool:
+    """A buffer without dimensions has nothing beyond its element."""
+    return bool(shape_of(program, access)) and _touches("read")(program, kernel, access)
+
+
 def _is_alone(kernel: Kernel, access: Access) -> bool:
     return sum(other.buffer == access.buffer for other in kernel.accesses) == 1
 
@@ -68,8 +73,8 @@ def _in_body(
     MISTAKES[kind] = change
 
 
+_in_body("a kernel reads beyond its region", OUTSIDE, "read beyond", _reads_where_more_is)
 for _kind, _expected, _how, _mode in (
-    ("a kernel reads beyond its region", OUTSIDE, "read beyond", "read"),
     ("a kernel writes through a read access", ("ReadOnlyAccess", "TaskFailed"), "write read", "read"),
     ("a kernel raises", ("TaskFailed",), "raise", "write"),
     ("a kernel submits", ("NestedUse",), "submit", "write"),
