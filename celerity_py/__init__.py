@@ -6,6 +6,8 @@ from __future__ import annotations
 from celerity_py import access, errors, hints
 from celerity_py._native import Box, Region
 from celerity_py.buffer import Buffer
+from celerity_py.calls.partial_results import Reducer
+from celerity_py.calls.views import View
 from celerity_py.configuration import configure
 from celerity_py.errors import (
     CelerityError,
@@ -16,15 +18,13 @@ from celerity_py.errors import (
     TaskFailed,
     UsageError,
 )
-from celerity_py.executor import uncaught_exceptions
+from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
-from celerity_py.lifecycle import is_master, rank, size
-from celerity_py.parts import Chunk, MapperChunk, Part
 from celerity_py.queue import Queue
-from celerity_py.reducers import Reducer
 from celerity_py.reductions import reduction
-from celerity_py.views import View
+from celerity_py.runtime.lifecycle import is_master, rank, size
+from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
 
 __all__ = [
     "Box",

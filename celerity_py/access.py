@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py.mapper_identity import CannotTell, code_or_object_of, identity_of
+from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]

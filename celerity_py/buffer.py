@@ -13,13 +13,23 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from celerity_py import lifecycle
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
-from celerity_py.mapping import READ, READ_WRITE, WRITE, Access, CustomAccess, Mapper, Port, check_mapper, new_access
-from celerity_py.refused_operators import StandsForArray
+from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
-from celerity_py.submissions import Site
+from celerity_py.vocabulary.accesses import (
+    READ,
+    READ_WRITE,
+    WRITE,
+    Access,
+    CustomAccess,
+    Mapper,
+    Port,
+    check_mapper,
+    new_access,
+)
+from celerity_py.vocabulary.refused_operators import StandsForArray
+from celerity_py.vocabulary.submissions import Site
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, SupportsIndex, overload
 
 from celerity_py._native import SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
-from celerity_py.submissions import Site
+from celerity_py.vocabulary.submissions import Site
 
 # What CUDA allows; x first.
 _MOST_THREADS: Final = 1024
@@ -119,7 +119,7 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the CPU implementation directly, for instance in a test of the kernel itself."""
-        from celerity_py.mapping import Access
+        from celerity_py.vocabulary.accesses import Access
 
         if any(isinstance(arg, Access) for arg in args):
             raise ArgumentTypeError(

@@ -10,27 +10,18 @@ from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
-from celerity_py import _native, lifecycle
+from celerity_py import _native
 from celerity_py import hints as hint_resolution
 from celerity_py._native import Box
-from celerity_py.arguments import (
-    arities,
-    check_kernel,
-    check_launch,
-    check_name,
-    collect,
-)
 from celerity_py.buffer import Buffer, check_alive
-from celerity_py.cuda_launches import prepare_launch
-from celerity_py.custom_mappers import box_from_slices, resolve_custom
-from celerity_py.futures import RuntimeFuture
+from celerity_py.cuda.launches import prepare_launch
 from celerity_py.hints import Division, Hint
-from celerity_py.index_spaces import box_of, boxes, granularity_of
 from celerity_py.kernels import CudaKernel, Kernel, name_of
-from celerity_py.mapping import Access
-from celerity_py.notation import show
-from celerity_py.plain_values import accepted, settle
 from celerity_py.reductions import Reduction
+from celerity_py.runtime import lifecycle
+from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.statistics import RuntimeStatistics
+from celerity_py.runtime.submit_memos import remember
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     ClosedQueue,
@@ -40,10 +31,20 @@ from celerity_py.scheduler.errors import (
     OutOfMemory,
     UsageError,
 )
-from celerity_py.statistics import RuntimeStatistics
-from celerity_py.submissions import Submission
-from celerity_py.submit_memos import remember
-from celerity_py.violations import translate
+from celerity_py.submit.arguments import (
+    arities,
+    check_kernel,
+    check_launch,
+    check_name,
+    collect,
+)
+from celerity_py.submit.custom_mappers import box_from_slices, resolve_custom
+from celerity_py.submit.plain_values import accepted, settle
+from celerity_py.submit.violations import translate
+from celerity_py.vocabulary.accesses import Access
+from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.submissions import Submission
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celerity_py.buffer import Buffer
-from celerity_py.reducers import OPERATIONS, ReductionPort
+from celerity_py.calls.partial_results import OPERATIONS, ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
 
 _ORDERED = {"min", "max"}

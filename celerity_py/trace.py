@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from celerity_py.executor.quantities import format_bytes
-from celerity_py.submissions import line_of
+from celerity_py.vocabulary.submissions import line_of
 
 if TYPE_CHECKING:
-    from celerity_py.tracing import Tracer
+    from celerity_py.timeline.recorder import Tracer
 
 _LANES = {
     "compute": "compute",

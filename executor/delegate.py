@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from celerity_py.executor.failure import Failure
+    from celerity_py.executor.failures.failure import Failure
 
 
 class ActiveInstruction(NamedTuple):

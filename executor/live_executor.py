@@ -15,8 +15,21 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from celerity_py.executor import uncaught_exceptions
-from celerity_py.executor.communicator import (
+from celerity_py.executor.delegate import ActiveInstruction
+from celerity_py.executor.failures import uncaught_exceptions
+from celerity_py.executor.failures.failure import (
+    Failure,
+    attempt,
+    decode_failure,
+    describe_error,
+    make_failure,
+    print_whole,
+)
+from celerity_py.executor.failures.failure_handler import FailureHandler, FailureTimes
+from celerity_py.executor.failures.native_failures import explain, explain_device, is_lost_device
+from celerity_py.executor.failures.user_frames import trim_chain
+from celerity_py.executor.interpreter_settings import restore_switch_interval, shorten_switch_interval
+from celerity_py.executor.network.communicator import (
     NOTICE_CLAIM,
     NOTICE_DIGESTS,
     NOTICE_ENTRY,
@@ -26,33 +39,20 @@ from celerity_py.executor.communicator import (
     Notice,
     Payload,
 )
-from celerity_py.executor.delegate import ActiveInstruction
-from celerity_py.executor.failure import (
-    Failure,
-    attempt,
-    decode_failure,
-    describe_error,
-    make_failure,
-    print_whole,
-)
-from celerity_py.executor.failure_handler import FailureHandler, FailureTimes
-from celerity_py.executor.flag import Flag
-from celerity_py.executor.interpreter import restore_switch_interval, shorten_switch_interval
-from celerity_py.executor.leftovers import find_leftovers
-from celerity_py.executor.native_failures import explain, explain_device, is_lost_device
-from celerity_py.executor.pacing import Pacing, num_cores
-from celerity_py.executor.program_activity import ProgramActivity
-from celerity_py.executor.program_comparison import ProgramComparison
-from celerity_py.executor.progress_watchdog import ProgressWatchdog
-from celerity_py.executor.user_frames import trim_chain
+from celerity_py.executor.network.pacing import Pacing, num_cores
+from celerity_py.executor.thread_flag import Flag
+from celerity_py.executor.watch.leftovers import find_leftovers
+from celerity_py.executor.watch.program_activity import ProgramActivity
+from celerity_py.executor.watch.program_comparison import ProgramComparison
+from celerity_py.executor.watch.progress_watchdog import ProgressWatchdog
 from celerity_py.scheduler.errors import DeviceError, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from celerity_py._native import ProgramLog
-    from celerity_py.executor.communicator import Communicator
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
+    from celerity_py.executor.network.communicator import Communicator
 
 _MOST_HOST_TASK_THREADS: Final = 64
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process

@@ -9,14 +9,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from celerity_py.executor.communicator import Arrivals, Notice
+from celerity_py.executor.network.communicator import Arrivals, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from celerity_py._native import FailureKind
-    from celerity_py.executor.communicator import Payload
-    from celerity_py.executor.failure import Failure
+    from celerity_py.executor.failures.failure import Failure
+    from celerity_py.executor.network.communicator import Payload
 
 
 @dataclass

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle
+from celerity_py import access
+from celerity_py.runtime import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

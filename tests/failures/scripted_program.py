@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from celerity_py.executor.failure_handler import FailureTimes
-from celerity_py.executor.interpreter import register_exit_hook
-from celerity_py.executor.launcher import make_communicator
+from celerity_py.executor.failures.failure_handler import FailureTimes
+from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.live_executor import LiveExecutor
+from celerity_py.executor.network.launch_detection import make_communicator
 from tests.planned_rank import Planned
 from tests.scripted_executor import ScriptedExecutor, ScriptedRuntime
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from celerity_py.executor.failure import WHAT_THEN
+from celerity_py.executor.failures.failure import WHAT_THEN
 from tests.failures.launching import REPOSITORY, run
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("scripted_program.py")))

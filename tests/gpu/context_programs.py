@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle
+from celerity_py import access
+from celerity_py.runtime import lifecycle
 
 SIZE = 4096
 

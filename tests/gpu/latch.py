@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import lifecycle
+from celerity_py.runtime import lifecycle
 
 #: About 20 s.
 LIMIT_CYCLES = 40_000_000_000

@@ -13,10 +13,10 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access
-from celerity_py.cuda_signatures import OPERATIONS, SPELLINGS
+from celerity_py.calls.partial_results import OPERATIONS as UFUNCS
+from celerity_py.calls.partial_results import identity_of
+from celerity_py.cuda.signatures import OPERATIONS, SPELLINGS
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
-from celerity_py.reducers import OPERATIONS as UFUNCS
-from celerity_py.reducers import identity_of
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -548,9 +548,9 @@ def test_results_are_kept_on_disk_and_damaged_ones_compiled_again(
     (path,) = folder.glob("*.kernel")
     path.write_bytes(path.read_bytes()[:-5])
     damaged = path.stat().st_size
-    from celerity_py import cuda_compilation
+    from celerity_py.cuda import compilation
 
-    monkeypatch.setattr(cuda_compilation, "_functions", {})  # as a process that starts
+    monkeypatch.setattr(compilation, "_functions", {})  # as a process that starts
     queue.parallel_for(100, celerity.CudaKernel(source, "number"), out.write(access.one_to_one()))
     np.testing.assert_array_equal(queue.fence(out).result(), np.arange(100))
     assert path.stat().st_size == damaged + 5

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from celerity_py.executor.communicator import (
+from celerity_py.executor.network.communicator import (
     NOTICE_FAILURE,
     NOTICE_LIMIT_BYTES,
     NOTICE_QUERY,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
 pytestmark = pytest.mark.mpi
 
@@ -61,7 +61,7 @@ class Inbox:
 
 @pytest.fixture
 def communicator() -> Iterator[MpiCommunicator]:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     communicator = MpiCommunicator()
     yield communicator
@@ -333,7 +333,7 @@ def test_elements_of_all_sizes_arrive_between_strided_and_dense_boxes(
 def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(
     communicator: MpiCommunicator, inbox: Inbox, extent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from celerity_py.executor import mpi_communicator
+    from celerity_py.executor.network import mpi_communicator
 
     monkeypatch.setattr(mpi_communicator, "_LARGEST_COUNT", 4)
     following, preceding = neighbours(communicator)
@@ -350,7 +350,7 @@ def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(
 
 
 def test_tags_wrap_around_without_mixing_messages_up() -> None:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     communicator = MpiCommunicator(largest_tag=8)  # 7 payload tags
     inbox = Inbox(communicator)
@@ -410,7 +410,7 @@ def test_notices_are_told_apart_from_pilots(communicator: MpiCommunicator, inbox
 
 @pytest.mark.mpi(min_size=2)
 def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -> None:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     communicator = MpiCommunicator()
     following, preceding = neighbours(communicator)
@@ -425,7 +425,7 @@ def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -
 
 @pytest.mark.mpi(min_size=2)
 def test_payloads_that_nobody_has_asked_for_are_counted_at_the_end() -> None:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     communicator = MpiCommunicator()
     following, preceding = neighbours(communicator)
@@ -436,7 +436,7 @@ def test_payloads_that_nobody_has_asked_for_are_counted_at_the_end() -> None:
 
 @pytest.mark.mpi(min_size=2)
 def test_a_communicator_gets_no_message_of_an_earlier_one() -> None:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     for _ in range(3):
         stray, destination = np.full(4, -1.0), np.zeros(4)
@@ -460,7 +460,7 @@ def test_a_communicator_gets_no_message_of_an_earlier_one() -> None:
 
 
 def test_two_communicators_do_not_see_each_others_messages(communicator: MpiCommunicator, inbox: Inbox) -> None:
-    from celerity_py.executor.mpi_communicator import MpiCommunicator
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
     other = MpiCommunicator()
     if communicator.size > 1:

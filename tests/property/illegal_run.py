@@ -416,7 +416,7 @@ def report(error: BaseException, who: str, began_s: float) -> None:
 def run_illegal(illegal: Illegal) -> int:
     """Run a program as one of its ranks, and report what it raises."""
     import celerity_py as celerity
-    from celerity_py.executor.launcher import find_place
+    from celerity_py.executor.network.launch_detection import find_place
 
     place = find_place(os.environ)
     is_odd = illegal.odd_steps is not None and place is not None and place.rank == ODD_RANK

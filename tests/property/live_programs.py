@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import celerity_py as celerity
-from celerity_py import lifecycle
+from celerity_py.runtime import lifecycle
 from tests.property.interpreter import UninitialisedReadError, interpret
 from tests.property.live_run import Options, ProgramRun
 from tests.property.native_kernels import NativeKernels

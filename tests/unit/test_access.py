@@ -15,11 +15,11 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py.custom_mappers import evaluate, resolve_custom, wants_shape
 from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.hints import Division
-from celerity_py.mapping import READ, Access, CustomAccess, Port, check_mapper, describe
-from celerity_py.submissions import Submission
+from celerity_py.submit.custom_mappers import evaluate, resolve_custom, wants_shape
+from celerity_py.vocabulary.accesses import READ, Access, CustomAccess, Port, check_mapper, describe
+from celerity_py.vocabulary.submissions import Submission
 
 WHOLE = Box((0, 0), (8, 8))
 CHUNKS = [WHOLE, Box((0, 0), (4, 8)), Box((4, 0), (8, 8))]

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box, Region, access, lifecycle
+from celerity_py import Box, Region, access
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, NotAvailableYet, UsageError
+from celerity_py.runtime import lifecycle
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region, access
-from celerity_py.call_checks import CallChecks, box_around
-from celerity_py.fill_patterns import fill_of, outside, position_of
+from celerity_py.calls.call_checks import CallChecks, box_around
+from celerity_py.calls.fill_patterns import fill_of, outside, position_of
 from tests.scripts import line_of, run
 
 DTYPES = (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from celerity_py.cuda_compilation import (
+from celerity_py.cuda.compilation import (
     CompilationError,
     Compiled,
     Program,
@@ -25,7 +25,7 @@ from celerity_py.cuda_compilation import (
     is_cacheable,
     key_of,
 )
-from celerity_py.kernel_folder import open_folder
+from celerity_py.cuda.kernel_folder import open_folder
 
 PROGRAM = Program("__global__ void f(celerity::chunk<1> c) {}", "f")
 IMAGE = bytes(range(256)) + b"\n\n"
@@ -69,7 +69,7 @@ def test_a_result_depends_on_everything_that_went_into_it() -> None:
 
 def test_a_result_depends_on_the_device_header(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(PROGRAM, "90", "13.0")
-    monkeypatch.setattr("celerity_py.cuda_compilation.header", lambda: header() + b" ")
+    monkeypatch.setattr("celerity_py.cuda.compilation.header", lambda: header() + b" ")
     assert key_of(PROGRAM, "90", "13.0") != before
 
 

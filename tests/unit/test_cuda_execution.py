@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py import _native, cuda_execution
+from celerity_py import _native
 from celerity_py._native import Box
-from celerity_py.call_checks import CallChecks
-from celerity_py.cuda_execution import CudaReducer, CudaView, run_kernel, stream_of
+from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.partial_results import ReductionPort
+from celerity_py.cuda import execution as cuda_execution
+from celerity_py.cuda.execution import CudaReducer, CudaView, run_kernel, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
-from celerity_py.mapping import READ, READ_WRITE, WRITE, Port
-from celerity_py.reducers import ReductionPort
-from celerity_py.submissions import Submission
+from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
+from celerity_py.vocabulary.submissions import Submission
 
 
 class FakeStream:

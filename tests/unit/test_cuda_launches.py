@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import _native, access, cuda_compilation, lifecycle
+from celerity_py import _native, access
 from celerity_py._native import Box
-from celerity_py.cuda_compilation import CompilationError, Program
-from celerity_py.cuda_launches import prepare_launch
+from celerity_py.calls.partial_results import ReductionPort
+from celerity_py.cuda import compilation
+from celerity_py.cuda.compilation import CompilationError, Program
+from celerity_py.cuda.launches import prepare_launch
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.kernels import CudaKernel
-from celerity_py.mapping import READ, READ_WRITE, WRITE, Port
-from celerity_py.reducers import ReductionPort
-from celerity_py.submissions import Submission
+from celerity_py.runtime import lifecycle
+from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
+from celerity_py.vocabulary.submissions import Submission
 
 CudaFunction = _native.CudaFunction  # tests replace it
 
@@ -78,10 +80,10 @@ class FakeGpus:
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
     gpus = FakeGpus()
-    monkeypatch.setattr(cuda_compilation, "load", gpus.load)
-    monkeypatch.setattr(cuda_compilation, "is_loaded", lambda program, ordinals: gpus.is_loaded)
-    monkeypatch.setattr(cuda_compilation, "most_threads", lambda function, ordinal: gpus.most_threads)
-    monkeypatch.setattr(cuda_compilation, "allow_shared_bytes", gpus.allow)
+    monkeypatch.setattr(compilation, "load", gpus.load)
+    monkeypatch.setattr(compilation, "is_loaded", lambda program, ordinals: gpus.is_loaded)
+    monkeypatch.setattr(compilation, "most_threads", lambda function, ordinal: gpus.most_threads)
+    monkeypatch.setattr(compilation, "allow_shared_bytes", gpus.allow)
     monkeypatch.setattr(_native, "CudaFunction", gpus.make)
     return gpus
 

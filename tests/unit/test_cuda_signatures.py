@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py.cuda_signatures import SPELLINGS, Signature, dtype_of, parse_signature
+from celerity_py.cuda.signatures import SPELLINGS, Signature, dtype_of, parse_signature
 from celerity_py.errors import UsageError
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celerity_py import cuda_compilation
-from celerity_py.cuda_signatures import OPERATIONS
-from celerity_py.reducers import OPERATIONS as UFUNCS
-from celerity_py.reducers import identity_of
+from celerity_py.calls.partial_results import OPERATIONS as UFUNCS
+from celerity_py.calls.partial_results import identity_of
+from celerity_py.cuda import compilation
+from celerity_py.cuda.signatures import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
@@ -70,7 +70,7 @@ def test_accessors_lie_as_the_executor_packs_them(lines: dict[str, list[str]], d
 
 
 def test_the_executor_packs_as_many_boxes_as_the_header_takes() -> None:
-    header = cuda_compilation.header().decode()
+    header = compilation.header().decode()
     packed = (ROOT / "executor/core/backends/cuda/cuda_function.hpp").read_text()
     (in_header,) = re.findall(r"constexpr int max_boxes = (\d+);", header)
     (in_executor,) = re.findall(r"constexpr std::size_t max_checked_boxes = (\d+);", packed)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from celerity_py import _native, devices
+from celerity_py import _native
 from celerity_py.configuration import resolve
+from celerity_py.runtime import devices
 from celerity_py.scheduler.errors import ConfigurationError
 
 FOUR = ["a", "b", "c", "d"]

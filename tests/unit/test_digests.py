@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py.digests import digest_of
+from celerity_py.comparison.value_digests import digest_of
 
 DTYPES = (
     "int8",
@@ -106,6 +106,7 @@ def test_values_of_any_nesting_are_told_apart() -> None:
 
 
 def test_another_process_finds_the_same() -> None:
-    code = "import numpy as np; from celerity_py.digests import digest_of; print(digest_of(np.arange(9.0)))"
+    code = "import numpy as np; from celerity_py.comparison.value_digests import digest_of\n"
+    code += "print(digest_of(np.arange(9.0)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(result.stdout) == digest_of(np.arange(9.0))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from celerity_py.executor.direct_peers import agree_on_direct_peers
+from celerity_py.executor.network.direct_peers import agree_on_direct_peers
 from celerity_py.scheduler.errors import ConfigurationError
 
 

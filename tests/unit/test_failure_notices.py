@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from celerity_py.executor.communicator import NOTICE_LIMIT_BYTES
-from celerity_py.executor.failure import Failure, decode_failure, describe_error
+from celerity_py.executor.failures.failure import Failure, decode_failure, describe_error
+from celerity_py.executor.network.communicator import NOTICE_LIMIT_BYTES
 
 
 @pytest.mark.parametrize("character", ["x", '"', "\n", "\u00e4", "\u6f22", "\U0001f30d", "\ud800"])

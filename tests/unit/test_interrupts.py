@@ -17,7 +17,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.futures import Notifiers, RuntimeFuture
+from celerity_py.runtime.futures import Notifiers, RuntimeFuture
 from tests.property.interrupts import CALLS, StepInterrupt
 
 NUM_INTERRUPTS = 300

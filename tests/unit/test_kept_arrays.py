@@ -20,12 +20,12 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box
+from celerity_py.calls.execution import Binder
+from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.errors import KeptArray
-from celerity_py.execution import Binder
-from celerity_py.mapping import READ, READ_WRITE, Port
-from celerity_py.parts import Chunk
-from celerity_py.reducers import ReductionPort
-from celerity_py.submissions import Submission
+from celerity_py.vocabulary.accesses import READ, READ_WRITE, Port
+from celerity_py.vocabulary.parts import Chunk
+from celerity_py.vocabulary.submissions import Submission
 from tests.scripts import line_of, run
 
 SHAPE = (4, 6)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from celerity_py._native import FailureKind, ProgramLog
-from celerity_py.executor import uncaught_exceptions
-from celerity_py.executor.communicator import Arrivals, Payload
 from celerity_py.executor.delegate import ActiveInstruction
-from celerity_py.executor.failure_handler import FailureTimes
+from celerity_py.executor.failures import uncaught_exceptions
+from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
-from celerity_py.executor.local_communicator import LocalCommunicator
+from celerity_py.executor.network.communicator import Arrivals, Payload
+from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
 from tests.planned_rank import Planned
 from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFailure, ScriptedRuntime
@@ -24,7 +24,7 @@ from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from celerity_py.executor.communicator import Communicator
+    from celerity_py.executor.network.communicator import Communicator
 
 PATIENCE_S = 20.0
 HASTE = FailureTimes(abort_s=0.2, gone_s=0.0, compare_s=0.5, still_s=0.5, report_s=1.5, silent_s=2.5, stall_s=2.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py.outer_variables import OuterVariables
+from celerity_py.calls.outer_variables import OuterVariables
 from celerity_py.scheduler.errors import UsageError
 from tests.scripts import line_of, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from celerity_py.executor.pacing import Pacing
+from celerity_py.executor.network.pacing import Pacing
 
 
 def sleep_s(

@@ -22,28 +22,46 @@ HEADER = "cuda/celerity_device.cuh"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
-    "celerity_py": """
-        __init__ access agreement arguments buffer call_checks completion configuration cuda_compilation
-        cuda_contexts cuda_execution cuda_launches cuda_signatures custom_mappers devices digests
-        empty_reductions errors execution executor_delegate fill_patterns forks futures hints host_objects
-        index_spaces kept_arrays kernel_folder kernels lifecycle log mapper_identity mapping native_objects notation
-        origins outer_variables outputs parts plain_values planning_notices queue read_checks reducers reductions
-        refused_operators run_summary runtime small_copies spinning start_watch statistics submissions
-        submit_memos trace tracing type_rules user_memory views violations
+    "celerity_py": "__init__ access buffer configuration errors hints host_objects kernels queue reductions trace",
+    "celerity_py/calls": """
+        __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
+        partial_results read_checks views
     """,
-    "celerity_py/executor": """
-        __init__ communicator delegate direct_peers failure failure_handler flag interpreter launcher
-        leftovers live_executor local_communicator missing_attributes mpi_communicator mpi_library native_failures
-        pacing program_activity program_comparison progress_watchdog quantities silent_peers
-        strided_layout uncaught_exceptions user_frames
+    "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
+    "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
+    "celerity_py/runtime": """
+        __init__ devices executor_delegate forks futures lifecycle log native_objects outputs
+        planning_notices run_summary runtime spinning start_watch statistics submissions_in_flight
+        submit_memos user_memory
+    """,
+    "celerity_py/submit": "__init__ arguments custom_mappers plain_values violations",
+    "celerity_py/timeline": "__init__ recorder",
+    "celerity_py/vocabulary": "__init__ accesses index_spaces notation parts refused_operators submissions type_rules",
+    "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
+    "celerity_py/executor/failures": """
+        __init__ failure failure_handler missing_attributes native_failures uncaught_exceptions
+        user_frames
+    """,
+    "celerity_py/executor/network": """
+        __init__ communicator direct_peers launch_detection local_communicator mpi_communicator
+        mpi_library pacing strided_layout
+    """,
+    "celerity_py/executor/watch": """
+        __init__ leftovers program_activity program_comparison progress_watchdog silent_peers
     """,
     "celerity_py/scheduler": "__init__ errors",
 }
 
 
 def test_each_module_of_the_tree_is_expected_in_the_wheel() -> None:
-    for folder, modules in INSTALLED.items():
-        assert {path.stem for path in (ROOT / folder).glob("*.py")} == set(modules.split())
+    layers = {"celerity_py": "celerity_py", "celerity_py/executor": "executor", "celerity_py/scheduler": "scheduler"}
+    found = {
+        f"{installed}/{path.relative_to(ROOT / folder)}"
+        for installed, folder in layers.items()
+        for path in (ROOT / folder).rglob("*.py")
+        if not {"executor", "scheduler"} & set(path.relative_to(ROOT / folder).parts)
+    }
+    assert found == {f"{folder}/{module}.py" for folder, modules in INSTALLED.items() for module in modules.split()}
 
 
 def _python(code: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -84,9 +102,7 @@ def test_the_readme_explains_every_setting_that_can_be_made() -> None:
 def test_the_package_requires_what_it_imports_and_nothing_else() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
-    sources = [
-        path.read_text() for folder in INSTALLED for path in (ROOT / folder.removeprefix("celerity_py/")).glob("*.py")
-    ]
+    sources = [path.read_text() for folder in INSTALLED for path in (ROOT / folder).glob("*.py")]
     imported = {name for text in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)}
     foreign = (
         imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy"}

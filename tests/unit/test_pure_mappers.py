@@ -13,7 +13,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.mapper_identity import CannotTell, identity_of
+from celerity_py.comparison.mapper_identity import CannotTell, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError
 
 ROWS = 4

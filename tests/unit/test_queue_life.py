@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle
+from celerity_py import access
 from celerity_py.errors import ClosedQueue, ConfigurationError, NestedUse
+from celerity_py.runtime import lifecycle
 from tests.kernels import scale
 
 

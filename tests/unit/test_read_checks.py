@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from celerity_py._native import Box
-from celerity_py.call_checks import CallChecks
+from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.execution import Binder
 from celerity_py.errors import ReadOnlyAccess
-from celerity_py.execution import Binder
-from celerity_py.mapping import READ, READ_WRITE, Port
-from celerity_py.submissions import Submission
+from celerity_py.vocabulary.accesses import READ, READ_WRITE, Port
+from celerity_py.vocabulary.submissions import Submission
 
 
 class UnprotectedBinder(Binder):

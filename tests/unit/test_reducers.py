@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
-from celerity_py.reducers import Reducer, ReductionPort
 from tests.scripts import line_of, run
 
 OWNER = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')

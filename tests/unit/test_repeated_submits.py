@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box, _native, access, hints, lifecycle
+from celerity_py import Box, _native, access, hints
 from celerity_py.errors import (
     ClosedQueue,
     DimensionMismatch,
@@ -26,8 +26,9 @@ from celerity_py.errors import (
     OverlappingAccess,
 )
 from celerity_py.kernels import CudaKernel, Kernel
-from celerity_py.mapping import WRITE, Access, Port
-from celerity_py.submissions import Submission
+from celerity_py.runtime import lifecycle
+from celerity_py.vocabulary.accesses import WRITE, Access, Port
+from celerity_py.vocabulary.submissions import Submission
 from tests.kernels import iota, scale
 
 ONE = access.one_to_one()

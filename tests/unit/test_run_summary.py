@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box, access, native_objects, runtime
+from celerity_py import Box, access
 from celerity_py.configuration import resolve
-from celerity_py.devices import Devices
 from celerity_py.errors import ResourceError
-from celerity_py.executor.local_communicator import LocalCommunicator
-from celerity_py.run_summary import _describe_rank, _describe_ranks, _describe_run
+from celerity_py.executor.network.local_communicator import LocalCommunicator
+from celerity_py.runtime import native_objects, runtime
+from celerity_py.runtime.devices import Devices
+from celerity_py.runtime.run_summary import _describe_rank, _describe_ranks, _describe_run
 from tests.failures.launching import run
 
 PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue.wait()"

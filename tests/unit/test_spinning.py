@@ -22,11 +22,12 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import _native, access, spinning
-from celerity_py.completion import Completion
-from celerity_py.devices import Devices
-from celerity_py.futures import RuntimeFuture
-from celerity_py.spinning import SpinTimes, spin_times
+from celerity_py import _native, access
+from celerity_py.runtime import spinning
+from celerity_py.runtime.devices import Devices
+from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.spinning import SpinTimes, spin_times
+from celerity_py.runtime.submissions_in_flight import Completion
 from tests.kernels import iota, scale
 
 GPU = Devices("cuda", 1, (0,))
@@ -253,7 +254,7 @@ FAILING = """
 import threading, time
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.completion import Completion
+from celerity_py.runtime.submissions_in_flight import Completion
 from celerity_py.errors import UninitializedRead
 from celerity_py.executor.live_executor import LiveExecutor
 

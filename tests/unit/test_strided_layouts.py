@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celerity_py.executor.strided_layout import StridedLayout, strided_layout
+from celerity_py.executor.network.strided_layout import StridedLayout, strided_layout
 
 
 @st.composite

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import access, lifecycle
+from celerity_py import access
+from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import UsageError
 
 THREADS = 4

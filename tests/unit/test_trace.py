@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import _native, access, tracing
+from celerity_py import _native, access
 from celerity_py.executor.quantities import format_bytes
+from celerity_py.timeline import recorder
+from celerity_py.timeline.recorder import Clock, agree_on_clock
 from celerity_py.trace import _rows, _Slice, main
-from celerity_py.tracing import Clock, agree_on_clock
 from tests.timelines import Timeline, read_timeline
 
 # ---- the recorder
@@ -156,7 +157,7 @@ def test_without_the_setting_nothing_is_recorded(queue: celerity.Queue) -> None:
 def test_a_trace_that_overflows_says_so_and_shows_the_end_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tracing, "CAPACITY", 64)
+    monkeypatch.setattr(recorder, "CAPACITY", 64)
     run_traced(tmp_path / "run.json", halo_program, devices="cpu:2")
     timeline = read_timeline(tmp_path / "run.json")
     lost = timeline.about["rank 0"]["events_lost"]
@@ -255,7 +256,7 @@ class _Rank:
 def _agree(monkeypatch: pytest.MonkeyPatch, offsets_ns: list[int], hosts: list[tuple[int, ...]]) -> list[Clock]:
     """The clocks of ranks whose own ones are late by `offsets_ns`."""
     own = threading.local()
-    monkeypatch.setattr(tracing, "perf_counter_ns", lambda: time.perf_counter_ns() - own.late_ns)
+    monkeypatch.setattr(recorder, "perf_counter_ns", lambda: time.perf_counter_ns() - own.late_ns)
     host = _Host(len(offsets_ns))
     clocks: dict[int, Clock] = {}
 

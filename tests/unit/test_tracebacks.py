@@ -10,8 +10,8 @@ from types import TracebackType
 
 import pytest
 
-from celerity_py.executor.failure import WHAT_THEN, Failure
-from celerity_py.executor.user_frames import trim_frames
+from celerity_py.executor.failures.failure import WHAT_THEN, Failure
+from celerity_py.executor.failures.user_frames import trim_frames
 from tests.scripts import line_of, run
 
 PACKAGE = str(Path(sys.modules["celerity_py"].__file__ or "").parent)
@@ -83,7 +83,7 @@ def test_a_mistake_that_is_found_behind_a_call_shows_no_line_of_ours(program: st
 
 
 def test_other_exceptions_are_printed_as_ever(tmp_path: Path) -> None:
-    result = run(tmp_path, "from celerity_py.index_spaces import box_of\nbox_of.missing\n")
+    result = run(tmp_path, "from celerity_py.vocabulary.index_spaces import box_of\nbox_of.missing\n")
     assert "AttributeError" in result.stderr
     mine = """
         def hook(kind, error, trace):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from celerity_py._native import Box, Region
+from celerity_py.calls.views import View
 from celerity_py.errors import DimensionMismatch, OutOfBoundsAccess, ReadOnlyAccess, UnsupportedIndex, UsageError
-from celerity_py.views import View
 
 
 class FakeBuffer:

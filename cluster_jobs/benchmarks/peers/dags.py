@@ -127,8 +127,8 @@ class Arrays:
 
     def function(self, step: Step) -> int:
         """The CUfunction of a step's kernel, which is the one that the runtime launches."""
-        from celerity_py.cuda_compilation import Program as Source
-        from celerity_py.cuda_compilation import load
+        from celerity_py.cuda.compilation import Program as Source
+        from celerity_py.cuda.compilation import load
 
         return load(Source(step.kernel.source(0), step.kernel.name), (0,))[0]
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Calls of user functions: what they are given, and what is checked around them."""

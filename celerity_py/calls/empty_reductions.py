@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Warnings of minima and maxima that no chunk has combined a value into: the result is the value of nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from celerity_py.calls.execution import Flat
+from celerity_py.calls.partial_results import ReductionPort
+from celerity_py.kernels import CudaKernel
+from celerity_py.vocabulary.submissions import Submission, line_of
+
+_log = logging.getLogger(__name__)
+
+_MOST_WATCHED = 1024
+
+
+class EmptyReductions:
+    """Knows the reductions that were submitted last, by the numbers that the task graph gives them."""
+
+    def __init__(self) -> None:
+        self._last_number = 0
+        self._watched: dict[int, tuple[Submission, ReductionPort]] = {}
+        self._warned: set[int] = set()  # buffers
+        self._lock = threading.Lock()
+
+    def note(self, submission: Submission) -> None:
+        """A kernel with reductions was submitted; called once for each, in program order."""
+        for port in submission.args:
+            if port.__class__ is not ReductionPort:
+                continue
+            self._last_number += 1
+            if not port.has_value_of_nothing:
+                continue
+            if submission.function.__class__ is CudaKernel and port.record.dtype.kind != "f":
+                continue  # who knows what its threads combine; 0 may well be the largest of unsigned numbers
+            with self._lock:
+                while len(self._watched) >= _MOST_WATCHED:
+                    self._watched.pop(next(iter(self._watched)))
+                self._watched[self._last_number] = (submission, port)
+
+    def report(self, number: int) -> None:
+        """The result of a reduction is that of nothing; any thread."""
+        with self._lock:
+            submission, port = self._watched.pop(number, (None, None))
+        if submission is not None and port is not None and not port.has_combined:
+            self._warn(submission, port)
+
+    def look_at(self, submission: Submission, chunk: Flat) -> None:
+        """A chunk of a kernel has run; if it was the only one, nobody folds its partial result. Any thread."""
+        whole = submission.box
+        if whole is None or tuple(whole.flat()) != tuple(chunk):
+            return
+        for port in submission.args:
+            if port.__class__ is ReductionPort and port.has_value_of_nothing and not port.has_combined:
+                self._warn(submission, port)
+
+    def _warn(self, submission: Submission, port: ReductionPort) -> None:
+        record = port.record
+        with self._lock:
+            if record.id in self._warned:
+                return
+            self._warned.add(record.id)
+        _log.warning(
+            "%s (submitted at %s:%d): no chunk has combined a value into %s, so that its %s is %s, as of nothing. Call "
+            "combine() in the kernel, or use include_current=True to keep the value of the buffer then. (Said once per "
+            "buffer.)",
+            submission.label,
+            submission.code.co_filename,
+            line_of(submission.code, submission.lasti),
+            record.label,
+            {"min": "minimum", "max": "maximum"}[port.op],
+            port.identity,
+        )

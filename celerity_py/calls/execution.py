@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""Calls of user functions: turns what the native executor hands over into chunks, views and partial results."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from celerity_py import _native
+from celerity_py._native import Box, Region, box_from_flat
+from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.kept_arrays import look_after
+from celerity_py.calls.partial_results import Reducer, ReductionPort
+from celerity_py.calls.views import View
+from celerity_py.executor.failures.failure import describe_error
+from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
+from celerity_py.vocabulary.accesses import READ, Port
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.parts import Chunk, Part
+from celerity_py.vocabulary.submissions import Submission
+
+Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
+#: (buffer, allocation, address, allocated box, bounding box, accessed boxes); None if the chunk accesses nothing.
+Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat]] | None"
+
+_MAX_ARRAYS = 64  # per buffer; allocations come and go with resizes, and nobody reports that they are gone
+
+
+class _Allocation(np.ndarray[Any, Any]):
+    """An array over a whole allocation, of which each call gets an array of its own.
+
+    NumPy lets a view of an array refer to the end of the chain of bases of one type. With a type of its own this array
+    is not part of that chain, which so ends at the array of the call.
+    """
+
+    __slots__ = ()
+
+
+def _memory_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    return (ctypes.c_byte * size).from_address(address)
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A writable array over foreign memory."""
+    return np.ndarray(shape, dtype, _memory_at(address, shape, dtype))
+
+
+def run_kernel(
+    submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...], checks: CallChecks | None = None
+) -> None:
+    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
+
+    Raises:
+        BaseException: Whatever the kernel raises.
+    """
+    _, submission_id, flat, bindings, reductions, _ = call
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
+    if checks is None:
+        _HOST.call(submission, chunk, bindings, reductions)
+        return
+    with checks.around(submission, bindings, _HOST) as filled:
+        _HOST.call(submission, chunk, filled, reductions)
+
+
+def run_host_task(
+    submissions: Mapping[int, Submission],
+    submission_id: int,
+    flat: Flat,
+    bindings: Sequence[Binding],
+    checks: CallChecks | None = None,
+) -> None:
+    """Run one part of a host task.
+
+    Raises:
+        BaseException: Whatever the host task raises.
+    """
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    part = Part(box_from_flat(flat, len(whole.min)), whole)
+    if checks is None:
+        _HOST.call(submission, part, bindings, ())
+        return
+    with checks.around(submission, bindings, _HOST) as filled:
+        _HOST.call(submission, part, filled, ())
+
+
+def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess | None:
+    """A better error for what NumPy says of writes in place, such as `view[box] += 1`, which no view gets to see."""
+    if isinstance(error, CelerityError) or "read-only" not in str(error):
+        return None
+    read = [arg.record.label for arg in submission.args if arg.__class__ is Port and arg.mode == READ]
+    positions = [str(number) for number, arg in enumerate(submission.args, 1) if isinstance(arg, np.ndarray)]
+    if not read and not positions:
+        return None
+    text = f"{submission.describe()} writes into an array that cannot be written ({error})."
+    if read:
+        text += (
+            f" Its read accesses are {', '.join(read)}: declare the one that it writes as read_write, or as write if "
+        )
+        text += "it overwrites all of the mapped region."
+    if positions:
+        text += f" The arrays that it got as arguments (number {', '.join(positions)}) are shared by all parts of the "
+        text += "task: write into array.copy(), and make a result a buffer."
+    return ReadOnlyAccess(text).with_traceback(error.__traceback__)
+
+
+class Binder:
+    """Makes the arguments of user functions from what the native executor hands over; here, of NumPy arrays."""
+
+    view_type: type[View] = View
+    reducer_type: type[Reducer] = Reducer
+    #: Whether arrays of read accesses refuse to be written.
+    protects_reads = True
+
+    def __init__(self) -> None:
+        self._release = _native.ViewReleaser(self.view_type, self.reducer_type).release
+
+    def call(self, submission: Submission, part: Part, bindings: Iterable[Binding], partials: Iterable[Any]) -> None:
+        """Call the function of a task, and take its views away when it returns.
+
+        Raises:
+            KeptArray: If an array of a view still exists then.
+            UsageError: If a kernel returns an array or a number of NumPy, which it means as its result.
+            BaseException: Whatever the function raises.
+        """
+        arguments = self.arguments(submission, iter(bindings), iter(partials))
+        told = None
+        try:
+            returned = submission.function(part, *arguments)
+        except ValueError as error:
+            told = self._explain(submission, error)
+            if told is None:
+                raise
+        if told is not None:
+            raise told
+        if returned is not None:
+            # An operation with out= returns memory of a view, and that is no result that gets lost.
+            is_result = isinstance(part, Chunk) and getattr(getattr(returned, "flags", None), "owndata", False)
+            returned = None  # it may be an array of a view
+            if is_result:
+                raise UsageError(
+                    f"{submission.describe()} returns an array or number, which nobody gets. A kernel gives its results"
+                    f" by assigning to its views, view[chunk.box] = value, or by combine(value) of a reduction."
+                )
+        found = self._release(arguments)
+        if found is not None:
+            look_after(submission, arguments, found)
+
+    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
+        return _find_read_only(submission, error)
+
+    def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A writable array over foreign memory."""
+        return array_at(address, shape, dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array without elements."""
+        return np.empty(shape, dtype)
+
+    def from_host(self, array: Any) -> Any:
+        """An array of NumPy as one of this kind."""
+        return array
+
+    def to_host(self, array: Any) -> Any:
+        """An array of this kind as one of NumPy."""
+        return np.asarray(array)
+
+    def address_of(self, array: Any) -> int:
+        """Where the memory of an array begins."""
+        return int(array.__array_interface__["data"][0])
+
+    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """What `array_of` makes arrays of, for accesses that write and for those that only read."""
+        memory = _memory_at(address, shape, dtype)
+        read_only = _Allocation(shape, dtype, memory)
+        read_only.flags.writeable = False
+        return _Allocation(shape, dtype, memory), read_only
+
+    def array_of(self, mapped: Any) -> Any:
+        """An array over a whole allocation that belongs to one access of one call."""
+        return mapped.view(np.ndarray)
+
+    def arguments(self, submission: Submission, bindings: Iterator[Binding], partials: Iterator[Any]) -> list[Any]:
+        """Views and reducers in the places of the ports; plain values stay as they are."""
+        arguments: list[Any] = []
+        for arg in submission.args:
+            kind = arg.__class__
+            if kind is Port:
+                arguments.append(self._view(arg, next(bindings), submission))
+            elif kind is ReductionPort:
+                array = self.array_at(next(partials)[0], (), arg.record.dtype)
+                arguments.append(self.reducer_type(array, arg, submission))
+            else:
+                arguments.append(arg)
+        return arguments
+
+    def _view(self, port: Port, binding: Binding, submission: Submission) -> View:
+        record = port.record
+        writable = port.mode != READ
+        ndim = len(record.shape)
+        if binding is None:
+            nothing = Box((0,) * ndim, (0,) * ndim)
+            array = self.empty((0,) * ndim, record.dtype)
+            return self.view_type(array, nothing, nothing, None, writable, record, submission)
+        _, allocation, address, allocated_flat, bounding_flat, accessed = binding
+        arrays = record.arrays.get(allocation)
+        if arrays is None:
+            arrays = self._map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
+        declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
+        base = self.array_of(arrays[0] if writable else arrays[1])
+        box = box_from_flat(bounding_flat, ndim)
+        return self.view_type(base, arrays[2], box, declared, writable, record, submission)
+
+    def _map_allocation(self, record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
+        """Arrays over a whole allocation, kept with the buffer: allocations live long, and their ids are unique."""
+        arrays = (*self.map(address, allocated.shape, record.dtype), allocated)
+        known = record.arrays
+        while len(known) >= _MAX_ARRAYS:
+            # Another launcher thread may be doing the same.
+            known.pop(next(iter(list(known)), None), None)
+        known[allocation] = arrays
+        return arrays
+
+
+_HOST = Binder()
+
+
+def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:
+    """Compute the initial contents of a `from_function` buffer for some boxes.
+
+    Raises:
+        InternalError: If the buffer has no function.
+        UsageError: If the function returns something of the wrong shape or dtype.
+        TaskFailed: If the function raises; its exception is the cause.
+    """
+    if record.initializer is None:
+        raise InternalError(
+            f"{record.label} was asked for initial contents, but has no function. This is a bug in celerity_py."
+        )
+    ndim = len(record.shape)
+    allocated = box_from_flat(allocated_flat, ndim)
+    target = array_at(address, allocated.shape, record.dtype)
+    for flat in boxes:
+        box = box_from_flat(flat, ndim)
+        try:
+            contents = np.asarray(record.initializer(box))
+        except BaseException as error:
+            raise TaskFailed(
+                f"The function of {record.label} (made at {record.site}) raised {describe_error(error)} "
+                f"for the box {show(box)}."
+            ) from error
+        if contents.shape != box.shape:
+            raise UsageError(
+                f"The function of {record.label} (made at {record.site}) returned an array of shape {contents.shape} "
+                f"for the box {show(box)}. It must return the contents of the box, of shape {box.shape}."
+            )
+        if not np.can_cast(contents.dtype, record.dtype, "same_kind"):
+            raise UsageError(
+                f"The function of {record.label} (made at {record.site}) returned {contents.dtype} for the box "
+                f"{show(box)}, which does not convert to {record.dtype}. Use astype() if that is what you want."
+            )
+        where: Any = (*box.relative_slices(allocated), ...)
+        target[where] = contents

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Variables from outside that a task's function uses: a task runs later than its submit, when a loop may have gone on.
+
+Looked at with CHECK. Only values that cannot change themselves are compared: lists and objects are shared on purpose.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from celerity_py.comparison.mapper_identity import global_names
+from celerity_py.scheduler.errors import UsageError
+
+if TYPE_CHECKING:
+    from celerity_py.vocabulary.submissions import Submission
+
+#: The namespace of global variables or the cell of a variable, its name, and its value.
+OuterValue = tuple["dict[str, Any] | CellType", str, Any]
+
+_VALUES: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_STORES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
+_NOTHING: Final = object()
+
+
+class OuterVariables:
+    """Notes variables at the submit, and looks at them when the task runs."""
+
+    def __init__(self) -> None:
+        # What some task assigns: tasks may hand values to each other. Holds namespaces and cells, so that ids stay.
+        self._assigned: dict[tuple[int, str], dict[str, Any] | CellType] = {}
+
+    def note(self, submission: Submission) -> None:
+        """Keep the values of a task that is being submitted. Application thread."""
+        function = submission.function
+        if isinstance(function, MethodType):
+            function = function.__func__
+        if not isinstance(function, FunctionType):
+            return
+        stored = set(_stored_names(function.__code__))
+        found: list[OuterValue] = []
+        for where, name in _variables_of(function):
+            if name in stored:
+                self._assigned[id(where), name] = where
+                continue
+            value = _value_of(where, name)
+            if _is_comparable(value):
+                found.append((where, name, value))
+        submission.outside = found
+
+    def compare(self, submission: Submission) -> None:
+        """Look at the variables of a task that runs. Any thread.
+
+        Raises:
+            UsageError: If one has another value than at the submit.
+        """
+        for where, name, then in getattr(submission, "outside", ()):
+            now = _value_of(where, name)
+            if now is then or now is _NOTHING or (id(where), name) in self._assigned:
+                continue
+            if type(now) is not type(then) or repr(now) != repr(then):  # NaN equals nothing, and 0 equals 0.0
+                raise UsageError(
+                    f"{submission.describe()} uses the variable {name!r} from outside, which was {_short(then)} at the "
+                    f"submit and is {_short(now)} when the task runs. Tasks run later than they are submitted: pass "
+                    f"the value as an argument of the task, which keeps it."
+                )
+
+
+def _variables_of(function: FunctionType) -> Iterator[tuple[dict[str, Any] | CellType, str]]:
+    yield from zip(function.__closure__ or (), function.__code__.co_freevars, strict=True)
+    known = function.__globals__
+    for name in global_names(function.__code__):
+        if name in known:
+            yield known, name
+
+
+def _stored_names(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _STORES:
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _stored_names(constant)
+
+
+def _value_of(where: dict[str, Any] | CellType, name: str) -> Any:
+    if isinstance(where, dict):
+        return where.get(name, _NOTHING)
+    try:
+        return where.cell_contents
+    except ValueError:  # nothing is assigned
+        return _NOTHING
+
+
+def _is_comparable(value: Any) -> bool:
+    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_comparable, value)))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

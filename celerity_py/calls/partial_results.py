@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel combines its contribution to a reduction into."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.accesses import kind_of
+from celerity_py.vocabulary.refused_operators import refuse_operators
+from celerity_py.vocabulary.type_rules import can_hold, describe_value
+
+OPERATIONS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.bitwise_xor,
+}
+
+_SEQUENCES = (list, tuple, memoryview)
+
+
+def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
+    """The value that leaves every other one unchanged by `op`."""
+    if op in {"sum", "or", "xor"}:
+        return dtype.type(0)
+    if op in {"prod", "and"}:
+        return dtype.type(1)
+    if dtype.kind == "f":
+        return dtype.type(np.inf if op == "min" else -np.inf)
+    if dtype.kind == "b":
+        return dtype.type(op == "min")
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.max if op == "min" else limits.min)
+
+
+class ReductionPort:
+    """All that is left of a reduction after the submit; each submit has its own."""
+
+    __slots__ = ("has_combined", "identity", "includes_current", "kind", "op", "record", "runtime")
+
+    def __init__(self, record: Any, op: str, *, includes_current: bool = False) -> None:
+        self.record = record
+        self.includes_current = includes_current
+        #: Whether a chunk of this rank has combined a value. Any thread.
+        self.has_combined = False
+        self.op = op
+        self.identity = identity_of(op, record.dtype)
+        self.runtime = record.runtime
+        #: Equal for reductions that fit the same kernels.
+        self.kind = kind_of(op, record.dtype)
+
+    @property
+    def has_value_of_nothing(self) -> bool:
+        """Whether the result is one that nobody can mean if no chunk combines anything."""
+        return self.op in {"min", "max"} and not self.includes_current
+
+    def fresh(self) -> ReductionPort:
+        """One for another submit."""
+        return ReductionPort(self.record, self.op, includes_current=self.includes_current)
+
+
+class Reducer:
+    """What a kernel combines its contribution into; the runtime folds the partial results of all chunks."""
+
+    __slots__ = ("_array", "_operation", "_owner", "_port")
+
+    def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Any) -> None:
+        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
+        array[()] = port.identity
+        self._array = array
+        self._operation = OPERATIONS[port.op]
+        self._port = port
+        self._owner = owner
+
+    def combine(self, value: Any) -> None:
+        """Fold `value` into the partial result of this chunk; may be called any number of times.
+
+        Args:
+            value: A scalar or an array of one element.
+
+        Raises:
+            UsageError: If it has more than one element, or the buffer's dtype cannot hold it by NumPy's "same_kind"
+                rule: neither 0.5 nor a complex number goes into integers.
+        """
+        if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
+            value = np.asarray(value)
+        if getattr(value, "ndim", 0):
+            if value.size != 1:
+                raise UsageError(
+                    f"{self._owner.describe()} combines an array of shape {value.shape} into the single element of "
+                    f"{self._port.record.label}. Reduce it first, for instance with "
+                    f"numpy.{self._operation.__name__}.reduce(partial, axis=None)."
+                )
+            value = value.reshape(())
+        if not can_hold(self._port.record.dtype, value):
+            dtype = self._port.record.dtype
+            raise UsageError(
+                f"{self._owner.describe()} combines {describe_value(value)} into {self._port.record.label}, whose "
+                f"elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
+                f"numpy.{dtype}(value), or make the buffer of another dtype."
+            )
+        self._array[()] = self._operation(self._array, value)
+        self._port.has_combined = True
+
+    def _refuse_operator(self, symbol: str) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self._owner.describe()} uses the reduction into {self._port.record.label} as an operand of {symbol}. A "
+            f"kernel contributes with out.combine(value), any number of times, and cannot read the result."
+        )
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        self._refuse_operator("an index")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse_operator("an index")
+
+    def __repr__(self) -> str:
+        return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"
+
+
+refuse_operators(Reducer, Reducer._refuse_operator, equality=True)

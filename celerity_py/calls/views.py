@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel sees of a buffer: arrays that alias the allocation, indexed in the coordinates of the whole buffer."""
+
+from __future__ import annotations
+
+import operator
+from itertools import product
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAlias
+
+from celerity_py._native import Box, Region
+from celerity_py.scheduler.errors import (
+    ArgumentTypeError,
+    DimensionMismatch,
+    OutOfBoundsAccess,
+    ReadOnlyAccess,
+    UnsupportedIndex,
+    UsageError,
+)
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
+from celerity_py.vocabulary.type_rules import can_hold, describe_value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_Item: TypeAlias = "slice | SupportsIndex | EllipsisType"
+Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
+
+_MAX_SELF_ASSIGNMENT = 4096  # elements; below it, copying an array onto itself is cheaper than finding out
+
+
+class Owner(Protocol):
+    """Tells an error message whose view it is."""
+
+    def describe(self) -> str:
+        """The task and the line that submitted it."""
+
+
+class BufferLike(Protocol):
+    """What a view shows of its buffer."""
+
+    box: Box
+    dtype: np.dtype[Any]
+
+    @property
+    def label(self) -> str:
+        """Id and name of the buffer."""
+
+
+class View:
+    """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
+
+    `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does, and returns an array that aliases the
+    allocation. Open slices and `...` mean the accessed box `view.box`. It is valid only while the kernel runs.
+    """
+
+    __slots__ = ("_allocated", "_array", "_base", "_buffer", "_declared", "_owner", "_writable", "box")
+
+    def __init__(  # noqa: PLR0917 - one is made per access of every kernel call, so no keywords
+        self,
+        base: np.ndarray[Any, Any],
+        allocated: Box,
+        box: Box,
+        declared: Region | None,
+        writable: bool,
+        buffer: BufferLike,
+        owner: Owner,
+    ) -> None:
+        """Made by the runtime: `base` is the array over `allocated`; `declared` is None where it is just `box`."""
+        self._base = base
+        self._allocated = allocated
+        self._declared = declared
+        self._writable = writable
+        self._buffer = buffer
+        self._owner = owner
+        self._array: np.ndarray[Any, Any] | None = None
+        #: The bounding box of the access in the buffer, where `array` lies.
+        self.box = box
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The bounding box of the access as one array; its cells outside of the declared region hold anything."""
+        array = self._array
+        if array is None:
+            slices = self.box.relative_slices(self._allocated)
+            array = self._array = self._base[slices] if slices else self._base
+        return array
+
+    @property
+    def shape_box(self) -> Box:
+        """The box of the whole buffer."""
+        return self._buffer.box
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The buffer's element type."""
+        return self._buffer.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The buffer's number of dimensions."""
+        return len(self._buffer.box.min)
+
+    def __getitem__(self, index: Index) -> np.ndarray[Any, Any]:
+        if index.__class__ is Box:
+            try:
+                is_inside = index in (self.box if self._declared is None else self._declared)
+            except DimensionMismatch:
+                raise self._mismatch(index) from None
+            if not is_inside:
+                self._refuse(index, show(index))
+            slices = index.relative_slices(self._allocated)
+            return self._base[slices] if slices else self._base
+        return self._select(index)
+
+    def __setitem__(self, index: Index, value: Any) -> None:
+        if not self._writable:
+            raise ReadOnlyAccess(
+                f"{self._owner.describe()} writes through its read access to {self._buffer.label}, at {show(index)}. "
+                f"Declare the access as read_write, or as write if the kernel overwrites all of the mapped region."
+            )
+        target = self[index]
+        if _is_same_array(target, value):
+            return  # view[box] += 1 updates in place, and then assigns the result to where it lies
+        dtype = target.dtype
+        if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
+            raise UsageError(
+                f"{self._owner.describe()} assigns {describe_value(value)} to {self._buffer.label} at {show(index)}, "
+                f"whose elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
+                f"value.astype({dtype.name!r}), or make the buffer of another dtype."
+            )
+        target[...] = value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        return np.array(self.array, dtype=dtype, copy=copy)
+
+    def _refuse_operator(self, symbol: str) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self._owner.describe()} uses the view of {self._buffer.label} itself as an operand of {symbol}. Index "
+            f"it first: view[chunk.box], or view[...] for all that the access covers, is an array."
+        )
+
+    def _explain_missing(self, name: str) -> str:
+        if name == "combine":
+            return (
+                f"{self._owner.describe()} combines into the view of {self._buffer.label}, but only a reduction has "
+                f"combine(). Pass celerity.reduction(buffer, operation) in place of this access."
+            )
+        if name not in ARRAY_ATTRIBUTES:
+            return ""
+        text = f"{self._owner.describe()} asks the view of {self._buffer.label} for .{name}, as if it were an array."
+        if name in {"shape", "size"}:
+            return f"{text} Write view.box.{name} for what the access covers, view.shape_box.{name} for the buffer."
+        return f"{text} Index it first: view[chunk.box].{name}, or view[...].{name} for all that the access covers."
+
+    def __repr__(self) -> str:
+        mode = "writable" if self._writable else "read-only"
+        return f"<{mode} view of {self._buffer.label}, {show(self._declared or self.box)}>"
+
+    def _covers(self, box: Box) -> bool:
+        declared = self._declared
+        return box in (self.box if declared is None else declared)
+
+    def _select(self, index: Any) -> np.ndarray[Any, Any]:
+        origin = self._allocated.min
+        low: list[int] = []
+        high: list[int] = []
+        local: list[Any] = []
+        stepped: list[tuple[int, range]] = []
+        for dim, item in enumerate(self._expand(index)):
+            if isinstance(item, slice):
+                elements = self._range_of(item, dim, index)
+                first = elements.start
+                end = elements[-1] + 1 if elements else first
+                if elements.step > 1:
+                    stepped.append((dim, elements))
+                local.append(slice(first - origin[dim], end - origin[dim], elements.step))
+            else:
+                first = self._position_of(item, dim, index)
+                end = first + 1
+                local.append(first - origin[dim])
+            low.append(first)
+            high.append(end)
+        if any(a == b for a, b in zip(low, high, strict=True)):
+            # No element, so none outside; but the other extents are the ones asked for.
+            return self._empty(local)
+        if not self._covers(Box(low, high)) and not self._covers_stepped(low, high, stepped):
+            self._refuse(Box(low, high), show(index))
+        local.append(...)  # so that integers alone give a 0-d array and no scalar
+        result: np.ndarray[Any, Any] = self._base[tuple(local)]
+        return result
+
+    def _expand(self, index: Any) -> tuple[Any, ...]:
+        """One item per dimension."""
+        items = index if isinstance(index, tuple) else (index,)
+        ndim = self.ndim
+        ellipses = sum(item is ... for item in items)
+        given = len(items) - ellipses
+        if ellipses > 1:
+            raise self._unsupported(index, "More than one '...' is ambiguous.")
+        if given > ndim:
+            raise self._unsupported(index, f"The buffer has {ndim} dimension(s), the index has {given}.")
+        fill = (slice(None),) * (ndim - given)
+        if not ellipses:
+            return (*items, *fill)
+        where = next(position for position, item in enumerate(items) if item is ...)
+        return (*items[:where], *fill, *items[where + 1 :])
+
+    def _range_of(self, item: slice, dim: int, index: Any) -> range:
+        box = self.box
+        try:
+            start = box.min[dim] if item.start is None else operator.index(item.start)
+            stop = box.max[dim] if item.stop is None else operator.index(item.stop)
+            step = 1 if item.step is None else operator.index(item.step)
+        except TypeError:
+            raise self._unsupported(index, "Bounds of slices must be integers.") from None
+        if step < 1:
+            raise self._unsupported(index, f"Slices need a positive step, not {step}.")
+        if start < 0 or stop < 0:
+            self._refuse_negative(index)
+        return range(start, max(start, stop), step)
+
+    def _position_of(self, item: Any, dim: int, index: Any) -> int:
+        if item.__class__ is bool:
+            raise self._unsupported(index, "Fancy indices go through view.array, whose origin is view.box.min.")
+        try:
+            position = operator.index(item)
+        except TypeError:
+            raise self._unsupported(
+                index,
+                "Fancy indexing goes through view.array, whose origin is view.box.min; regions are indexed box by box.",
+            ) from None
+        if position < 0:
+            self._refuse_negative(index)
+        return position
+
+    def _covers_stepped(self, low: list[int], high: list[int], stepped: list[tuple[int, range]]) -> bool:
+        """Whether the elements in between the steps are all that lies outside."""
+        if self._declared is None or not stepped:
+            return False
+        for positions in product(*(elements for _, elements in stepped)):
+            for (dim, _), position in zip(stepped, positions, strict=True):
+                low[dim], high[dim] = position, position + 1
+            if not self._covers(Box(low, high)):
+                return False
+        return True
+
+    def _empty(self, local: list[Any]) -> np.ndarray[Any, Any]:
+        shape = tuple(len(range(item.start, item.stop, item.step)) for item in local if isinstance(item, slice))
+        return self._base.reshape(-1)[:0].reshape(shape)
+
+    def _refuse(self, box: Box, shown: str) -> None:
+        if not box:
+            return
+        whole = self._buffer.box
+        if box in whole:
+            remedy = "Widen the range mapper of this access, or intersect the index with that region"
+        else:  # to tell people to widen a mapper whose result was clamped would send them round in circles
+            remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
+            remedy += " with view.shape_box"
+        raise OutOfBoundsAccess(f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")
+
+    def _mismatch(self, box: Box) -> DimensionMismatch:
+        text = (
+            f"{self._owner.describe()} indexes {self._buffer.label} at {show(box)}, which has {box.ndim} dimension(s), "
+            f"but the buffer {show(self._buffer.box)} has {self.ndim}."
+        )
+        if box.ndim == 0:
+            text += (
+                " A task that runs once has a part or chunk without dimensions: write view[...] for all of the access."
+            )
+        return DimensionMismatch(text)
+
+    def _refuse_negative(self, index: Any) -> None:
+        raise OutOfBoundsAccess(
+            f"{self._outside(show(index))}: indices are global coordinates, so negative ones do not count from the end "
+            f"(the whole buffer is {show(self._buffer.box)})."
+        )
+
+    def _outside(self, shown: str) -> str:
+        declared = self._declared or self.box
+        region = show(declared) if declared else "for this chunk, which is empty after clamping to the buffer"
+        return (
+            f"{self._owner.describe()} indexes {self._buffer.label} at {shown}, outside of its declared region {region}"
+        )
+
+    def _unsupported(self, index: Any, why: str) -> UnsupportedIndex:
+        return UnsupportedIndex(
+            f"{self._owner.describe()} indexes {self._buffer.label} with {show(index)}. {why} "
+            f"A view takes a Box, slices with positive steps, integers and '...'."
+        )
+
+
+refuse_operators(View, View._refuse_operator, equality=True)
+
+
+def _is_same_array(target: Any, value: Any) -> bool:
+    return (
+        value.__class__ is target.__class__
+        and target.size > _MAX_SELF_ASSIGNMENT
+        and value.shape == target.shape
+        and value.strides == target.strides
+        and value.dtype == target.dtype
+        and _address_of(value) == _address_of(target)
+    )
+
+
+def _address_of(array: Any) -> Any:
+    interface = getattr(array, "__array_interface__", None)
+    return array.data.ptr if interface is None else interface["data"]  # CuPy's other interface would synchronise

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""Calls of Python kernels on GPUs: CuPy views over device memory, the lane's stream, partial results on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from celerity_py._native import box_from_flat
+from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.execution import Binder
+from celerity_py.calls.partial_results import Reducer, ReductionPort
+from celerity_py.calls.views import View
+from celerity_py.cuda.contexts import on_device
+from celerity_py.vocabulary.parts import Chunk
+from celerity_py.vocabulary.submissions import Submission
+
+_MAX_STREAMS = 256  # lanes are few, but each runtime makes its own
+
+#: (ordinal, handle) -> CuPy's wrapper
+_streams: dict[tuple[int, int], Any] = {}
+
+
+class CudaView(View):
+    """A view whose arrays are CuPy's.
+
+    CuPy knows no read-only arrays: on a read access `view[box] = x` is refused, `view[box][...] = x` only with CHECK.
+    """
+
+    __slots__ = ()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        """What other libraries need to use `view.array`."""
+        return self.array.__cuda_array_interface__  # type: ignore[attr-defined] # CuPy's
+
+
+class CudaReducer(Reducer):
+    """A partial result in device memory; contributions are combined in the order of the stream."""
+
+    __slots__ = ()
+
+    def __init__(self, array: Any, port: ReductionPort, owner: Any) -> None:
+        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
+        import cupy
+
+        super().__init__(array, port, owner)
+        self._operation = getattr(cupy, self._operation.__name__)
+
+
+class _ForeignStream:
+    """Passes a stream to CuPy by the protocol for streams that others own."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def stream_of(ordinal: int, handle: int) -> Any:
+    """CuPy's wrapper of a stream, which stays ours."""
+    known = _streams.get((ordinal, handle))
+    if known is not None:
+        return known
+    import cupy
+
+    from_external = getattr(cupy.cuda.Stream, "from_external", None)
+    if from_external is None:
+        stream = cupy.cuda.ExternalStream(handle, ordinal)
+    else:  # CuPy 14 warns of what came before it
+        stream = from_external(_ForeignStream(handle))
+    if len(_streams) >= _MAX_STREAMS:
+        _streams.clear()
+    _streams[ordinal, handle] = stream
+    return stream
+
+
+class CudaBinder(Binder):
+    """Makes arguments of CuPy arrays over the memory of one GPU."""
+
+    view_type = CudaView
+    reducer_type = CudaReducer
+    protects_reads = False
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__()
+        self._ordinal = ordinal
+
+    def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A CuPy array over foreign device memory."""
+        return self.array_of(self.map(address, shape, dtype)[0])
+
+    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+        """What `array_of` makes arrays of; the same for accesses that only read: CuPy has no read-only arrays."""
+        import cupy
+
+        memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
+        mapped = shape, dtype, cupy.cuda.MemoryPointer(memory, 0)
+        return mapped, mapped
+
+    def array_of(self, mapped: Any) -> Any:
+        """A CuPy array over a whole allocation; the base of all that are made of it."""
+        import cupy
+
+        return cupy.ndarray(*mapped)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A CuPy array without elements."""
+        import cupy
+
+        return cupy.empty(shape, dtype)
+
+    def from_host(self, array: Any) -> Any:
+        """An array of NumPy as one of CuPy, on the current stream."""
+        import cupy
+
+        return cupy.asarray(array)
+
+    def to_host(self, array: Any) -> Any:
+        """An array of CuPy as one of NumPy; waits for the current stream."""
+        return array.get()
+
+    def address_of(self, array: Any) -> int:
+        """Where the memory of an array begins."""
+        return int(array.data.ptr)
+
+    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
+        return None  # no array is read-only, so none refuses to be written
+
+
+def release_cached_memory(ordinal: int) -> None:
+    """Make CuPy give back what its pool keeps of a GPU's memory without using it. Waits for the GPU."""
+    import cupy
+
+    with on_device(ordinal):
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+#: By ordinal.
+_binders: dict[int, CudaBinder] = {}
+
+
+def run_kernel(
+    submissions: Mapping[int, Submission],
+    ordinal: int,
+    device: int,
+    call: tuple[Any, ...],
+    checks: CallChecks | None = None,
+) -> None:
+    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
+
+    What it puts on the stream may still run when this returns.
+
+    Args:
+        submissions: What is known of each.
+        ordinal: Of the GPU, as CUDA counts them.
+        device: The same one, as this rank counts its own.
+        call: What the native executor hands over.
+        checks: Look at what the kernel has done, if everything is checked. That waits for the stream.
+
+    Raises:
+        BaseException: Whatever the kernel raises.
+    """
+    import cupy
+
+    _, submission_id, flat, bindings, reductions, handle = call
+    submission = submissions[submission_id]
+    whole: Any = submission.box
+    binder = _binders.get(ordinal) or _binders.setdefault(ordinal, CudaBinder(ordinal))
+    stream = stream_of(ordinal, handle)
+    with on_device(ordinal), stream:
+        chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
+        if checks is None:
+            binder.call(submission, chunk, bindings, reductions)
+            return
+        with checks.around(submission, bindings, binder) as filled:
+            binder.call(submission, chunk, filled, reductions)

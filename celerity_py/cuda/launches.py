@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: MIT
+"""From a submitted `CudaKernel` to what the native executor launches: checks at the first submit, one pack at each.
+
+A plan belongs to a kernel and to the kinds of its arguments: modes, dtypes and dimensions of buffers, operations of
+reductions, Python types of values. The second submit with the same kinds finds it in a dictionary.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from celerity_py import _native
+from celerity_py.calls.partial_results import ReductionPort
+from celerity_py.cuda import compilation
+from celerity_py.cuda.compilation import CompilationError, Program
+from celerity_py.cuda.signatures import SPELLINGS, Parameter, Signature, parse_signature
+from celerity_py.kernels import CudaKernel
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Port
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.submissions import Submission
+
+#: Threads per block, by the dimensions of the index space; x is the last one.
+DEFAULT_BLOCKS: Final = ((), (256,), (8, 32), (4, 8, 8))
+FREE_SHARED_BYTES: Final = 48 * 1024  # dynamic shared memory that every kernel may use
+
+_FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+    "complex64": "2f",
+    "complex128": "2d",
+}
+_NUMBERS: Final = (bool, int, float, complex, np.bool_, np.number)
+
+
+class LaunchPlan:
+    """A kernel that fits its arguments, compiled and loaded; packs values that are not known before the submit."""
+
+    __slots__ = ("_converts", "_pack", "_scalars", "function")
+
+    @property
+    def packing(self) -> tuple[Callable[..., bytes], list[int]] | None:
+        """What packs values that fit as they are, and their positions; None if some must be converted."""
+        return None if self._converts else (self._pack, [position for position, _ in self._scalars])
+
+    def __init__(self, function: Any, scalars: list[tuple[int, Parameter]]) -> None:
+        """`scalars`: positions among the arguments, and what the values there become."""
+        #: The `_native.CudaFunction`.
+        self.function = function
+        self._scalars = scalars
+        dtypes = [parameter.dtype for _, parameter in scalars]
+        self._pack = struct.Struct("=" + "".join(_FORMATS[dtype.name] for dtype in dtypes if dtype is not None)).pack
+        self._converts = any(dtype is not None and dtype.kind == "c" for dtype in dtypes)
+
+    def pack(self, submission: Submission) -> bytes:
+        """The raw bytes of the values among the arguments, one after the other.
+
+        Raises:
+            UsageError: If a value does not fit into the type that the kernel declares.
+        """
+        args = submission.args
+        if not self._converts:
+            try:
+                return self._pack(*[args[position] for position, _ in self._scalars])
+            except (struct.error, OverflowError, TypeError):
+                pass  # a float that is a whole number, or a mistake
+        values: list[Any] = []
+        for position, parameter in self._scalars:
+            converted = _convert(args[position], parameter, position, submission)
+            values += [converted.real, converted.imag] if isinstance(converted, complex) else [converted]
+        return self._pack(*values)
+
+
+def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> tuple[LaunchPlan, bytes]:
+    """What the executor needs to launch a kernel: the plan, and the raw bytes of its scalars.
+
+    The first submit of a kernel with these kinds of arguments checks and compiles it.
+
+    Raises:
+        UsageError: If kernel and arguments do not fit each other, or if the kernel does not compile.
+    """
+    if kernel.plans_of is not runtime.cuda_token:
+        kernel.plans_of = runtime.cuda_token
+        kernel.plans = {}
+    box: Any = submission.box
+    kinds: list[Any] = [box.ndim]
+    for arg in submission.args:
+        kind = arg.__class__
+        kinds.append(arg.kind if kind is Port or kind is ReductionPort else kind)
+    key = tuple(kinds)
+    plan = kernel.plans.get(key)
+    if plan is None:
+        plan = kernel.plans[key] = _make_plan(runtime, kernel, submission)
+    return plan, plan.pack(submission)
+
+
+def _make_plan(runtime: Any, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
+    who = f"{submission.describe()}, {kernel!r}"
+    signature = parse_signature(kernel.source, kernel.name, who)
+    matcher = _Matcher(signature, submission)
+    matcher.check()
+    dims = signature.dims
+    block, grid = _shape_of_launch(kernel, dims, who)
+    ordinals = runtime.devices.ordinals
+    checks_bounds = runtime.configuration.bounds_check
+    options = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
+    program = Program(kernel.source, kernel.name, options, tuple(matcher.assertions))
+    if not compilation.is_loaded(program, ordinals):
+        # To load code waits for all streams, and theirs may wait for other ranks, which wait for this one.
+        runtime.drain()
+    try:
+        functions = compilation.load(program, ordinals)
+    except CompilationError as error:
+        raise UsageError(
+            f"{who} does not compile. Its source is that of the CudaKernel made at {kernel.site}, lines count from "
+            f"its first one. The compiler says:\n{error}"
+        ) from None
+    _check_resources(kernel, functions, ordinals, block, who)
+    function = _native.CudaFunction(
+        functions=functions,
+        block=block,
+        grid=grid,
+        shared_bytes=kernel.shared_bytes,
+        parameters=matcher.native_parameters(),
+        checks_bounds=checks_bounds,
+    )
+    return LaunchPlan(function, matcher.scalars)
+
+
+def _shape_of_launch(kernel: CudaKernel, dims: int, who: str) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    for name, extents in (("block", kernel.block), ("grid", kernel.grid)):
+        # A single item may be worked on by many threads.
+        if extents is not None and len(extents) != max(dims, 1) and extents != ():
+            raise DimensionMismatch(
+                f"{who} has {name}={extents} with {len(extents)} dimension(s), but its chunk has {dims}."
+            )
+        if extents == () and dims > 0:
+            raise DimensionMismatch(f"{who} has {name}=() with 0 dimensions, but its chunk has {dims}.")
+    return (DEFAULT_BLOCKS[dims] if kernel.block is None else kernel.block), kernel.grid
+
+
+def _check_resources(
+    kernel: CudaKernel, functions: list[int], ordinals: tuple[int, ...], block: tuple[int, ...], who: str
+) -> None:
+    threads = int(np.prod(block, dtype=np.int64))
+    for function, ordinal in zip(functions, ordinals, strict=True):
+        most_threads = compilation.most_threads(function, ordinal)
+        if threads > most_threads:
+            raise UsageError(
+                f"{who} has blocks of {threads} threads {block}, but each thread takes so many registers that GPU "
+                f"{ordinal} has room for {most_threads}. Use smaller blocks, or __launch_bounds__({threads})."
+            )
+        if kernel.shared_bytes > FREE_SHARED_BYTES:
+            most_bytes = compilation.allow_shared_bytes(function, ordinal, kernel.shared_bytes)
+            if kernel.shared_bytes > most_bytes:
+                raise UsageError(
+                    f"{who} has shared_bytes={kernel.shared_bytes}, but GPU {ordinal} has {most_bytes} bytes of "
+                    f"dynamic shared memory for one block of it."
+                )
+
+
+class _Matcher:
+    """Compares the parameters of a kernel with the arguments of a launch, and says where they differ."""
+
+    def __init__(self, signature: Signature, submission: Submission) -> None:
+        self._signature = signature
+        self._submission = submission
+        #: Positions among the arguments.
+        self.scalars: list[tuple[int, Parameter]] = []
+        #: What only the compiler can check.
+        self.assertions: list[str] = []
+
+    def check(self) -> None:
+        """Compare.
+
+        Raises:
+            UsageError: If an argument does not fit its parameter.
+        """
+        space: Any = self._submission.box
+        if space.ndim != self._signature.dims:
+            raise DimensionMismatch(
+                f"{self._submission.describe()}: the index space {show(space)} has {space.ndim} dimension(s), but the "
+                f"CUDA kernel takes a {self._signature.parameters[0].text}. Nothing was submitted."
+            )
+        parameters = self._signature.parameters[1:]
+        args = self._submission.args
+        if len(parameters) != len(args):
+            raise ArgumentTypeError(
+                f"{self._submission.describe()} is called with {len(args)} argument(s), but the CUDA kernel "
+                f"{self._signature} takes {len(parameters)} behind its chunk. Nothing was submitted."
+            )
+        for position, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+            if isinstance(arg, Port):
+                self._check_access(position, parameter, arg)
+            elif isinstance(arg, ReductionPort):
+                self._check_reduction(position, parameter, arg)
+            else:
+                self._check_value(position, parameter, arg)
+
+    def native_parameters(self) -> list[tuple[Any, ...]]:
+        """As `_native.CudaFunction` takes them; after `check`."""
+        natives: list[tuple[Any, ...]] = [("chunk", self._signature.dims)]
+        for parameter, arg in zip(self._signature.parameters[1:], self._submission.args, strict=True):
+            if isinstance(arg, Port):
+                natives.append(("accessor", parameter.dims, arg.record.dtype.itemsize))
+            elif isinstance(arg, ReductionPort):
+                natives.append(("reducer", np.asarray(arg.identity, arg.record.dtype).tobytes()))
+            else:
+                assert parameter.dtype is not None
+                natives.append(("scalar", parameter.dtype.itemsize, parameter.dtype.itemsize))
+        return natives
+
+    def _check_access(self, position: int, parameter: Parameter, port: Port) -> None:
+        record = port.record
+        mode = MODE_NAMES[port.mode]
+        what = f"a {mode} access to {record.label}"
+        if parameter.kind != "accessor":
+            self._refuse(position, parameter, what, f"Buffers are passed as {_accessor_for(port)}.")
+        if parameter.dims != len(record.shape):
+            difference = f"The buffer has {len(record.shape)} dimension(s), the accessor {parameter.dims}."
+            self._refuse(position, parameter, what, difference, DimensionMismatch)
+        if parameter.dtype is None and record.dtype.kind == "V":
+            element, size = parameter.element, record.dtype.itemsize
+            self.assertions.append(
+                f'static_assert(sizeof({element}) == {size}, "{element} has another size than the elements of the '
+                f'buffer, which have {size} bytes");'
+            )
+        elif parameter.dtype != record.dtype:
+            self._refuse_element(position, parameter, what, record.dtype)
+        if port.mode == READ and not parameter.is_const:
+            self._refuse(position, parameter, what, f"To read only, it must be const: {_accessor_for(port)}.")
+        if port.mode != READ and parameter.is_const:
+            remedy = f"To be written, its elements must not be const: {_accessor_for(port)}. Or use buffer.read()."
+            self._refuse(position, parameter, what, remedy)
+
+    def _check_reduction(self, position: int, parameter: Parameter, port: ReductionPort) -> None:
+        what = f"the reduction {port.op!r} into {port.record.label}"
+        if parameter.kind != "reducer":
+            self._refuse(position, parameter, what, "Reductions are passed as celerity::reducer<T, Op>.")
+        if parameter.dtype != port.record.dtype:
+            self._refuse_element(position, parameter, what, port.record.dtype)
+        if parameter.op != port.op:
+            self._refuse(position, parameter, what, f"The kernel combines by {parameter.op!r}.")
+
+    def _check_value(self, position: int, parameter: Parameter, value: Any) -> None:
+        what = f"{value!r} of type {type(value).__name__}"
+        if parameter.kind != "scalar":
+            need = "an access such as buffer.read(mapper)" if parameter.kind == "accessor" else "celerity.reduction()"
+            self._refuse(position, parameter, what, f"The kernel needs {need} there.")
+        if not isinstance(value, _NUMBERS):
+            self._refuse(position, parameter, what, "The values that a CudaKernel takes are numbers.")
+        assert parameter.dtype is not None
+        if parameter.dtype.kind == "b" and not isinstance(value, bool | np.bool_):
+            self._refuse(position, parameter, what, "Pass a bool.")
+        self.scalars.append((position, parameter))
+
+    def _refuse_element(self, position: int, parameter: Parameter, what: str, dtype: np.dtype[Any]) -> None:
+        have = f" ({parameter.dtype})" if parameter.dtype is not None else ""
+        spelling = SPELLINGS.get(dtype.name) if dtype.isnative else None
+        remedy = (
+            f"Write {spelling} in the kernel." if spelling else f"Use a type of {dtype.itemsize} bytes of your own."
+        )
+        self._refuse(
+            position,
+            parameter,
+            what,
+            f"The buffer's elements are {dtype}, those of the parameter {parameter.element}{have}. {remedy}",
+        )
+
+    def _refuse(
+        self, position: int, parameter: Parameter, what: str, why: str, kind: type[UsageError] = ArgumentTypeError
+    ) -> None:
+        raise kind(
+            f"{self._submission.describe()}: argument {position + 1}, {what}, does not fit the parameter "
+            f"`{parameter.text}` of the CUDA kernel. {why} Nothing was submitted."
+        )
+
+
+def _accessor_for(port: Port) -> str:
+    dtype = port.record.dtype
+    element = SPELLINGS.get(dtype.name, "T") if dtype.isnative else "T"
+    return f"accessor<{'const ' if port.mode == READ else ''}{element}, {len(port.record.shape)}>"
+
+
+def _convert(value: Any, parameter: Parameter, position: int, submission: Submission) -> Any:
+    """A number of the kind that the parameter is, with the same value."""
+    dtype = parameter.dtype
+    assert dtype is not None
+    why = f"does not convert to {dtype}"
+    try:
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            why = f"is not a whole number from {limits.min} to {limits.max}"
+            whole = int(value)
+            if whole == value and limits.min <= whole <= limits.max:
+                return whole
+        elif dtype.kind == "f":
+            # Rounds, as every conversion to floating point does.
+            if not isinstance(value, complex | np.complexfloating):
+                struct.pack("=" + _FORMATS[dtype.name], value)
+                return float(value)
+        elif dtype.kind == "c":
+            number = complex(value)
+            struct.pack("=" + _FORMATS[dtype.name], number.real, number.imag)
+            return number
+        else:
+            return bool(value)
+    except (OverflowError, ValueError, TypeError, struct.error):  # of NaN, infinity, and what is too large
+        pass
+    raise UsageError(
+        f"{submission.describe()}: argument {position + 1}, {value!r} of type {type(value).__name__}, does not fit the "
+        f"parameter `{parameter.text}` of the CUDA kernel: it {why}. Nothing was submitted."
+    )

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Which devices this rank drives: the GPUs of its host, divided among the host's ranks, or parts of the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from celerity_py import _native
+from celerity_py.scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.executor.network.communicator import Communicator
+
+_log = logging.getLogger(__name__)
+
+# Streams share hardware queues, in order: with too few of them, one that waits for another rank stops the others.
+_HARDWARE_QUEUES: Final = "32"
+# One of them may be spent on growth that is only expected: little enough not to be missed if it does not come.
+_PARTS_OF_MEMORY: Final = 8
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What one rank drives."""
+
+    backend: str  # "cuda" or "cpu"
+    count: int
+    ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
+    all_peers: bool = True  # each device reaches the memory of every other one
+    memory_bytes: int = 0  # of the smallest GPU
+    why_no_gpus: str = field(default="", compare=False)  # where nobody has asked for the CPU
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the devices are GPUs."""
+        return self.backend == "cuda"
+
+
+def choose_devices(settings: Configuration, communicator: Communicator) -> Devices:
+    """Decide together with the other ranks. Collective.
+
+    Raises:
+        ConfigurationError: If what the settings ask for does not exist, or if the ranks do not agree.
+    """
+    visible, problem = ([], "") if _wants_cpu(settings) else _visible_gpus()
+    told = communicator.exchange(json.dumps([visible, problem, settings.backend]).encode())
+    everyone = [json.loads(item) for item in told]
+    if settings.backend == "cuda":
+        for rank, (gpus, why, _) in enumerate(everyone):
+            if not gpus:
+                raise ConfigurationError(f"BACKEND=cuda cannot be used on rank {rank}: {why or 'it sees no GPU'}.")
+    if not all(gpus for gpus, _, _ in everyone):
+        with_gpus = [rank for rank, (gpus, _, _) in enumerate(everyone) if gpus]
+        if with_gpus:
+            _log.warning(
+                "Only %d of %d ranks see a GPU, so all use the CPU. Set CELERITY_BACKEND=cpu if that is meant.",
+                len(with_gpus),
+                len(everyone),
+            )
+        elif problem and communicator.rank == 0 and _has_gpu_device():
+            _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
+        why = next((why for _, why, _ in everyone if why), "")
+        return _cpu_devices(settings, communicator.size, why)
+    ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
+    all_peers, memory_bytes = _native.cuda_probe(list(ordinals))
+    return Devices("cuda", len(ordinals), ordinals, bool(all_peers), memory_bytes)
+
+
+def foreseeable_bytes(devices: Devices, local_size: int) -> int:
+    """Return how much of each memory may be taken for buffers that seem to go on growing, before they do.
+
+    Args:
+        devices: What this rank drives.
+        local_size: How many ranks share this host.
+    """
+    host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // local_size
+    if devices.is_cuda:
+        return min(host_bytes, devices.memory_bytes) // _PARTS_OF_MEMORY
+    return host_bytes // (1 + devices.count) // _PARTS_OF_MEMORY  # its own memory, and that of its devices
+
+
+def _wants_cpu(settings: Configuration) -> bool:
+    return settings.backend == "cpu" or settings.devices.kind == "cpu" or settings.dry_run_ranks > 0
+
+
+def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> Devices:
+    devices = settings.devices
+    if devices.kind == "list":
+        listed = ",".join(map(str, devices.indices)) + ("," if len(devices.indices) == 1 else "")
+        raise ConfigurationError(
+            f"DEVICES={listed} lists GPUs of the host, but this run uses the CPU. "
+            f"For CPU devices with own memory set DEVICES=cpu:{devices.count}."
+        )
+    if settings.check and devices.kind == "default" and max(num_ranks, settings.dry_run_ranks) == 1:
+        return Devices("cpu", 2, why_no_gpus=why_no_gpus)  # mistakes that a single one would hide
+    return Devices("cpu", devices.count, why_no_gpus=why_no_gpus)
+
+
+def _visible_gpus() -> tuple[list[str], str]:
+    """What identifies each GPU that this process may see, or an empty list and why."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", _HARDWARE_QUEUES)  # read when the first context is made
+    try:
+        gpus = list(_native.cuda_device_ids())
+    except RuntimeError as error:
+        return [], str(error)
+    if gpus and importlib.util.find_spec("cupy") is None:
+        return [], "CuPy is not installed (pip install 'celerity_py[cuda13]' or 'celerity_py[cuda12]')"
+    return gpus, "" if gpus else "the CUDA driver shows no GPU; CUDA_VISIBLE_DEVICES may hide them"
+
+
+def _has_gpu_device() -> bool:
+    return Path("/dev/nvidia0").exists()
+
+
+def _share_of_host(
+    settings: Configuration, communicator: Communicator, visible: dict[int, list[str]]
+) -> tuple[int, ...]:
+    mine = visible[communicator.rank]
+    devices = settings.devices
+    if devices.kind == "list":
+        missing = [index for index in devices.indices if index >= len(mine)]
+        if missing:
+            raise ConfigurationError(
+                f"DEVICES names the GPU {missing[0]}, but rank {communicator.rank} sees only {len(mine)} "
+                f"(numbered from 0{', after CUDA_VISIBLE_DEVICES' if 'CUDA_VISIBLE_DEVICES' in os.environ else ''})."
+            )
+        candidates = list(devices.indices)
+    else:
+        candidates = list(range(len(mine)))
+        if devices.kind == "count":
+            if devices.count > len(mine):
+                raise ConfigurationError(
+                    f"DEVICES={devices.count} asks for more GPUs than rank {communicator.rank} sees: {len(mine)}."
+                )
+            candidates = candidates[: devices.count]
+    if all(not set(mine) & set(visible[rank]) for rank in communicator.local_ranks if rank != communicator.rank):
+        share = candidates  # the launcher has divided them already, or there is nobody to share with
+    elif len(candidates) >= communicator.local_size:
+        first, last = (
+            len(candidates) * (communicator.local_rank + step) // communicator.local_size for step in range(2)
+        )
+        share = candidates[first:last]
+    else:
+        share = [candidates[communicator.local_rank % len(candidates)]]
+        if communicator.local_rank == 0:
+            _log.warning(
+                "%d ranks share the %d GPU(s) of this host: their kernels take turns. Start one rank per GPU.",
+                communicator.local_size,
+                len(candidates),
+            )
+    return tuple(share)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""What the executor's threads ask of the runtime: calls of user functions, news, and names for messages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from celerity_py import _native
+from celerity_py.calls import execution
+from celerity_py.executor.failures.user_frames import is_ours
+from celerity_py.scheduler.errors import OutOfBoundsAccess
+from celerity_py.vocabulary.accesses import Port
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.submissions import line_of
+
+if TYPE_CHECKING:
+    from celerity_py.executor.failures.failure import Failure
+    from celerity_py.runtime.runtime import Runtime
+
+
+class RuntimeDelegate:
+    """Implements `ExecutorDelegate`, which tells on which thread each method is called."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
+        """Run a device kernel on a launcher thread."""
+        runtime = self._runtime
+        runtime.inside.add(threading.get_ident())
+        if runtime.devices.is_cuda:
+            from celerity_py.cuda import execution as cuda_execution
+
+            cuda_execution.run_kernel(
+                runtime.submissions, runtime.devices.ordinals[device], device, call, runtime.call_checks
+            )
+        else:
+            execution.run_kernel(runtime.submissions, device, call, runtime.call_checks)
+        if call[4]:
+            runtime.empty_reductions.look_at(runtime.submissions[call[1]], call[2])
+
+    def run_host_task(self, call: tuple[Any, ...]) -> None:
+        """Run a part of a host task, or compute initial contents, on a host-task thread."""
+        runtime = self._runtime
+        runtime.inside.add(threading.get_ident())
+        if call[0] == "initialize":
+            _, _, buffer, address, allocated, boxes, _ = call
+            execution.initialize(runtime.completion.initialised[buffer], address, allocated, boxes)
+        else:
+            _, _, submission, chunk, bindings = call
+            execution.run_host_task(runtime.submissions, submission, chunk, bindings, runtime.call_checks)
+
+    def submission_completed(self, submission_id: int) -> None:
+        """Fulfil the future of a fence or epoch, on the executor thread."""
+        self._runtime.inside.add(threading.get_ident())
+        self._runtime.completion.complete(submission_id)
+
+    def submissions_retired(self, last_submission: int) -> None:
+        """Drop callables and arguments in a batch."""
+        self._runtime.inside.add(threading.get_ident())
+        self._runtime.completion.retire(last_submission)
+
+    def user_memory_freed(self, raw: int) -> None:
+        """Let go of an array that no buffer needs any more."""
+        self._runtime.user_memory.let_go(raw)
+
+    def reduction_is_empty(self, number: int) -> None:
+        """Warn of a result that nobody has combined a value into; any thread."""
+        self._runtime.empty_reductions.report(number)
+
+    def failed(self, failure: Failure) -> None:
+        """Let the runtime enter the state *failed*."""
+        self._runtime.failed(failure)
+
+    def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
+        """Name and "file:line" of a submission, if it is still known."""
+        submission = self._runtime.submissions.get(submission_id)
+        return None if submission is None else (submission.name, submission.site)
+
+    def explain_violation(
+        self,
+        submission_id: int,
+        access: int,
+        index: tuple[int, ...],
+        declared: Sequence[tuple[int, int, int, int, int, int]],
+    ) -> BaseException:
+        """The error of a kernel that would have left the declared region of one of its accesses."""
+        submission = self._runtime.submissions[submission_id]
+        record = [arg for arg in submission.args if arg.__class__ is Port][access].record
+        ndim = len(record.shape)
+        region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
+        where = ", ".join(map(str, index[:ndim]))
+        return OutOfBoundsAccess(
+            f"{submission.describe()} accesses {record.label} at [{where}], outside of its declared region "
+            f"{show(region)}. Widen the range mapper of this access, or test the index in the kernel "
+            f"(the whole buffer is {show(record.box)})."
+        )
+
+    def describe_buffer(self, buffer: int) -> str:
+        """How messages call a buffer: with its name, as long as its handle lives."""
+        return self._runtime.labels.get(buffer, f"B{buffer}")
+
+    def describe_site(self, number: int) -> str:
+        """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""
+        site = self._runtime.table.find_site(number)
+        if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
+            return ""
+        return f"{site[0].co_filename}:{line_of(*site)}"

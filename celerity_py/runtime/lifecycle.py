@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""The one runtime of this process: started by the first queue or buffer, ended by the last queue or at exit."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from celerity_py import configuration
+from celerity_py.runtime import forks, log
+from celerity_py.runtime.runtime import Runtime
+from celerity_py.runtime.start_watch import watch_start
+
+if TYPE_CHECKING:
+    from celerity_py.executor.network.communicator import Communicator
+
+_current: Runtime | None = None
+_communicator: Communicator | None = None
+_last_known: tuple[int, int] | None = None  # rank and size of a run that has ended
+_start_lock = threading.Lock()
+_has_exit_hook = False
+_has_used_gpus = False
+_process = os.getpid()
+_fork: forks.Fork | None = None  # why this process cannot have a runtime
+
+
+def current() -> Runtime:
+    """The running runtime, started if there is none. Collective: all ranks make their first queue or buffer together.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
+    runtime = _current
+    return runtime if runtime is not None else _start()
+
+
+def _start() -> Runtime:
+    global _current, _has_used_gpus  # noqa: PLW0603
+    with _start_lock:
+        if _current is not None:
+            return _current
+        if _fork is not None:
+            raise _fork.error("Starting the runtime")
+        settings = configuration.freeze()
+        try:
+            communicator = _connect(settings.stall_s)
+            log.set_up(settings.log_level, communicator.rank, communicator.size)
+            _current = Runtime(settings, communicator, _forget)
+            _has_used_gpus |= _current.is_cuda
+        except BaseException:
+            configuration.thaw()
+            raise
+        return _current
+
+
+def _connect(stall_s: float) -> Communicator:
+    global _communicator, _has_exit_hook  # noqa: PLW0603
+    if _communicator is None:
+        from celerity_py.executor.interpreter_settings import register_exit_hook
+        from celerity_py.executor.network.launch_detection import make_communicator
+
+        with watch_start(stall_s):
+            _communicator = make_communicator()
+        if not _has_exit_hook:
+            register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
+            os.register_at_fork(after_in_child=_enter_child)
+            _has_exit_hook = True
+    return _communicator
+
+
+def _leave() -> None:
+    if _current is not None:
+        _current.leave()
+    elif _communicator is not None and not hasattr(sys, "last_value"):
+        _communicator.close()
+
+
+def _enter_child() -> None:
+    """In a forked child: say so in each call of the parent's runtime, and leave everything of it alone."""
+    global _communicator, _fork, _process, _start_lock  # noqa: PLW0603
+    parent, _process = _process, os.getpid()
+    _start_lock = threading.Lock()  # another thread may have held it
+    runtime, _communicator = _current, None
+    if runtime is not None or forks.forbids_restart(has_used_gpus=_has_used_gpus):
+        rank = _last_known[0] if _last_known is not None else 0
+        _fork = _fork or forks.Fork(runtime.rank if runtime is not None else rank, parent)
+    if runtime is not None and runtime.fork is None:
+        assert _fork is not None
+        runtime.disown(_fork)
+
+
+def _forget() -> None:
+    global _current, _communicator, _last_known  # noqa: PLW0603
+    if _communicator is not None:
+        _last_known = _communicator.rank, _communicator.size
+    _current = _communicator = None
+    configuration.thaw()
+
+
+def _who() -> tuple[int, int]:
+    if _current is not None:
+        return _current.rank, _current.size
+    # A program that prints something after its last queue needs no new connection for that.
+    if _last_known is not None:
+        return _last_known
+    communicator = _communicator or _connect(configuration.current().stall_s)
+    return communicator.rank, communicator.size
+
+
+def rank() -> int:
+    """The number of this process, from 0; for printing and files, not for branching on calls of the runtime."""
+    return _who()[0]
+
+
+def size() -> int:
+    """The number of processes in the run."""
+    return _who()[1]
+
+
+def is_master() -> bool:
+    """Whether this process is rank 0."""
+    return rank() == 0

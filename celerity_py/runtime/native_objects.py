@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Makes the native executor and scheduler of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from celerity_py import _native
+from celerity_py.cuda.execution import release_cached_memory
+from celerity_py.cuda.small_copies import small_copy_functions
+from celerity_py.executor.network.pacing import num_cores
+from celerity_py.runtime.devices import foreseeable_bytes
+from celerity_py.scheduler.errors import ResourceError
+
+if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.runtime.devices import Devices
+
+#: A copy of so many bytes takes no longer than one of four; several take several times as long.
+_JOINED_BYTES = 1 << 16
+#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns. No
+#: more than cuda_small_copies::max_bytes, or the copy engines get it after all.
+_GATHERED_BYTES = 1 << 20
+
+
+class Ingredients(NamedTuple):
+    """What the native objects of one run are made from."""
+
+    settings: Configuration
+    communicator: Communicator
+    size: int  # ranks, also those of a dry run
+    devices: Devices
+    idle_spin_s: float
+    recorder: _native.TraceRecorder | None
+    program: _native.ProgramLog | None
+
+    @property
+    def may_be_direct(self) -> bool:
+        """Whether this rank offers its memory to the other ranks of its host."""
+        settings = self.settings
+        return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
+
+
+def make_executor(given: Ingredients) -> Any:
+    """The native executor of this rank.
+
+    Raises:
+        ResourceError: If the GPUs cannot be set up.
+    """
+    try:
+        return _make_executor(given)
+    except (RuntimeError, MemoryError) as error:
+        if not given.devices.is_cuda:
+            raise
+        raise ResourceError(
+            f"rank {given.communicator.rank} cannot set up its GPUs {', '.join(map(str, given.devices.ordinals))}: "
+            f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
+            f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
+        ) from error
+
+
+def _make_executor(given: Ingredients) -> Any:
+    settings, devices = given.settings, given.devices
+    has_small_copies = given.may_be_direct or devices.count > 1
+    return _native.Executor(
+        num_ranks=given.size,
+        rank=given.communicator.rank,
+        num_devices=devices.count,
+        oversubscribed=given.communicator.local_size > num_cores(),
+        check=settings.check,
+        lane_events=settings.lane_events,
+        overwrites_wait=settings.overwrite_waits == "device",
+        compute_lanes=settings.kernel_lanes,
+        sync=settings.sync,
+        cuda_ordinals=list(devices.ordinals),
+        small_copies=small_copy_functions(devices.ordinals) if devices.is_cuda and has_small_copies else [],
+        direct=given.may_be_direct,
+        idle_spin_s=given.idle_spin_s,
+        trace=given.recorder,
+        program=given.program,
+        release_cached=release_cached_memory if devices.is_cuda else None,
+    )
+
+
+def make_scheduler(given: Ingredients, executor: Any, direct_ranks: list[bool]) -> _native.Scheduler:
+    """The native scheduler of this rank; a dry run has no executor."""
+    settings, devices = given.settings, given.devices
+    return _native.Scheduler(
+        num_ranks=given.size,
+        rank=given.communicator.rank,
+        num_devices=devices.count,
+        device_peers=devices.all_peers,
+        user_device_peers=not devices.is_cuda,  # their memory is not pinned
+        direct_ranks=direct_ranks,
+        lookahead=settings.lookahead,
+        horizon_step=settings.horizon_step,
+        horizon_max_parallelism=settings.horizon_max_parallelism,
+        run_ahead=settings.run_ahead,
+        executor=executor,
+        trace=given.recorder,
+        program=given.program,
+        foreseeable_bytes=foreseeable_bytes(devices, given.communicator.local_size),
+        joined_bytes=_JOINED_BYTES,
+        gathered_bytes=_GATHERED_BYTES,
+        idle_spin_s=given.idle_spin_s,
+    )

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Tells the program what the native scheduler has to say, as warnings or as the failure of the run."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from celerity_py._native import NoticeKind, PlanningNotice
+from celerity_py.scheduler.errors import CelerityError, InternalError, UninitializedRead
+from celerity_py.vocabulary.notation import show
+
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+
+
+class Notices:
+    """The notices of the scheduler of one runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def report(self) -> None:
+        """Log what there is, or let the run fail because of it; any thread."""
+        runtime = self._runtime
+        scheduler, live = runtime.scheduler, runtime.live
+        if not scheduler.has_notices:
+            return
+        if live is not None:
+            # They stay until the run has failed: this thread may be interrupted here, and another one comes then.
+            for notice in scheduler.notices():
+                if (error := self._error_of(notice)) is not None:
+                    live.fail(error(self._word(notice)), notice.submission)
+                    while not runtime.has_failed.sleep(1):
+                        pass
+        for notice in scheduler.take_notices():
+            if live is None or self._error_of(notice) is None:
+                _log.warning("%s", self._word(notice))
+
+    def _error_of(self, notice: PlanningNotice) -> type[CelerityError] | None:
+        """What the run fails with; None for a warning."""
+        if notice.kind is NoticeKind.FAULT:
+            return InternalError
+        if notice.kind is NoticeKind.UNWRITTEN_READ and self._runtime.configuration.check:
+            return UninitializedRead
+        return None
+
+    def _word(self, notice: PlanningNotice) -> str:
+        text = describe(notice)
+        submission = self._runtime.submissions.get(notice.submission)
+        return text if submission is None else f"{text} Submitted at {submission.site}."
+
+
+def describe(notice: PlanningNotice) -> str:
+    """Say what has happened and what to do."""
+    buffer = f'B{notice.buffer} "{notice.buffer_name}"'
+    if notice.kind is NoticeKind.UNWRITTEN_READ:
+        is_fence = notice.task == 0
+        who = "a fence" if is_fence else f'task T{notice.task} "{notice.task_name}"'
+        remedy = "or write it before the fence" if is_fence else "write it first, or declare the access as write()"
+        return (
+            f"{who} reads buffer {buffer} {show(notice.where)}, but nothing has written it. "
+            f"Give the buffer initial contents, {remedy}."
+        )
+    if notice.kind is NoticeKind.MANY_ALLOCATIONS:
+        where = "host memory" if notice.device is None else f"the memory of device {notice.device}"
+        return (
+            f"buffer {buffer} was allocated {notice.count} times so far in {where}, because its accesses keep growing "
+            f"or are scattered. Each time its contents are copied. Let one of the first tasks access all that later "
+            f"ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite)."
+        )
+    if notice.kind is NoticeKind.FULL_LOOKAHEAD:
+        return (
+            f"lookahead held back {notice.count} commands that keep asking for more memory; they are compiled now, "
+            f"and buffers may be resized. Call queue.flush() now and then, or set CELERITY_LOOKAHEAD=auto."
+        )
+    return notice.text

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What a run has found and chosen, for LOG_LEVEL=info."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from celerity_py import _native
+from celerity_py.comparison.agreement import installed_version
+from celerity_py.configuration import changed_settings
+
+if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.runtime.devices import Devices
+
+_log = logging.getLogger(__name__)
+
+
+def log_choices(
+    settings: Configuration, communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]
+) -> None:
+    """Log what this rank drives and how it reaches the others; rank 0 also what is the same for all.
+
+    Args:
+        settings: The configuration.
+        communicator: Connects the ranks.
+        devices: Of this rank.
+        direct_ranks: By rank: whether data goes from device memory to device memory.
+    """
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    if communicator.rank == 0:
+        _log.info("%s", _describe_run(settings, communicator, devices))
+    _log.info("%s", _describe_rank(communicator, devices, direct_ranks))
+
+
+def _describe_run(settings: Configuration, communicator: Communicator, devices: Devices) -> str:
+    ranks = f"{communicator.size} rank(s)"
+    if settings.dry_run_ranks:
+        ranks = f"a dry run of {settings.dry_run_ranks} rank(s)"
+    library = communicator.library or "no MPI"
+    changed = [f"{name}={_show_setting(value)}" for name, value in changed_settings(settings).items()]
+    reason = f" No GPUs: {devices.why_no_gpus}." if devices.why_no_gpus else ""
+    given = f" Settings: {', '.join(changed)}." if changed else ""
+    return (
+        f"celerity_py {installed_version()}, Python {platform.python_version()}, {ranks}, {library}, "
+        f"{communicator.local_size} of them on this host; backend {devices.backend}, lookahead {settings.lookahead}."
+        f"{reason}{given}"
+    )
+
+
+def _show_setting(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]) -> str:
+    if devices.is_cuda:
+        driven = ", ".join(f"GPU {ordinal} ({_native.cuda_device_name(ordinal)})" for ordinal in devices.ordinals)
+        if len(devices.ordinals) > 1 and not devices.all_peers:
+            driven += ", which do not all reach each other's memory"
+    else:
+        driven = f"{devices.count} CPU device(s)"
+    others = [rank for rank in range(communicator.size) if rank != communicator.rank]
+    direct = [rank for rank in others if rank < len(direct_ranks) and direct_ranks[rank]]
+    through_host = [rank for rank in others if rank not in direct]
+    transports = [
+        f"{name} with {_describe_ranks(ranks)}"
+        for name, ranks in (("device to device", direct), ("messages of MPI", through_host))
+        if ranks
+    ]
+    return f"Rank {communicator.rank} drives {driven}." + (
+        f" It exchanges data by {' and '.join(transports)}." if transports else ""
+    )
+
+
+def _describe_ranks(ranks: Sequence[int]) -> str:
+    """The ranks, consecutive ones as a range: "ranks 0-3, 5"."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"

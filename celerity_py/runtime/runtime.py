@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: MIT
+"""Life of the runtime in this process: started by the first queue or buffer, ended with the last queue or at exit."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from celerity_py import _native
+from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.empty_reductions import EmptyReductions
+from celerity_py.comparison.agreement import agree_on_settings
+from celerity_py.comparison.program_digests import Origins
+from celerity_py.executor.failures.failure import WHAT_THEN, attempt
+from celerity_py.hints import Division
+from celerity_py.runtime.devices import choose_devices
+from celerity_py.runtime.executor_delegate import RuntimeDelegate
+from celerity_py.runtime.forks import Fork, keep_for_ever
+from celerity_py.runtime.futures import Notifiers, RuntimeFuture
+from celerity_py.runtime.native_objects import Ingredients, make_executor, make_scheduler
+from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
+from celerity_py.runtime.planning_notices import Notices
+from celerity_py.runtime.run_summary import log_choices
+from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
+from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
+from celerity_py.runtime.submissions_in_flight import Completion
+from celerity_py.runtime.submit_memos import make_submitter, make_table
+from celerity_py.runtime.user_memory import UserMemory, address_of
+from celerity_py.scheduler.errors import (
+    CelerityError,
+    CelerityWarning,
+    ClosedQueue,
+    NestedUse,
+    TaskFailed,
+    UsageError,
+)
+from celerity_py.timeline.recorder import start_trace
+from celerity_py.vocabulary.submissions import Submission
+
+if TYPE_CHECKING:
+    from celerity_py._native import Box
+    from celerity_py.configuration import Configuration
+    from celerity_py.executor.failures.failure import Failure
+    from celerity_py.executor.live_executor import LiveExecutor
+    from celerity_py.executor.network.communicator import Communicator
+
+
+class Runtime:
+    """Everything of one run: scheduler, executor, and the table of submissions.
+
+    Submissions come from any thread, with several ranks from one at a time; the executor's threads ask through
+    `RuntimeDelegate`. A thread of the program may be interrupted anywhere: what must not be half done is one call of
+    native code, and no lock is held here that a thread of the executor waits for.
+    """
+
+    def __init__(self, settings: Configuration, communicator: Communicator, forget: Callable[[], None]) -> None:
+        """Start the threads. Collective.
+
+        Args:
+            settings: Validated configuration.
+            communicator: Connects the ranks; owned by the caller.
+            forget: Called at the end, when another runtime may start.
+        """
+        self.configuration = settings
+        self.communicator = communicator
+        self.rank = communicator.rank
+        self.size = settings.dry_run_ranks or communicator.size
+        agree_on_settings(settings, communicator)
+        for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
+            if output:
+                check_output(variable, output, communicator.rank, communicator.size)
+        self.devices = choose_devices(settings, communicator)
+        self.num_devices = self.devices.count
+        self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
+        warn_of_bound_ranks(communicator)
+        self.is_cuda = self.devices.is_cuda
+        #: Compiled kernels are kept for as long as this is the same.
+        self.cuda_token = object()
+        self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
+        self.is_dry = settings.dry_run_ranks > 0
+        #: Why calls are refused: the runtime has ended or failed. Read on every submit.
+        self.refuses = False
+        self.has_ended = False
+        self.fork: Fork | None = None
+        self.failure: Failure | None = None
+        self.failure_was_seen = False
+        #: Threads that run user code for the runtime, and may not call it.
+        self.inside: set[int] = set()
+        self.completion = Completion(self)
+        self.submissions = self.completion.submissions
+        #: Results of `access.pure` mappers, kept between submits.
+        self.pure_tables: dict[Any, Any] = {}
+        #: (code of a mapper, line that submits) of which there was a warning.
+        self.warned_mappers: set[Any] = set()
+        self.num_queues = 0
+        #: In submits, but for those by `repeat`.
+        self.submit_ns = 0
+        self.blocked_s = 0.0
+        #: Notes what happens for the timeline; None if there is none.
+        self.tracer = start_trace(communicator, wanted=bool(settings.trace))
+        #: Of buffers whose handles live.
+        self.labels: dict[int, str] = {}
+        self._forget_me = forget
+        #: What the ranks compare of their programs; None if there is nobody to compare with.
+        self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
+        self.has_failed = _native.SpinFlag()
+        #: Call the callbacks of futures.
+        self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
+        #: A program on one device is checked as if there were two: kernels run in two chunks at least.
+        self.undivided = Division().in_parts(2 if settings.check and self.size * self.num_devices == 1 else 1)
+        self.empty_reductions = EmptyReductions()
+        #: Looks at each call of a kernel or host task; None without CHECK.
+        self.call_checks = CallChecks() if settings.check else None
+        self.notices = Notices(self)
+        self.executor: Any = None
+        self.live: LiveExecutor | None = None
+        self.scheduler: Any = None
+        try:
+            self._start()
+        except BaseException:
+            self._stop_threads()
+            raise
+
+    # ---- start and end
+
+    def _start(self) -> None:
+        settings = self.configuration
+        communicator = self.communicator
+        direct_ranks = [False] * self.size
+        recorder = None if self.tracer is None else self.tracer.recorder
+        given = Ingredients(settings, communicator, self.size, self.devices, self._spin.idle_s, recorder, self.program)
+        if not self.is_dry:
+            from celerity_py.executor.failures.failure_handler import FailureTimes
+            from celerity_py.executor.live_executor import LiveExecutor
+            from celerity_py.executor.network.direct_peers import agree_on_direct_peers
+
+            self.executor = make_executor(given)
+            direct_ranks, self._must_drain = agree_on_direct_peers(
+                self.executor,
+                communicator,
+                wanted=given.may_be_direct,
+                required=settings.transport == "direct" and not settings.sync,
+            )
+            self.live = LiveExecutor(
+                self.executor,
+                communicator,
+                RuntimeDelegate(self),
+                num_devices=self.num_devices,
+                poll=settings.poll,
+                direct=any(direct_ranks),
+                times=FailureTimes(stall_s=settings.stall_s),
+                program=self.program,
+            )
+        log_choices(settings, communicator, self.devices, direct_ranks)
+        self.user_memory = UserMemory(self.executor)
+        self.scheduler = make_scheduler(given, self.executor, direct_ranks)
+        self.table = self.completion.table = make_table(self)
+        self.submitter = make_submitter(self)
+        self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
+        #: Submits a kernel that was submitted before.
+        self.repeat = self.submitter.repeat
+        if self.live is not None:
+            self.live.start()
+        try:
+            self.scheduler.start()
+        except RuntimeError as error:
+            from celerity_py.executor.live_executor import no_thread
+
+            raise no_thread(error) from error
+
+    def end(self, frame: FrameType) -> None:
+        """Wait for everything, then stop all threads. Collective.
+
+        Raises:
+            CelerityError: If the runtime has failed.
+        """
+        if self.fork is not None:
+            raise self.fork.error("closing the last queue")
+        if self.has_ended:
+            return
+        self.check_usable("closing the last queue")
+        self._submit_epoch("shutdown", "shutdown", frame)
+        if self.live is not None:
+            while not self.live.wait_shutdown(0.1):
+                pass
+            self.check_usable("closing the last queue")
+        self.notices.report()
+        statistics = self.statistics()
+        self._stop_threads()
+        self._forget()
+        self.communicator.close()
+        if self.configuration.stats:
+            path = path_of_rank(self.configuration.stats, self.rank, self.size)
+            write_output("STATS", path, lambda path: write_statistics(path, statistics))
+        self._write_trace()
+
+    def abandon(self) -> None:
+        """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
+        if self.has_ended:
+            return
+        if self.executor is not None:
+            self.executor.fail()
+        self.scheduler.release()
+        self._stop_threads()
+        self.completion.poison(ClosedQueue("The runtime was stopped because an exception left its last queue."))
+        self._forget()
+        self._write_trace()
+
+    def leave(self) -> None:
+        """At interpreter exit: the clean end if nothing went wrong, and none that could block otherwise."""
+        if self.has_ended:
+            return
+        if self.failure is not None:
+            self._write_trace()
+            if self.live is not None:
+                self.live.leave_failed(unseen=not self.failure_was_seen)
+        elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
+            self.abandon()
+        else:
+            try:
+                self.end(sys._getframe())
+            except CelerityError:
+                if self.failure is None or self.live is None:
+                    raise
+                self.live.leave_failed(unseen=True)  # there is no program left to catch it
+
+    def disown(self, fork: Fork) -> None:
+        """In a forked child: refuse all calls, and never touch what only the parent has."""
+        self.fork = fork
+        self.has_ended = True
+        self._refuse()
+        tracer = self.tracer
+        keep_for_ever(self.scheduler, self.executor, self.table, self.submitter, tracer and tracer.recorder)
+        self.tracer = None
+        self.completion.poison(fork.error("Future.result()"))
+
+    def _forget(self) -> None:
+        self.has_ended = True
+        self._refuse()
+        self.completion.clear()
+        self.pure_tables.clear()
+        self.user_memory.clear()
+        self._forget_me()
+
+    def _write_trace(self) -> None:
+        tracer, self.tracer = self.tracer, None
+        if tracer is None:
+            return
+        from celerity_py.trace import write_trace
+
+        path = path_of_rank(self.configuration.trace, tracer.rank, tracer.size)
+        lanes = self.executor.lanes() if self.executor is not None else ()
+        write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
+
+    def _stop_threads(self) -> None:
+        if self.scheduler is not None:
+            self.scheduler.stop()
+        if self.live is not None:
+            self.live.stop()
+        self.notifiers.stop()
+
+    def _refuse(self) -> None:
+        self.refuses = True
+        self.submitter.refuse()
+
+    # ---- who may call
+
+    def check_usable(self, call: str) -> None:
+        """Refuse calls from inside of tasks, after a failure, after the end, and in forked processes.
+
+        Raises:
+            ForkedProcess: If the runtime belongs to the parent of this process.
+            NestedUse: If the calling thread runs a kernel, host task, mapper or callback.
+            CelerityError: If the runtime has failed; the original exception is the cause.
+            ClosedQueue: If the runtime has ended.
+        """
+        if self.fork is not None:
+            raise self.fork.error(call)
+        if threading.get_ident() in self.inside:
+            raise NestedUse(
+                f"{call} was called from inside a kernel, host task, mapper or callback of the runtime. "
+                f"These run in the middle of other calls: submit and wait in the main program instead."
+            )
+        if self.failure is not None:
+            self.failure_was_seen = True
+            raise self.failure_error()
+        if self.has_ended:
+            raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
+
+    def _check_waiter(self, call: str) -> None:
+        if threading.get_ident() in self.inside:
+            self.check_usable(call)
+
+    def failure_error(self) -> CelerityError:
+        """A new exception that tells of the failure: of the class of the original, if that is one of ours."""
+        failure = self.failure
+        assert failure is not None
+        original = failure.exception()
+        if type(original) is TaskFailed and original.__cause__ is not None:
+            original = original.__cause__  # told with its context by us
+        kind: type[CelerityError] = TaskFailed
+        if isinstance(original, CelerityError) and not failure.is_remote:
+            kind = type(original)
+        try:
+            error = kind(f"{failure.message().rstrip('.')}. {WHAT_THEN}")
+        except Exception:  # noqa: BLE001 - a class of the user with other arguments
+            error = TaskFailed(failure.message())
+        error.__cause__ = original
+        return error
+
+    def _note_seen(self, error: BaseException) -> None:
+        if self.failure is not None and isinstance(error, CelerityError):
+            self.failure_was_seen = True
+
+    # ---- submitting
+
+    def new_future(self) -> RuntimeFuture[Any]:
+        """A pending future whose exceptions count as seen by the user."""
+        future: RuntimeFuture[Any] = RuntimeFuture(
+            self._check_waiter,
+            self.notices.report,
+            self._note_seen,
+            self.completion.watch,
+            self._spin.wait_s,
+            self.notifiers,
+        )
+        if self.tracer is not None:
+            future.note_wait = self.tracer.note_wait
+        return future
+
+    def note_blocked(self, seconds: float, call: str) -> None:
+        """The application was too far ahead, and had to wait; refuse the call if the runtime has failed meanwhile."""
+        self.blocked_s += seconds
+        if self.tracer is not None:
+            self.tracer.note_blocked(seconds)
+        if self.refuses:
+            self.check_usable(call)
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next submission is going to have."""
+        return self.scheduler.next_submission()  # type: ignore[no-any-return]
+
+    def refuse_overtaken(self, submission: Submission) -> NoReturn:
+        """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            f"{submission.describe()} was about to be submitted by the thread {threading.current_thread().name!r}, but "
+            f"another thread submitted at the same time. All {self.size} ranks must submit in the same order, which "
+            f"threads that race do not have. Submit from one thread, or one after the other. Nothing was submitted."
+        )
+
+    def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
+        future = self.new_future()
+        submission = Submission("epoch", name, None, [], [], None, frame, future)
+        if not self.table.submit_epoch(submission, self.next_id, perf_counter_ns(), action):
+            self.refuse_overtaken(submission)
+        self._poison_late(future)
+        if self.is_dry:
+            self._finish_dry_run()
+            future.fulfil(None)
+        return future
+
+    def _poison_late(self, future: RuntimeFuture[Any]) -> None:
+        if self.failure is not None:  # whoever has poisoned all futures may not have seen this one
+            future.poison(self.failure_error())
+
+    def wait(self, action: str, frame: FrameType) -> None:
+        """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
+        future = self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame)
+        future.is_private = True
+        future.await_end()
+        self.completion.retire(future.number)  # the executor thread takes its time
+        if self.refuses:
+            self.check_usable("wait()")
+        self.user_memory.return_borrowed()
+
+    def drain(self) -> None:
+        """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
+        if self._must_drain:
+            self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
+
+    def _finish_dry_run(self) -> None:
+        self.scheduler.wait_until_planned()
+
+    # ---- buffers
+
+    def create_buffer(self, record: Any, initial: str, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
+        """Announce a buffer to the graphs; sets the record's id and runtime."""
+        self.check_usable(f"making a buffer of shape {record.shape}")
+        dtype = record.dtype
+        record.runtime = self
+        record.id = self.scheduler.create_buffer(
+            record.shape,
+            dtype.itemsize,
+            dtype.alignment,
+            initial,
+            raw,
+            record.name,
+            str(dtype),
+            self.origins.of_buffer(contents, record.initializer),
+            self.table.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
+        )
+        self.labels[record.id] = record.label
+        if self.tracer is not None:
+            self.tracer.note_buffer(record.id, record.name)
+        if initial == "function":
+            self.completion.initialised[record.id] = record
+
+    def destroy_buffer(self, record: Any) -> None:
+        """Free a buffer after its last use; called when the user's handle dies, on any thread."""
+        if self.has_ended:
+            return
+        try:
+            if record.initializer is not None:
+                self.completion.note_death(record.id)
+            self.scheduler.destroy_buffer(record.id)
+            self.labels.pop(record.id, None)
+        except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
+            pass
+
+    def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
+        """Give the executor access to an array until it says that it does not need it any more.
+
+        Returns:
+            The raw id of the allocation in user memory.
+        """
+        self.check_usable("making a buffer from an array")
+        return self.user_memory.lend(array, borrowed=borrowed)
+
+    def fence(self, record: Any, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
+        """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
+        future = self.new_future()
+        takes_part = on_all or self.rank == 0
+        array = np.empty(box.shape if takes_part else 0, record.dtype)
+        address = address_of(array) if takes_part else 0
+        num_bytes = box.size * record.dtype.itemsize
+        future.array = array if takes_part else None
+        submission = Submission("fence", record.label, None, [], [], box, frame, future)
+        begun, started = self.next_id, perf_counter_ns()
+        if not self.table.submit_fence(submission, begun, started, record.id, box, address, num_bytes, on_all):
+            self.refuse_overtaken(submission)
+        self._poison_late(future)
+        if self.is_dry and takes_part:
+            import warnings
+
+            array[...] = np.zeros((), record.dtype)
+            warnings.warn(
+                f"The fence of {record.label} returns zeros: nothing is computed in a dry run.", CelerityWarning, 3
+            )
+        if self.is_dry or not takes_part:
+            future.fulfil(future.array)
+        return future
+
+    # ---- failure
+
+    def failed(self, failure: Failure) -> None:
+        """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
+        self.failure = failure
+        self._refuse()
+        self.has_failed.set_at_once()
+        attempt(self.scheduler.release)
+        attempt(self.completion.poison, self.failure_error())
+        attempt(self.notices.report)  # they may tell why
+
+    # ---- numbers
+
+    def statistics(self) -> RuntimeStatistics:
+        """Counters of this rank so far."""
+        return RuntimeStatistics(
+            rank=self.rank,
+            size=self.size,
+            backend=self.devices.backend,
+            num_devices=self.num_devices,
+            num_submissions=self.table.num_submitted,
+            submit_seconds=(self.submit_ns + self.submitter.busy_ns) * 1e-9 - self.blocked_s,
+            blocked_seconds=self.blocked_s,
+            scheduler=dict(self.scheduler.statistics()),
+            executor={} if self.executor is None else dict(self.executor.statistics()),
+        )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""What Python keeps of submissions until they are over, and does then, on whichever thread sees it first.
+
+A thread of the program may be interrupted anywhere in here. So each step can be repeated, by the executor thread if by
+nobody else, and nothing is forgotten before its future is fulfilled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celerity_py._native import SpinFlag, SubmissionTable
+    from celerity_py.runtime.futures import RuntimeFuture
+    from celerity_py.vocabulary.submissions import Submission
+
+
+class Completion:
+    """The table of submissions. The application adds to it; the executor thread, and threads that wait, take away."""
+
+    def __init__(self, runtime: Any) -> None:
+        #: By id, until they are retired.
+        self.submissions: dict[int, Submission] = {}
+        #: Records of buffers with a function for their contents, by id.
+        self.initialised: dict[int, Any] = {}
+        #: Adds to `submissions`; set by the runtime once there is a scheduler.
+        self.table: SubmissionTable
+        self._runtime = runtime
+        self._dying: dict[int, int] = {}  # buffer -> newest submission at the death of its handle
+
+    def clear(self) -> None:
+        """Forget everything: the runtime has ended."""
+        self.submissions.clear()
+        self.initialised.clear()
+
+    def poison(self, error: BaseException) -> None:
+        """Fail all futures that are not fulfilled yet."""
+        for submission in list(self.submissions.values()):
+            future = submission.future  # another thread may fulfil and drop it
+            if future is not None:
+                future.poison(error)
+
+    def note_death(self, buffer: int) -> None:
+        """Keep the record of a buffer with initial contents for what has been submitted so far; any thread."""
+        self._dying[buffer] = self._runtime.next_id - 1
+
+    def watch(self, future: RuntimeFuture[Any], flag: SpinFlag, limit_s: float) -> bool:
+        """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
+        if not self._runtime.executor.watch(future.number, flag, limit_s) or future.has_listeners:
+            return False
+        if not future.is_private:
+            self._fulfil(future)
+        return True
+
+    def complete(self, submission_id: int) -> None:
+        """Fulfil the future of a submission, if it has one."""
+        submission = self.submissions.get(submission_id)
+        future = submission.future if submission is not None else None
+        if future is not None:
+            self._fulfil(future)
+
+    def retire(self, last_submission: int) -> None:
+        """Forget everything up to this submission."""
+        self._runtime.notices.report()  # which name the lines of these submissions
+        for future in self.table.futures_until(last_submission):
+            self._fulfil(future)
+        self.table.forget_until(last_submission)
+        for buffer, newest in list(self._dying.items()):
+            if newest <= last_submission:
+                self.initialised.pop(buffer, None)
+                self._dying.pop(buffer, None)
+
+    def _fulfil(self, future: RuntimeFuture[Any]) -> None:
+        runtime = self._runtime
+        runtime.notices.report()  # before anybody sees a result that is none
+        runtime.user_memory.withdraw(future.raw)
+        if runtime.failure is None:
+            future.fulfil(future.array)
+        else:
+            future.poison(runtime.failure_error())
+        submission = self.submissions.get(future.number)
+        if submission is not None:  # the result may be large, and belongs to the program now
+            submission.future = None

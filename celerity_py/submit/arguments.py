@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Checks of what is passed to a submit, cached so that the second submit of the same kernel costs next to nothing."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType
+from typing import Any
+
+from celerity_py._native import Box
+from celerity_py.buffer import check_alive
+from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu, refuse_on_cuda
+from celerity_py.reductions import Reduction
+from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.submit.plain_values import accepted, settle
+from celerity_py.vocabulary.accesses import Access, CustomAccess
+from celerity_py.vocabulary.index_spaces import box_of
+
+_MAX_CACHED = 4096
+
+#: id of a code object -> (the code object, a number of arguments that it takes, as a function or as a method)
+arities: dict[int, tuple[CodeType, int, type]] = {}
+
+
+def collect(
+    args: tuple[Any, ...], runtime: Any, label: str
+) -> tuple[list[tuple[int, int, Any]], list[tuple[int, str, str, bool]], list[Any], bool]:
+    """Sort the arguments of a kernel.
+
+    Returns:
+        The accesses and reductions as the scheduler takes them, what the submission keeps of the arguments, and whether
+        some mapper is a callable.
+    """
+    natives: list[tuple[int, int, Any]] = []
+    reductions: list[tuple[int, str, str, bool]] = []
+    kept: list[Any] = []
+    is_custom = False
+    for arg in args:
+        kind = arg.__class__
+        if kind is Access or kind is CustomAccess:
+            port = arg.port
+            if port.runtime is not runtime:
+                check_alive(port.record, runtime)
+            natives.append(arg.native)
+            kept.append(port)
+            if kind is CustomAccess:
+                is_custom = True
+        elif kind in accepted:
+            kept.append(arg)
+        elif kind is Reduction:
+            check_alive(arg.port.record, runtime)
+            reductions.append(arg.native)
+            kept.append(arg.port.fresh())
+        else:
+            kept.append(settle(arg, f'kernel "{label}"'))
+    return natives, reductions, kept, is_custom
+
+
+def check_name(name: object) -> None:
+    """Refuse what is no name of a task."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"The name of a task is a string, not {name!r}.")
+
+
+def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:
+    """The index space of a kernel, after checks of both.
+
+    Raises:
+        UsageError: If one of them can be none.
+    """
+    if callable(shape) or isinstance(shape, CudaKernel):
+        name = name_of(shape)
+        raise ArgumentTypeError(
+            f"parallel_for() takes the index space first and then the kernel: write parallel_for(shape, {name}, ...), "
+            f"not parallel_for({name}, {kernel!r}, ...)."
+        )
+    box = box_of(shape, f'kernel "{label}"')
+    if is_cuda and isinstance(kernel, Kernel) and function is None:
+        refuse_on_cuda(kernel)
+    if not (is_cuda and isinstance(function, CudaKernel)):  # those are checked against the types of their arguments
+        check_kernel(kernel, function, num_args, label)
+    return box
+
+
+def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: str = "kernel") -> None:
+    """Refuse what cannot be called with a chunk and this number of arguments."""
+    if isinstance(kernel, CudaKernel) or (isinstance(kernel, Kernel) and function is None):
+        if kind == "host task":
+            raise ArgumentTypeError(f"host_task() takes a Python function, not {kernel!r}.")
+        refuse_on_cpu(kernel)
+    if not callable(function):
+        raise ArgumentTypeError(f"A {kind} is a callable or made by celerity.kernel, not {function!r}.")
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return
+    known = arities.get(id(code))
+    if known is not None and known[1:] == (num_args, function.__class__):
+        return
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ArgumentTypeError(
+            f'{kind} "{label}" is a generator or coroutine, whose body would never run. Use a plain function.'
+        )
+    signature = inspect.signature(function)
+    first = "part" if kind == "host task" else "chunk"
+    try:
+        signature.bind(None, *[None] * num_args)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f'{kind} "{label}" is called with a {first} and {num_args} argument(s), which does not fit its signature '
+            f"{label}{signature}: {error}."
+        ) from None
+    if len(arities) >= _MAX_CACHED:
+        arities.clear()
+    arities[id(code)] = (code, num_args, function.__class__)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""Range mappers that are Python callables: evaluated at submit, for every chunk that the graphs will ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from celerity_py._native import Box, RangeMapper, Region, call_inside
+from celerity_py.access import PureMapper, is_int
+from celerity_py.comparison.mapper_identity import code_of
+from celerity_py.executor.failures.failure import describe_error
+from celerity_py.hints import Division
+from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
+from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.parts import MapperChunk
+from celerity_py.vocabulary.submissions import Submission
+
+_MAX_PURE = 4096  # tables kept between submits
+
+
+def resolve_custom(  # noqa: PLR0917 - the parameters of a split
+    runtime: Any,
+    submission: Submission,
+    args: Sequence[Any],
+    granularity: tuple[int, ...] | None,
+    division: Division,
+    kind: str,
+) -> None:
+    """Replace the callables among the submission's accesses by tables of their results.
+
+    Args:
+        runtime: Where it is going to be submitted.
+        submission: Its `natives` are changed in place.
+        args: The arguments as the user gave them.
+        granularity: As for `Scheduler.chunks_for`.
+        division: What the hints come to.
+        kind: Same.
+
+    Raises:
+        MapperError: If a callable raised, or returned something that is no part of a buffer.
+        DimensionMismatch: If a result has another number of dimensions than the buffer.
+    """
+    whole: Any = submission.box
+    chunks: list[Box] | None = None
+    accesses = [arg for arg in args if isinstance(arg, Access)]
+    for position, given in enumerate(accesses):
+        if given.__class__ is not CustomAccess:
+            continue
+        record = given.port.record
+        mapper: Any = given.mapper
+        key = None
+        if isinstance(mapper, PureMapper):
+            split = (whole, granularity, division, kind, record.shape)
+            key = (mapper.identity(), split)
+            table = runtime.pure_tables.get(key)
+            if table is not None:
+                submission.natives[position] = (record.id, given.port.mode, table)
+                continue
+        if chunks is None:
+            chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
+        who = _Subject(submission, given)
+        results = call_inside(runtime.inside, evaluate, mapper, chunks, whole, record.shape, who)
+        _warn_if_outside(runtime, submission, given, results)
+        table = RangeMapper.table(results)
+        submission.natives[position] = (record.id, given.port.mode, table)
+        if key is not None:
+            if len(runtime.pure_tables) >= _MAX_PURE:
+                runtime.pure_tables.clear()
+            runtime.pure_tables[key] = table
+
+
+_wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def wants_shape(function: Callable[..., Any]) -> bool:
+    """Whether a mapper takes (chunk, buffer_shape) instead of (chunk)."""
+    try:
+        return _wants_shape[function]
+    except (KeyError, TypeError):
+        pass
+    result = _inspect_mapper(function)
+    with contextlib.suppress(TypeError):  # neither hashable nor weakly referable: asked again next time
+        _wants_shape[function] = result
+    return result
+
+
+def _inspect_mapper(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False  # a builtin without a signature
+    positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    # A default marks an idiom for loop variables, `lambda chunk, i=i: ...`, and not a place for the shape.
+    required = [p for p in positional if p.default is p.empty]
+    return len(required) >= 2 or any(p.name == "buffer_shape" for p in positional[1:2])
+
+
+def evaluate(
+    mapper: Callable[..., Any] | PureMapper, chunks: Sequence[Box], global_box: Box, shape: tuple[int, ...], who: object
+) -> list[tuple[Box, Box | Region]]:
+    """What a mapper callable returns for every chunk that the graphs will ask for; clamped by the scheduler, not here.
+
+    Args:
+        mapper: The callable.
+        chunks: Distinct parts of the index space, the whole included.
+        global_box: The index space.
+        shape: The buffer's.
+        who: Task and access; turned into a string only if there is a message.
+
+    Raises:
+        MapperError: If the callable raised, or returned something that is no part of a buffer.
+        DimensionMismatch: If a result has another number of dimensions than the buffer.
+    """
+    function = mapper.function if isinstance(mapper, PureMapper) else mapper
+    with_shape = wants_shape(function)
+    results: list[tuple[Box, Box | Region]] = []
+    for box in chunks:
+        chunk = MapperChunk(box, global_box)
+        try:
+            result = function(chunk, shape) if with_shape else function(chunk)
+        except Exception as error:
+            raise MapperError(
+                f"{who}: the mapper raised {describe_error(error)} for the chunk {show(box)} of {show(global_box)}. "
+                f"Nothing was submitted."
+            ) from error
+        try:
+            results.append((box, to_region(result, shape)))
+        except UsageError as error:
+            kind = DimensionMismatch if isinstance(error, DimensionMismatch) else MapperError
+            shown = show(result) if isinstance(result, Box | Region) else repr(result)
+            raise kind(
+                f"{who}: for the chunk {show(box)} the mapper returned {shown}. {error} Nothing was submitted."
+            ) from None
+    return results
+
+
+def to_region(result: Any, shape: tuple[int, ...]) -> Region:
+    """A mapper's result as a region of a buffer with the given shape.
+
+    Raises:
+        ArgumentTypeError: If the result is no part of a buffer.
+        DimensionMismatch: If it has the wrong number of dimensions.
+    """
+    if isinstance(result, Region):
+        boxes = result.boxes
+        if boxes and len(boxes[0].min) != len(shape):
+            raise _wrong_dimensions(len(boxes[0].min), shape)
+        return result
+    if not isinstance(result, Box):
+        result = box_from_slices(result, shape, "A mapper returns a Box, a Region, or")
+    if len(result.min) != len(shape):
+        raise _wrong_dimensions(len(result.min), shape)
+    return Region([result])
+
+
+def _wrong_dimensions(given: int, shape: tuple[int, ...]) -> DimensionMismatch:
+    return DimensionMismatch(
+        f"That has {given} dimension(s), but the buffer of shape {shape} has {len(shape)} dimension(s)."
+    )
+
+
+def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
+    """The box that slices of a buffer of this shape describe; open ends are the buffer's.
+
+    Args:
+        items: A slice, `...`, or a tuple of these.
+        shape: The buffer's.
+        expected: What else could stand there, as the beginning of a sentence that ends with the slices.
+
+    Raises:
+        ArgumentTypeError: If it is something else than slices with step 1.
+        DimensionMismatch: If their number is not that of the dimensions.
+    """
+    given = items if isinstance(items, tuple) else (items,)
+    if not all(item is ... or (isinstance(item, slice) and item.step in {None, 1}) for item in given):
+        raise ArgumentTypeError(f"{expected} {_what_to_write(given)}")
+    if any(item is ... for item in given):
+        where = given.index(...)
+        given = (*given[:where], *(slice(None),) * (len(shape) - len(given) + 1), *given[where + 1 :])
+    if len(given) != len(shape) or ... in given:
+        raise _wrong_dimensions(len(given), shape)
+    low: list[int] = []
+    high: list[int] = []
+    for dim, item in enumerate(given):
+        try:
+            low.append(0 if item.start is None else operator.index(item.start))
+            high.append(shape[dim] if item.stop is None else operator.index(item.stop))
+        except TypeError:
+            raise ArgumentTypeError(f"{expected} {_what_to_write(given)}") from None
+    return Box(low, [max(a, b) for a, b in zip(low, high, strict=True)])
+
+
+def _what_to_write(given: tuple[Any, ...]) -> str:
+    slices = "one slice per dimension, in global coordinates and with step 1."
+    if any(is_int(item) for item in given) and all(is_int(item) or isinstance(item, slice) for item in given):
+        wanted = ", ".join(f"slice({item}, {item + 1})" if is_int(item) else repr(item) for item in given)
+        return f"{slices} An integer could be an index or an extent; if it is an index, write {wanted}."
+    return slices
+
+
+class _Subject:
+    """Task and access, as messages name them: made for each submit, needed for hardly any."""
+
+    __slots__ = ("given", "submission")
+
+    def __init__(self, submission: Submission, given: Access) -> None:
+        self.submission = submission
+        self.given = given
+
+    def __str__(self) -> str:
+        mode = MODE_NAMES[self.given.port.mode]
+        label = self.given.port.record.label
+        return f"{self.submission.describe()}, {mode} access to {label} by {describe(self.given.mapper)}"
+
+
+def _warn_if_outside(
+    runtime: Any, submission: Submission, given: Access, results: Sequence[tuple[Box, Box | Region]]
+) -> None:
+    """Warn of a mapper of whose results clamping leaves nothing: legal, and mostly a mistake in the coordinates.
+
+    That some chunks at the rim get nothing is what mappers with an offset are like.
+    """
+    record = given.port.record
+    if any(result and result & record.box for _, result in results):
+        return
+    for chunk, result in results:
+        if not result:
+            continue
+        function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
+        # A mapper that a loop makes anew is warned of once.
+        asked = (code_of(function), submission.code, submission.lasti)
+        if asked in runtime.warned_mappers:
+            return
+        warnings.warn_explicit(
+            f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
+            f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
+            f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper and submit.)",
+            CelerityWarning,
+            submission.code.co_filename,
+            submission.line,
+        )
+        runtime.warned_mappers.add(asked)
+        return

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""Index spaces of tasks, as they are given to a submit."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from celerity_py._native import Box
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.notation import show
+
+_MAX_CACHED = 4096
+_ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
+
+#: Those seen before, by what was given.
+boxes: dict[Any, Box] = {}
+
+
+def box_of(shape: Any, who: str) -> Box:
+    """An index space."""
+    if isinstance(shape, range):
+        ends = (shape.start, shape.stop)
+        remedy = f"{ends[1]}" if ends[0] == 0 else f"Box(({ends[0]},), ({ends[1]},))"
+        raise ArgumentTypeError(f"{who}: an index space is no range, but its extents: write {remedy} for {shape!r}.")
+    if isinstance(shape, Box):
+        box = shape
+    else:
+        try:
+            extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+            extents = tuple(map(operator.index, extents))
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{who}: an index space is an int, a tuple of ints, or a Box, not {shape!r}."
+            ) from None
+        if len(extents) > 3:
+            raise DimensionMismatch(
+                f"{who}: an index space has at most 3 dimensions, but {extents} has {len(extents)}."
+            )
+        if any(extent < 0 for extent in extents):
+            raise UsageError(f"{who}: the extents of an index space are positive, but {extents} has a negative one.")
+        if any(extent < 1 for extent in extents):
+            raise UsageError(
+                f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."
+            )
+        if math.prod(extents) >= _ITEMS_LIMIT:
+            raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {extents} has more.")
+        box = Box((0,) * len(extents), extents)
+    try:
+        num_items = box.size
+    except UsageError:
+        raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {show(box)} has more.") from None
+    if num_items == 0:
+        raise UsageError(f"{who}: the index space {show(box)} is empty. Leave the call out if there is nothing to do.")
+    try:
+        if len(boxes) >= _MAX_CACHED:
+            boxes.clear()
+        boxes[shape] = box
+    except TypeError:  # a list
+        pass
+    return box
+
+
+def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
+    """The `constrain` argument of a kernel, one positive int per dimension.
+
+    Raises:
+        UsageError: If it is something else.
+    """
+    try:
+        given = tuple(constrain) if isinstance(constrain, Sequence) else (operator.index(constrain),)
+        given = tuple(map(operator.index, given))
+    except TypeError:
+        raise ArgumentTypeError(f"{who}: constrain= takes one int per dimension, not {constrain!r}.") from None
+    if len(given) != box.ndim:
+        raise DimensionMismatch(
+            f"{who}: constrain= takes one int per dimension of the index space {show(box)}, which has {box.ndim}, "
+            f"but {constrain!r} has {len(given)}."
+        )
+    if not all(1 <= extent < _ITEMS_LIMIT for extent in given):
+        raise UsageError(f"{who}: constrain= takes positive ints below 2**63, not {constrain!r}.")
+    return given

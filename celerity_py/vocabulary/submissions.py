@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""What Python remembers of a task until it is retired: callable, arguments, future, and the line that submitted it."""
+
+from __future__ import annotations
+
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celerity_py._native import Box
+    from celerity_py.calls.outer_variables import OuterValue
+    from celerity_py.runtime.futures import RuntimeFuture
+
+
+class Site:
+    """A line of the user's program; the line number is looked up when somebody asks, which is rarely."""
+
+    __slots__ = ("code", "lasti")
+
+    def __init__(self, frame: FrameType) -> None:
+        self.code: CodeType = frame.f_code
+        self.lasti: int = frame.f_lasti
+
+    @property
+    def line(self) -> int:
+        """The line number."""
+        return line_of(self.code, self.lasti)
+
+    def __str__(self) -> str:
+        return f"{self.code.co_filename}:{self.line}"
+
+
+def line_of(code: CodeType, lasti: int) -> int:
+    """The line of the instruction at byte offset `lasti`."""
+    for start, end, line in code.co_lines():
+        if start <= lasti < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+class Submission:
+    """One entry of the table of submissions.
+
+    Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
+    """
+
+    #: With CHECK: the variables that the function uses, as they were.
+    outside: list[OuterValue]
+
+    __slots__ = ("args", "box", "code", "function", "future", "kind", "lasti", "name", "natives", "outside")
+
+    def __init__(  # noqa: PLR0917 - a record
+        self,
+        kind: str,
+        name: str,
+        function: Any,
+        args: list[Any],
+        natives: list[Any],
+        box: Box | None,
+        frame: FrameType,
+        future: RuntimeFuture[Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.function = function
+        #: As for the kernel, but with ports in the place of accesses and reductions.
+        self.args = args
+        #: The accesses as the scheduler got them.
+        self.natives = natives
+        #: The whole index space.
+        self.box = box
+        self.code = frame.f_code
+        self.lasti = frame.f_lasti
+        self.future = future
+
+    @property
+    def site(self) -> str:
+        """The line that submitted it, as "file:line"."""
+        return f"{self.code.co_filename}:{self.line}"
+
+    @property
+    def line(self) -> int:
+        """The number of that line."""
+        return line_of(self.code, self.lasti)
+
+    @property
+    def label(self) -> str:
+        """Kind and name."""
+        return f'{self.kind} "{self.name}"'
+
+    def describe(self) -> str:
+        """Kind, name and origin, as the subject of an error message."""
+        return f"{self.label} (submitted at {self.site})"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Words for what the native executor reports as the failure of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from celerity_py._native import FailureKind
+from celerity_py.executor.quantities import format_bytes
+from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from celerity_py._native import ExecutorFailure
+    from celerity_py.executor.delegate import ExecutorDelegate
+    from celerity_py.executor.network.communicator import Communicator
+
+_MOST_TASKS_NAMED: Final = 8
+# Statuses of CUDA after which nothing on the device can be used: an uncorrectable error of its memory, an illegal
+# address, an assertion in a kernel, an error of the hardware's stack, an illegal instruction, a misaligned address, an
+# invalid address space or program counter, and a failed launch.
+_LOST_DEVICE: Final = frozenset({214, 700, 710, 714, 715, 716, 717, 718, 719})
+# What CuPy raises in whichever call comes next after a device has failed; the call itself is innocent.
+_CUPY_ERRORS: Final = ("CUDADriverError", "CUDARuntimeError")
+
+
+def explain(
+    failure: ExecutorFailure, communicator: Communicator, delegate: ExecutorDelegate
+) -> tuple[BaseException, int | None]:
+    """The error that a failure of the native executor is, and the submission that has failed, if it is known."""
+    submission = failure.submission or None
+    if failure.kind is FailureKind.BOUNDS:
+        error = delegate.explain_violation(failure.submission, failure.access, failure.index, failure.declared)
+        return error, submission
+    if failure.kind is FailureKind.PEER:
+        return _explain_peer(failure, communicator), None
+    if failure.kind is FailureKind.DEVICE:
+        return explain_device(_with_instruction(failure, failure.text), failure.in_flight, submission, delegate)
+    if failure.kind is FailureKind.MEMORY:
+        return OutOfMemory(_with_instruction(failure, _explain_shortage(failure, delegate))), submission
+    return ResourceError(_with_instruction(failure, failure.text)), submission
+
+
+def explain_device(
+    text: str, in_flight: Sequence[int], submission: int | None, delegate: ExecutorDelegate
+) -> tuple[DeviceError, int | None]:
+    """The error of a device, which comes when it pleases and takes everything on the device along.
+
+    Args:
+        text: What the driver says.
+        in_flight: Submissions of the kernels that the device has not finished.
+        submission: That of the instruction with which the error came to light.
+        delegate: Knows the names of submissions.
+    """
+    if not in_flight:
+        return DeviceError(text), submission
+    tasks = Counter(delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight)
+    shown = [
+        (f"{count} times " if count > 1 else "") + f"'{name}'" + (f" (submitted at {site})" if site else "")
+        for (name, site), count in tasks.items()
+    ]
+    if len(shown) > _MOST_TASKS_NAMED:
+        shown[_MOST_TASKS_NAMED:] = [f"and {len(shown) - _MOST_TASKS_NAMED} others"]
+    listed = "; ".join(shown)
+    if len(in_flight) == 1:
+        return DeviceError(f"{text}. The task in flight is {listed}."), in_flight[0]
+    return DeviceError(
+        f"{text}. The tasks in flight, of which any may be the cause, are: {listed}. "
+        f"Run with CELERITY_SYNC=1 to find out which one it is."
+    ), None
+
+
+def is_lost_device(error: BaseException) -> bool:
+    """Whether CuPy says that a device has failed."""
+    return type(error).__name__ in _CUPY_ERRORS and getattr(error, "status", None) in _LOST_DEVICE
+
+
+def _with_instruction(failure: ExecutorFailure, text: str) -> str:
+    return f"{failure.instruction} failed: {text}" if failure.instruction else text
+
+
+def _explain_peer(failure: ExecutorFailure, communicator: Communicator) -> BaseException:
+    if communicator.is_alive(failure.peer) is False:
+        return CommunicationError(
+            f"the process of rank {failure.peer} is gone; look for its last output, or a kill by the system"
+        )
+    text = _with_instruction(failure, failure.text)
+    return ResourceError(f"the memory of rank {failure.peer} cannot be mapped ({text})")
+
+
+def _explain_shortage(failure: ExecutorFailure, delegate: ExecutorDelegate) -> str:
+    def owner(buffer: int) -> str:
+        return delegate.describe_buffer(buffer) if buffer else "staging"
+
+    where = "host memory" if failure.device is None else f"the memory of D{failure.device}"
+    holders = ", ".join(f"{format_bytes(size)} for {owner(buffer)}" for buffer, size in failure.largest_holders)
+    return (
+        f"there is no room for {format_bytes(failure.size_bytes)} for {owner(failure.buffer)} in {where}. "
+        f"This rank holds {format_bytes(failure.held_bytes)} there{': ' if holders else ''}{holders}. "
+        f"Use more ranks or devices, smaller buffers, or kernels that access less at a time."
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Tracebacks as users want them: from their own first line to their own last one."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from celerity_py.scheduler.errors import UsageError
+
+_LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+_PACKAGE_FOLDERS: Final = (Path(__file__).parents[2], Path(__file__).resolve().parents[1])
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file is one of this package."""
+    return any(Path(filename).is_relative_to(folder) for folder in _PACKAGE_FOLDERS)
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    return any(Path(filename).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+
+
+def trim_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without our frames before the program's first one and behind its last one.
+
+    Behind the last one, the frames of libraries that ours have called are left out as well. Those of libraries that the
+    program has called by itself stay. A traceback without a frame of the program stays as it is.
+    """
+    nodes: list[TracebackType] = []
+    while trace is not None:
+        nodes.append(trace)
+        trace = trace.tb_next
+    files = [node.tb_frame.f_code.co_filename for node in nodes]
+    ours = [is_ours(file) for file in files]
+    users = [index for index, file in enumerate(files) if not ours[index] and not is_library(file)]
+    if not users:
+        return nodes[0] if nodes else None
+    first = ours.index(False)
+    behind = users[-1] + 1
+    end = behind if any(ours[behind:]) else len(nodes)
+    result: TracebackType | None = None
+    for node in reversed(nodes[first:end]):
+        result = TracebackType(result, node.tb_frame, node.tb_lasti, node.tb_lineno)
+    return result
+
+
+def trim_chain(error: BaseException) -> None:
+    """Trim the tracebacks of an exception that nobody catches, and of those that it was raised from.
+
+    A mistake that we found behind a call of the program, such as elements left unwritten, keeps no frame: its text
+    names the line.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        trace = trim_frames(current.__traceback__)
+        is_all_ours = trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
+        current.__traceback__ = None if is_all_ours and isinstance(current, UsageError) else trace
+        current = current.__cause__ or current.__context__

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""How ranks find each other and exchange messages."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Whether this run has several ranks, told by the environment before MPI is touched.
+
+The environment only says *that* a launcher started us and how many it meant to start; ranks always come from MPI:
+SLURM_PROCID and its like describe hydra's proxy when mpiexec runs inside a batch job, not the rank.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from celerity_py.executor.network.local_communicator import LocalCommunicator
+from celerity_py.scheduler.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mpi4py import MPI
+
+    from celerity_py.executor.network.communicator import Communicator
+
+# Variables with the number of processes; the first that is set counts. Slurm's comes last: inside an srun or a batch
+# job another launcher may have started us.
+_SIZE_VARIABLES: Final = (
+    ("mpirun (PRRTE)", "OMPI_COMM_WORLD_SIZE"),
+    ("mpirun (MVAPICH)", "MV2_COMM_WORLD_SIZE"),
+    ("jsrun", "JSM_NAMESPACE_SIZE"),
+    ("mpiexec or srun with PMI", "PMI_SIZE"),
+    ("flux", "FLUX_JOB_SIZE"),
+)
+# Set by launchers that tell the size only through their library.
+_PRESENCE_VARIABLES: Final = (
+    ("a launcher with PMIx", "PMIX_RANK"),
+    ("a launcher with PMI", "PMI_RANK"),
+    ("Cray PALS", "PALS_RANKID"),
+)
+
+
+# Variables with the rank, and with the number of processes on the same host where there is one. The first that is set
+# counts.
+_RANK_VARIABLES: Final = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "MPI_LOCALNRANKS"),
+    ("PMIX_RANK", ""),
+    ("PALS_RANKID", ""),
+    ("SLURM_PROCID", ""),
+)
+
+
+class Place(NamedTuple):
+    """What the environment says about this process among those of its launcher, before MPI says it."""
+
+    variable: str
+    rank: int
+    is_one_host: bool  # all processes are on this host
+
+
+class Launch(NamedTuple):
+    """What the environment says about the launcher."""
+
+    launcher: str | None  # None: started without one
+    size: int | None  # how many processes it started; None: it does not say
+
+
+def detect_launch(environment: Mapping[str, str]) -> Launch:
+    """Find out whether a launcher started this process, and as one of how many."""
+    for launcher, variable in _SIZE_VARIABLES:
+        if environment.get(variable, "").isdecimal():
+            return Launch(launcher, int(environment[variable]))
+    # A batch script has SLURM_NTASKS too, but it is one process and no task of a step.
+    if environment.get("SLURM_STEP_ID", "").isdecimal() and environment.get("SLURM_STEP_NUM_TASKS", "").isdecimal():
+        return Launch("srun", int(environment["SLURM_STEP_NUM_TASKS"]))
+    for launcher, variable in _PRESENCE_VARIABLES:
+        if variable in environment:
+            return Launch(launcher, None)
+    return Launch(None, None)
+
+
+def find_place(environment: Mapping[str, str]) -> Place | None:
+    """Find out which of the started processes this is; None without a launcher, or if it does not say."""
+    launch = detect_launch(environment)
+    for variable, local_size in _RANK_VARIABLES:
+        if launch.launcher is not None and environment.get(variable, "").isdecimal():
+            is_one_host = launch.size is not None and environment.get(local_size) == str(launch.size)
+            return Place(variable, int(environment[variable]), is_one_host)
+    return None
+
+
+def make_communicator(user_communicator: MPI.Intracomm | None = None) -> Communicator:
+    """Choose between MPI and the local communicator. Collective over the ranks of the run.
+
+    Args:
+        user_communicator: Run on its ranks instead of all of COMM_WORLD.
+
+    Raises:
+        LaunchError: If a launcher started several processes that MPI does not connect, if mpi4py is missing under a
+            launcher, or if MPI lacks MPI_THREAD_MULTIPLE.
+    """
+    launch = detect_launch(os.environ)
+    if launch.launcher is None and user_communicator is None and "mpi4py.MPI" not in sys.modules:
+        return LocalCommunicator()
+    try:
+        from celerity_py.executor.network import mpi_communicator
+    except (ImportError, RuntimeError) as error:  # the latter: mpi4py finds no MPI library
+        if launch.size == 1:
+            return LocalCommunicator()
+        raise LaunchError(_describe_missing_mpi(launch, error)) from error
+
+    if user_communicator is None:
+        mpi_communicator.check_thread_level()
+        world_size = mpi_communicator.world_size()
+        if world_size == 1 and launch.size is not None and launch.size > 1:
+            raise LaunchError(_describe_singletons(launch, mpi_communicator.library_name()))
+        if world_size == 1 and launch.launcher is None:
+            return LocalCommunicator()  # the application has imported MPI for itself
+    return mpi_communicator.MpiCommunicator(user_communicator)
+
+
+def _describe_missing_mpi(launch: Launch, error: Exception) -> str:
+    is_installed = importlib.util.find_spec("mpi4py") is not None
+    problem = f"importing it says: {error}" if is_installed else "mpi4py is not installed"
+    return (
+        f"{launch.launcher} started this program as one of {launch.size or 'several'} processes, which need mpi4py "
+        f"and an MPI library to talk to each other; {problem}. Install both (for example `pip install 'mpi4py>=4.1' "
+        "mpich`, or mpi4py next to the MPI of the cluster), or start a single process without a launcher."
+    )
+
+
+def _describe_singletons(launch: Launch, library: str) -> str:
+    return (
+        f"{launch.launcher} started {launch.size} processes, but for MPI ({library}) each of them is alone: COMM_WORLD "
+        "has one rank, so every process would run the whole program by itself. The launcher and the MPI library do "
+        f"not fit together. Use the mpiexec that belongs to the library (look in {Path(sys.prefix, 'bin')}), or with "
+        "Slurm `srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI."
+    )

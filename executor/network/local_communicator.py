@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""The communicator of a run with one rank: no MPI, no messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from celerity_py.executor.network.communicator import Arrivals
+
+if TYPE_CHECKING:
+    from celerity_py.executor.network.communicator import Payload
+
+
+class LocalCommunicator:
+    """A `Communicator` of size 1. Barriers complete at the next poll; there is nobody to send to."""
+
+    rank = 0
+    size = 1
+    local_ranks = (0,)
+    local_rank = 0
+    local_size = 1
+    library = ""
+
+    def __init__(self) -> None:
+        self._completed: list[int] = []
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._completed)
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        return [data]
+
+    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
+        _refuse(destination_rank)
+
+    def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
+        _refuse(destination_rank)
+
+    def send(self, payload: Payload) -> None:
+        _refuse(payload.peer_rank)
+
+    def receive(self, payload: Payload) -> None:
+        _refuse(payload.peer_rank)
+
+    def barrier(self, request: int) -> None:
+        self._completed.append(request)
+
+    def settle(self, request: int) -> None:
+        self.barrier(request)
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        return []
+
+    def poll(self) -> Arrivals:
+        completed, self._completed = self._completed, []
+        return Arrivals([], completed, [])
+
+    def is_alive(self, rank: int) -> bool | None:
+        return rank == self.rank
+
+    def process_of(self, rank: int) -> int | None:
+        return os.getpid() if rank == self.rank else None
+
+    def abort(self, status: int) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    def close(self) -> None:
+        self._completed.clear()
+
+
+def _refuse(rank: int) -> NoReturn:
+    raise AssertionError(f"a run with one rank has no rank {rank} to talk to; this is a bug in celerity_py")

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""What is left over at the end of a run: messages that were announced to this rank and that nobody has asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from celerity_py.executor.watch.progress_watchdog import show_box
+from celerity_py.scheduler.errors import InternalError
+
+if TYPE_CHECKING:
+    from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
+    from celerity_py.executor.network.communicator import Communicator
+
+_MOST_SHOWN: Final = 3
+
+
+def find_leftovers(
+    native: NativeExecutor, communicator: Communicator, delegate: ExecutorDelegate
+) -> InternalError | None:
+    """Return the error of a run that ends with messages for nobody, or None. Executor thread, after the last epoch."""
+    unclaimed = native.unclaimed_pilots()
+    unasked = communicator.unasked_payloads()
+    if not unclaimed and not unasked:
+        return None
+    shown = [
+        f"rank {source} sent message {message} with {delegate.describe_buffer(buffer)} {show_box(box)}".rstrip()
+        + f" for transfer T{task}.B{buffer}"
+        + (f".R{reduction}" if reduction else "")
+        for source, message, (task, buffer, reduction), box in unclaimed[:_MOST_SHOWN]
+    ]
+    if len(unclaimed) > _MOST_SHOWN:
+        shown.append(f"and {len(unclaimed) - _MOST_SHOWN} more")
+    if not unclaimed:
+        shown = [f"{number} messages of rank {rank} beyond those that it has announced" for rank, number in unasked]
+    return InternalError(
+        f"The program has ended, and rank {communicator.rank} has not asked for all that was sent to it: "
+        f"{'; '.join(shown)}. Results of this run may be wrong. "
+        f"If all ranks submit the same tasks, this is a bug in celerity_py."
+    )
