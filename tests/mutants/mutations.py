@@ -37,7 +37,7 @@ MUTATIONS = (
     Mutation(
         "host tasks are not ordered in the instruction graph",
         TASKS,
-        "if(node.is_ordered) m_side_effects.append_to(m_window);",
+        "if(node.is_ordered) execution.follow(m_side_effects);",
         "",
     ),
     Mutation(
@@ -54,9 +54,39 @@ MUTATIONS = (
     ),
     Mutation(
         "write after read is not ordered in the instruction graph",
-        TASKS,
-        "if(is_producer(access.mode)) depend_for_write(*allocation, where);",
-        "if(is_producer(access.mode)) depend_for_read(*allocation, where);",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) f.depend_for_read(window());",
+    ),
+    Mutation(
+        "kernels and receives do not wait for readers of the old data",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) produced != nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
+    ),
+    Mutation(
+        "copies do not wait for readers of the old data",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) produced == nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
+    ),
+    Mutation(
+        "nobody waits for readers",
+        INSTRUCTIONS,
+        "if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });",
+        "",
+    ),
+    Mutation(
+        "nobody waits for copies",
+        INSTRUCTIONS,
+        "allocation->accesses.update(*where, front{self, {}});",
+        "if(produced != nullptr) allocation->accesses.update(*where, front{self, {}});",
+    ),
+    Mutation(
+        "staging memory counts as free while it is used",
+        INSTRUCTIONS,
+        "for(auto* const staging : m_staging) staging->uses.push_back(self);",
+        "",
     ),
     Mutation(
         "an await-push does not wait for readers of the old data",
@@ -138,9 +168,9 @@ MUTATIONS = (
     ),
     Mutation(
         "memory is freed before the last read",
-        ALLOCATIONS,
-        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });",
-        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(m_window); });",
+        INSTRUCTIONS.replace(".cpp", ".hpp"),
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });",
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(window()); });",
     ),
     Mutation(
         "too much counts as overwritten in a resize",
@@ -187,14 +217,14 @@ MUTATIONS = (
     Mutation(
         "a fence does not wait for one of its copies",
         TASKS,
-        "for(const instruction_id copy : copies) m_window.depend(copy);",
-        "for(std::size_t i = 1; i < copies.size(); ++i) m_window.depend(copies[i]);",
+        "for(const instruction_id copy : copies) fence.follow(copy);",
+        "for(std::size_t i = 1; i < copies.size(); ++i) fence.follow(copies[i]);",
     ),
     Mutation(
-        "a receive does not wait for readers of the old data",
+        "a split receive does not wait for readers of the old data",
         TRANSFERS,
-        "\tbegin();\n\tdepend_for_write(destination, where);",
-        "\tbegin();\n\tdepend_for_read(destination, where);",
+        "receive.write(destination, arriving);",
+        "",
     ),
     Mutation(
         "shares are gathered before the own one was pushed",
@@ -278,27 +308,15 @@ MUTATIONS = (
         "if(count == 0 || &arrival != &arrivals.back()) whole = region_union(whole, arrival.where);",
     ),
     Mutation(
-        "what is gathered does not wait for its producers",
+        "what is gathered is not read",
         MEMORY,
-        "depend_for_read(*allocations[i], sources[i].where);",
+        "gather.read(*allocations[i], sources[i].where);",
         "",
     ),
     Mutation(
-        "what is gathered does not wait for readers of the old data",
+        "what is gathered is not written",
         MEMORY,
-        "depend_for_write(*target, missing);",
-        "depend_for_read(*target, missing);",
-    ),
-    Mutation(
-        "nobody waits for a device that gathers what it overwrites",
-        MEMORY,
-        "record_read(*allocations[i], sources[i].where);",
-        "",
-    ),
-    Mutation(
-        "nobody waits for what is gathered",
-        MEMORY,
-        "record_write(*target, missing);",
+        "gather.write(*target, missing);",
         "",
     ),
     Mutation(

@@ -6,10 +6,10 @@
 #include <new>
 #include <stdexcept>
 
-#include "backends/overloaded.hpp"
 #include "events/labels.hpp"
 #include "executor_loop.hpp"
 #include "memory/reduce_kernels.hpp"
+#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 

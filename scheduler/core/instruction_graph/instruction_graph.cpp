@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/overloaded.hpp"
 #include "instruction_priorities.hpp"
 
 namespace celerity {
@@ -21,7 +22,7 @@ void instruction_graph_generator::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
 	const bool has_contents = info.initial != buffer_info::initial_contents::none;
 	const content_state initial{has_contents ? std::uint64_t{1} << user_memory.value : 0, m_window.epoch(), user_memory};
-	buffer_state buffer{info, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}, {}};
+	buffer_state buffer{info, domain, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}, {}};
 	if(info.initial == buffer_info::initial_contents::user_array) {
 		const std::size_t size_bytes = static_cast<std::size_t>(domain.area()) * info.element_size_bytes;
 		buffer.memories[user_memory.value].allocations.push_back(
@@ -31,70 +32,82 @@ void instruction_graph_generator::create_buffer(const buffer_info& info) {
 }
 
 void instruction_graph_generator::destroy_buffer(const buffer_id id, instruction_batch& out) {
-	m_out = &out;
+	const command_phase now{out, {m_last_compiled, phase::work}, {}};
 	const auto it = m_buffers.find(id);
 	assert(it != m_buffers.end());
 	for(std::size_t m = 0; m < it->second.memories.size(); ++m) {
-		for(const auto& allocation : it->second.memories[m].allocations) free_allocation(allocation);
+		for(const auto& allocation : it->second.memories[m].allocations) free_allocation(now, allocation);
 		m_foreseen_bytes[m] -= it->second.memories[m].foreseen_bytes;
 	}
 	m_buffers.erase(it);
-	m_out = nullptr;
 }
 
-void instruction_graph_generator::compile(const command& cmd, instruction_batch& out) {
-	m_out = &out;
-	m_key = {cmd.node->id, phase::work};
-	m_submission = cmd.node->submission;
-	m_priority_boost = 0;
-	std::visit(
-	    [&](const auto& operation) {
-		    using type = std::decay_t<decltype(operation)>;
-		    if constexpr(std::is_same_v<type, epoch_command> || std::is_same_v<type, horizon_command>) {
-			    compile_epoch_or_horizon(cmd);
-		    } else if constexpr(std::is_same_v<type, execution_command>) {
-			    compile_execution(cmd, operation);
-		    } else if constexpr(std::is_same_v<type, push_command>) {
-			    compile_push(cmd, operation);
-		    } else if constexpr(std::is_same_v<type, await_push_command>) {
-			    compile_await_push(operation);
-		    } else if constexpr(std::is_same_v<type, reduction_command>) {
-			    compile_reduction(cmd, operation);
-		    } else {
-			    static_assert(std::is_same_v<type, fence_command>);
-			    compile_fence(cmd);
-		    }
-	    },
+void instruction_graph_generator::compile(const command& cmd, execution_plan&& plan, instruction_batch& out) {
+	const task& node = *cmd.node;
+	const command_phase now{out, {node.id, phase::work}, node.submission};
+	const command_phase sending{out, {node.id, phase::send}, node.submission, priorities::push_boost};
+	m_last_compiled = node.id;
+	std::visit(overloaded{
+	               [&](const epoch_command&) { compile_epoch(now, node); },
+	               [&](const horizon_command&) { compile_horizon(now, node); },
+	               [&](const execution_command& execution) { compile_execution(now, node, execution, plan); },
+	               [&](const push_command& push) { compile_push(sending, push); },
+	               [&](const await_push_command& await) { compile_await_push(await); },
+	               [&](const reduction_command& reduction) { compile_reduction(now, reduction); },
+	               [&](const fence_command&) { compile_fence(now, node); },
+	           },
 	    cmd.operation);
-	m_out = nullptr;
+	if(!plan.chunks.empty()) m_spare_plan = std::move(plan);
 }
 
-instruction_id instruction_graph_generator::emit(instruction_operation&& operation, const instruction_priority priority) {
-	m_window.depend_on_epoch_if_alone(false);
-	const instruction_id id = m_window.current();
-	const instruction* const node =
-	    nodes().create<instruction>(id, m_key, priority + m_priority_boost, nodes().copy(m_window.edges()), std::move(operation));
-	m_out->instructions.push_back(node);
-	return id;
+void instruction_graph_generator::instruction_builder::note(
+    allocation_state& allocation, const region& where, const access_mode mode, buffer_state* const produced) {
+	allocation.accesses.query(where, [&](const box&, const front& f) {
+		if(is_consumer(mode)) f.depend_for_read(window());
+		if(is_producer(mode)) f.depend_for_write(window());
+	});
+	m_accesses.push_back(noted_access{&allocation, &where, produced, is_producer(mode)});
 }
 
-void instruction_graph_generator::compile_epoch_or_horizon(const command& cmd) {
-	const bool is_epoch = cmd.node->kind == task_kind::epoch;
-	if(is_epoch && cmd.node->action == epoch_action::shutdown) free_staging();
-	m_arenas.push_back(arena_bucket{cmd.node->id, arena(m_block_pool)});
-	begin();
-	m_window.depend_on_front();
-	if(is_epoch) {
-		const instruction_id self = emit(
-		    epoch_instruction{cmd.node->id, cmd.node->submission, cmd.node->submission, cmd.node->action}, priorities::horizon_or_epoch);
-		m_settled = self;
-		apply_epoch(self);
-		m_pending_horizon = instruction_id{};
-	} else {
-		const instruction_id self = emit(horizon_instruction{cmd.node->id, cmd.node->submission}, priorities::horizon_or_epoch);
-		if(m_pending_horizon != instruction_id{}) apply_epoch(m_pending_horizon);
-		m_pending_horizon = self;
+instruction_id instruction_graph_generator::instruction_builder::emit(instruction_operation&& operation, const instruction_priority priority) {
+	assert(!m_is_emitted);
+	m_is_emitted = true;
+	window().depend_on_epoch_if_alone(false);
+	const instruction_id self = window().current();
+	arena& nodes = m_graph.nodes();
+	m_now.out.instructions.push_back(
+	    nodes.create<instruction>(self, m_now.key, priority + m_now.boost, nodes.copy(window().edges()), std::move(operation)));
+	// Reads first: where an instruction reads and writes the same element, it counts as its writer.
+	for(const auto& [allocation, where, produced, is_write] : m_accesses) {
+		if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });
 	}
+	for(const auto& [allocation, where, produced, is_write] : m_accesses) {
+		if(!is_write) continue;
+		allocation->accesses.update(*where, front{self, {}});
+		const memory_id memory = allocation->id.memory;
+		if(produced != nullptr) produced->contents.update(*where, content_state{bit_of(memory), self, memory});
+	}
+	for(auto* const staging : m_staging) staging->uses.push_back(self);
+	return self;
+}
+
+void instruction_graph_generator::compile_epoch(const command_phase& now, const task& node) {
+	if(node.action == epoch_action::shutdown) free_staging(now);
+	m_arenas.push_back(arena_bucket{node.id, arena(m_block_pool)});
+	instruction_builder epoch(*this, now);
+	epoch.follow_all();
+	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.submission, node.action}, priorities::horizon_or_epoch);
+	apply_epoch(m_settled);
+	m_pending_horizon = instruction_id{};
+}
+
+void instruction_graph_generator::compile_horizon(const command_phase& now, const task& node) {
+	m_arenas.push_back(arena_bucket{node.id, arena(m_block_pool)});
+	instruction_builder horizon(*this, now);
+	horizon.follow_all();
+	const instruction_id self = horizon.emit(horizon_instruction{node.id, node.submission}, priorities::horizon_or_epoch);
+	if(m_pending_horizon != instruction_id{}) apply_epoch(m_pending_horizon);
+	m_pending_horizon = self;
 }
 
 // What was written before the last epoch keeps it as its writer: with a horizon instead, whoever reads a constant would wait for all that came before
@@ -123,42 +136,50 @@ void instruction_graph_generator::notify_epoch_reached(const task_id reached) {
 	m_last_reached = reached;
 }
 
-void instruction_graph_generator::free_staging() {
-	for(auto& pool : m_staging) {
-		for(const auto& staging : pool) {
-			begin();
-			m_window.depend(staging.ready);
-			for(const instruction_id use : staging.uses) m_window.depend(use);
-			emit(free_instruction{staging.id, staging.size_bytes}, priorities::free);
+instruction_graph_generator::execution_plan instruction_graph_generator::plan(const command& cmd) {
+	const auto* const execution = std::get_if<execution_command>(&cmd.operation);
+	if(execution == nullptr) return {};
+	auto plan = std::exchange(m_spare_plan, {});
+	plan_execution(*cmd.node, execution->chunk, plan);
+	return plan;
+}
+
+void instruction_graph_generator::plan_execution(const task& node, const box& chunk, execution_plan& plan) const {
+	split_among_devices(node, chunk, m_capabilities.num_devices, plan.chunks);
+	plan.regions.clear();
+	for(const auto& access : node.accesses) {
+		const auto& buffer = m_buffers.at(access.buffer);
+		for(const auto& part : plan.chunks) {
+			plan.regions.push_back(access.mapper.map(part.chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims));
 		}
-		pool.clear();
 	}
 }
 
-bool instruction_graph_generator::anticipate(const command& cmd) {
+bool instruction_graph_generator::anticipate(const command& cmd, const execution_plan& plan) {
 	bool found_new = false;
 	const auto anticipate_on_host = [&](const transfer_id& transfer, const region& where) {
 		auto& buffer = m_buffers.at(transfer.buffer);
 		anticipate_boxes(buffer, host_memory, contiguous_boxes(where), found_new);
 	};
-	if(const auto* const execution = std::get_if<execution_command>(&cmd.operation)) {
-		anticipate_execution(cmd, *execution, found_new);
-	} else if(const auto* const push = std::get_if<push_command>(&cmd.operation)) {
-		const region* last = nullptr;
-		for(const auto& [rank, where] : push->targets) {
-			if((m_capabilities.is_direct(rank) && push->transfer.reduction == reduction_id{}) || (last != nullptr && *last == where)) continue;
-			last = &where;
-			anticipate_on_host(push->transfer, where);
-		}
-	} else if(const auto* const await = std::get_if<await_push_command>(&cmd.operation)) {
-		anticipate_on_host(await->transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, *await) : await->awaited);
-	} else if(const auto* const reduction = std::get_if<reduction_command>(&cmd.operation)) {
-		anticipate_on_host(reduction->transfer, m_buffers.at(reduction->transfer.buffer).domain);
-	} else if(std::holds_alternative<fence_command>(cmd.operation)) {
-		if(!m_capabilities.can_copy(memory_of(device_id(0)), user_memory) && !cmd.node->fence_box.empty()) {
-			anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
-		}
-	}
+	std::visit(overloaded{
+	               [](const epoch_command&) {},
+	               [](const horizon_command&) {},
+	               [&](const execution_command&) { anticipate_execution(*cmd.node, plan, found_new); },
+	               [&](const push_command& push) {
+		               for_each_sent_from_host(push, [&](const region& where) { anticipate_on_host(push.transfer, where); });
+	               },
+	               [&](const await_push_command& await) {
+		               anticipate_on_host(await.transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, await) : await.awaited);
+	               },
+	               [&](const reduction_command& reduction) {
+		               anticipate_on_host(reduction.transfer, m_buffers.at(reduction.transfer.buffer).domain);
+	               },
+	               [&](const fence_command&) {
+		               if(m_capabilities.can_copy(memory_of(device_id(0)), user_memory) || cmd.node->fence_box.empty()) return;
+		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
+	               },
+	           },
+	    cmd.operation);
 	return found_new;
 }
 
@@ -221,38 +242,35 @@ void instruction_graph_generator::foresee_growth(buffer_state& buffer, const mem
 }
 
 /// What arrives though no device reads it, because a mapper returns more for the rank's chunk than for its parts together.
-region instruction_graph_generator::find_unread(const task& node, const await_push_command& await) {
+region instruction_graph_generator::find_unread(const task& node, const await_push_command& await) const {
 	const buffer_id id = await.transfer.buffer;
 	const auto reads = [=](const buffer_access& access) { return access.buffer == id && is_consumer(access.mode); };
 	const bool is_exact = std::none_of(node.accesses.begin(), node.accesses.end(), [&](const auto& access) { return reads(access) && !access.mapper.is_additive(); });
 	if(is_exact || node.kind == task_kind::fence) return {};
-	const auto& buffer = m_buffers.at(id);
-	plan_local_chunks(node, await.chunk);
+	execution_plan plan;
+	plan_execution(node, await.chunk, plan);
 	box_vector read;
-	for(const auto& access : node.accesses) {
-		if(!reads(access)) continue;
-		for(const auto& part : m_chunks) {
-			const region where = access.mapper.map(part.chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
-			read.append(where.boxes().data(), where.boxes().data() + where.boxes().size());
+	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
+		if(!reads(node.accesses[a])) continue;
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+			const auto boxes = plan.accessed(a, c).boxes();
+			read.append(boxes.data(), boxes.data() + boxes.size());
 		}
 	}
 	return region_difference(await.awaited, region(std::move(read)));
 }
 
-void instruction_graph_generator::anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new) {
-	const task& node = *cmd.node;
-	plan_local_chunks(node, execution.chunk);
-	map_accesses(node);
+void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, bool& found_new) {
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		auto& buffer = m_buffers.at(node.accesses[a].buffer);
-		for(std::size_t c = 0; c < m_chunks.size(); ++c) {
-			anticipate_box(buffer, m_chunks[c].memory, m_regions[a * m_chunks.size() + c].bounding_box(), found_new);
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+			anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new);
 		}
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		for(const auto& chunk : m_chunks) anticipate_box(buffer, chunk.memory, buffer.domain, found_new);
-		if(m_chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, host_memory, buffer.domain, found_new);
+		for(const auto& chunk : plan.chunks) anticipate_box(buffer, chunk.memory, buffer.domain, found_new);
+		if(plan.chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, host_memory, buffer.domain, found_new);
 	}
 }
 

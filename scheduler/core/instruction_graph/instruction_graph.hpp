@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -40,19 +43,27 @@ class instruction_graph_generator {
 	/// Frees the buffer's allocations after their last use.
 	void destroy_buffer(buffer_id id, instruction_batch& out);
 
-	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
-	void compile(const command& cmd, instruction_batch& out);
+	/// The parts of an execution on this rank, and the region of each of them for each access. Nothing that happens before it is compiled changes them.
+	struct execution_plan {
+		std::vector<local_chunk> chunks;
+		std::vector<region> regions; ///< of access a by chunk c: regions[a * chunks.size() + c]
+
+		const region& accessed(const std::size_t access, const std::size_t chunk) const { return regions[access * chunks.size() + chunk]; }
+	};
+	/// Splits and maps `cmd`. Empty if that is no execution.
+	execution_plan plan(const command& cmd);
 
 	/// Notes which memory `cmd` will want once compiled. True if some of it is not allocated yet, so that waiting for further commands may pay:
 	/// all wants noted so far become one allocation.
-	bool anticipate(const command& cmd);
+	bool anticipate(const command& cmd, const execution_plan& plan);
 	/// To be called at each horizon that is held back. Where wants have grown in the same direction for several horizons, notes what they will grow to, if
 	/// there is memory to spare: then nothing more is wanted, and execution need not wait for the end of the growth.
 	void foresee_growth();
+	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
+	void compile(const command& cmd, execution_plan&& plan, instruction_batch& out);
 
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
-
 
   private:
 	using front = access_front<instruction_id>;
@@ -88,6 +99,7 @@ class instruction_graph_generator {
 	struct buffer_state {
 		buffer_info info;
 		box domain;
+		region whole; ///< the domain
 		region_map<content_state> contents;
 		std::vector<memory_state> memories; ///< by memory id
 		std::vector<pending_receive> receives;
@@ -112,27 +124,92 @@ class instruction_graph_generator {
 		region where;
 		small_vector<memory_id, 8> destinations;
 	};
+	/// Not of a buffer: what copies pass through, or where partial results meet.
 	struct staging_allocation {
 		allocation_id id;
 		std::size_t size_bytes;
 		std::size_t alignment_bytes;
-		instruction_id ready;                     ///< what the next user has to wait for
-		small_vector<instruction_id, 6> uses;     ///< since then, in order
+		instruction_id ready;                 ///< what the next user has to wait for
+		small_vector<instruction_id, 6> uses; ///< since then, in order
+	};
+	/// One side of a copy.
+	struct copy_place {
+		allocation_id allocation;
+		copy_layout layout;
 	};
 	/// Where one reduction of the current task collects this rank's partial results.
 	struct local_reduction {
 		const task_reduction* reduction;
 		bool is_complete; ///< no other rank holds a partial result
 		bool includes_current;
-		bool gathers;
-		allocation_id gather;
-		instruction_id gather_alloc;
-		std::size_t gather_size_bytes;
-		small_vector<instruction_id, 8> last_gather_writes;
+		std::optional<staging_allocation> gather; ///< if there is more than one
 	};
 	struct arena_bucket {
 		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
 		arena nodes;
+	};
+	/// One phase of the command that is compiled: what its instructions have in common, and where they go.
+	struct command_phase {
+		instruction_batch& out;
+		instruction_key key;
+		submission_id submission;
+		instruction_priority boost = 0;
+
+		command_phase in(const phase other) const { return {out, {key.task, other}, submission, boost}; }
+	};
+
+	/// One instruction under construction; there is one at a time. Whatever it reads or writes makes it depend on those before it at once, and is recorded
+	/// for those after it when it is emitted. Allocations and regions must live until then.
+	class instruction_builder {
+	  public:
+		instruction_builder(instruction_graph_generator& graph, const command_phase& now) : m_graph(graph), m_now(now) { window().begin(); }
+		~instruction_builder() { assert(m_is_emitted || std::uncaught_exceptions() > 0); }
+		instruction_builder(const instruction_builder&) = delete;
+		instruction_builder& operator=(const instruction_builder&) = delete;
+
+		void follow(const instruction_id earlier) { window().depend(earlier); }
+		void follow(ordered_chain<instruction_id>& chain) { chain.append_to(window()); }
+		void follow_all() { window().depend_on_front(); }
+		void follow_users(const allocation_state& allocation) {
+			allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });
+		}
+		/// Overwrites staging.
+		void fill(staging_allocation& staging) { use(staging, staging.ready); }
+		/// Reads what `filler` has left in staging.
+		void drain(staging_allocation& staging, const instruction_id filler) { use(staging, filler); }
+		void read(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::read, nullptr); }
+		void write(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::write, nullptr); }
+		/// As the access of a kernel: what it writes is the newest value of the buffer.
+		void access(buffer_state& buffer, allocation_state& allocation, const region& where, const access_mode mode) {
+			note(allocation, where, mode, is_producer(mode) ? &buffer : nullptr);
+		}
+		void produce(buffer_state& buffer, allocation_state& allocation, const region& where) { note(allocation, where, access_mode::write, &buffer); }
+		void read(allocation_state& allocation, const region&& where) = delete;
+		void write(allocation_state& allocation, const region&& where) = delete;
+		void produce(buffer_state& buffer, allocation_state& allocation, const region&& where) = delete;
+
+		instruction_id emit(instruction_operation&& operation, instruction_priority priority);
+
+	  private:
+		struct noted_access {
+			allocation_state* allocation;
+			const region* where;
+			buffer_state* produced; ///< null: what is written is a copy
+			bool is_write;
+		};
+
+		instruction_graph_generator& m_graph;
+		command_phase m_now;
+		small_vector<noted_access, 8> m_accesses;
+		small_vector<staging_allocation*, 2> m_staging;
+		bool m_is_emitted = false;
+
+		dependency_window<instruction_id>& window() const { return m_graph.m_window; }
+		void use(staging_allocation& staging, const instruction_id after) {
+			follow(after);
+			m_staging.push_back(&staging);
+		}
+		void note(allocation_state& allocation, const region& where, access_mode mode, buffer_state* produced);
 	};
 
 	system_capabilities m_capabilities;
@@ -152,56 +229,52 @@ class instruction_graph_generator {
 	std::uint64_t m_num_held_horizons = 0;
 	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< whose memory_state::has_grown
 	std::vector<std::size_t> m_foreseen_bytes;              ///< by memory id
-
-	// State of the command being compiled.
-	instruction_batch* m_out = nullptr;
-	instruction_key m_key;
-	submission_id m_submission; ///< of the command that is being compiled
-	instruction_priority m_priority_boost = 0;
+	task_id m_last_compiled;
 
 	// Scratch, kept to avoid allocation per task.
-	std::vector<local_chunk> m_chunks;
-	std::vector<region> m_regions; ///< of access a by chunk c: m_regions[a * m_chunks.size() + c]
+	execution_plan m_spare_plan;
 	buffer_requirements m_requirements;
 	std::vector<access_binding> m_access_bindings;
 	std::vector<reduction_binding> m_reduction_bindings;
-	std::vector<local_reduction> m_local_reductions;
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
-	void begin() { m_window.begin(); }
-	instruction_id emit(instruction_operation&& operation, instruction_priority priority);
 	arena& nodes() { return m_arenas.back().nodes; }
-	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
 	/// The buffer, in which the command that is compiled is about to note its instructions.
 	buffer_state& use_buffer(buffer_id id);
-	void compile_epoch_or_horizon(const command& cmd);
+	void compile_epoch(const command_phase& now, const task& node);
+	void compile_horizon(const command_phase& now, const task& node);
 	void apply_epoch(instruction_id epoch);
+	void plan_execution(const task& node, const box& chunk, execution_plan& plan) const;
 	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> wanted, bool& found_new);
 	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
 		anticipate_boxes(buffer, memory, std::span(&wanted, 1), found_new);
 	}
+	void anticipate_execution(const task& node, const execution_plan& plan, bool& found_new);
 	void foresee_growth(buffer_state& buffer, memory_id memory);
-	region find_unread(const task& node, const await_push_command& await);
-	void anticipate_execution(const command& cmd, const execution_command& execution, bool& found_new);
-	void free_staging();
+	region find_unread(const task& node, const await_push_command& await) const;
 
 	// instruction_graph_allocations.cpp
 	static const box_index& places_of(memory_state& memory);
 	template <typename F>
 	static void for_each_part(memory_state& memory, const region& where, F&& f);
 	static allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
-	void require_contiguous(buffer_state& buffer, const buffer_requirements& requirements);
-	void require_on_host(buffer_state& buffer, const region& where);
-	void allocate_contiguous(buffer_state& buffer, memory_id memory, box_vector&& wanted);
-	void resize_into(buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
-	void free_allocation(const allocation_state& allocation);
-	void materialize_initial_contents(buffer_state& buffer, const region& where);
+	void require_contiguous(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements);
+	void require_on_host(const command_phase& now, buffer_state& buffer, const region& where);
+	void allocate_contiguous(const command_phase& now, buffer_state& buffer, memory_id memory, box_vector&& wanted);
+	void warn_of_many_allocations(buffer_state& buffer, memory_id memory, std::size_t count, submission_id submission);
+	void resize_into(const command_phase& now, buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
+	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
+	instruction_id emit_alloc(const command_phase& now, allocation_id id, std::size_t size_bytes, std::size_t alignment_bytes, buffer_id buffer, const box& allocated);
+	staging_allocation make_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
+	void free_allocation(const command_phase& now, const allocation_state& allocation);
+	void free_staging(const command_phase& now);
+	void materialize_initial_contents(const command_phase& now, buffer_state& buffer, const region& where);
 
 	// instruction_graph_memory.cpp: coherence
-	void satisfy(buffer_state& buffer, const buffer_requirements& requirements);
-	void make_coherent(buffer_state& buffer, std::span<const read_requirement> reads);
+	void satisfy(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements);
+	void make_coherent(const command_phase& now, buffer_state& buffer, std::span<const read_requirement> reads);
 	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
-	void copy_missing(buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
+	void copy_missing(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
 	memory_id select_source(const content_state& state, memory_id destination) const;
 	/// Where data lies, and what produced it.
 	struct source_boxes {
@@ -217,47 +290,60 @@ class instruction_graph_generator {
 	template <typename Select>
 	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
 	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
-	bool gather(buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
-	void copy_between_memories(buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
-	instruction_id emit_copy(buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, copy_reason reason);
-	void copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged);
-	void copy_staged_region(buffer_state& buffer, const staged_copy& copy, allocation_id staging, std::size_t offset_bytes, instruction_id staging_ready,
-	    small_vector<instruction_id, 6>& staging_uses);
-	staging_allocation& acquire_staging(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
+	bool gather(
+	    const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
+	void copy_between_memories(
+	    const command_phase& now, buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
+	void copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination,
+	    copy_reason reason);
+	static copy_place place_in(const allocation_state& allocation) { return {allocation.id, copy_layout{false, allocation.allocated, 0}}; }
+	static copy_place place_in(const allocation_id packed, const std::size_t offset_bytes = 0) { return {packed, copy_layout{true, box(), offset_bytes}}; }
+	/// `boxes` lie in the arena.
+	static instruction_id emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source, const copy_place& destination,
+	    std::span<const box> boxes, copy_reason reason);
+	void copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged);
+	void copy_staged_region(const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging, std::size_t offset_bytes);
+	staging_allocation& acquire_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	bool should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const;
-	void depend_for_read(const allocation_state& allocation, const region& where);
-	void depend_for_write(const allocation_state& allocation, const region& where);
-	void record_read(allocation_state& allocation, const region& where);
-	void record_write(allocation_state& allocation, const region& where);
 
 	// instruction_graph_transfers.cpp: pushes and receives
-	void compile_push(const command& cmd, const push_command& push);
+	void compile_push(const command_phase& now, const push_command& push);
 	void compile_await_push(const await_push_command& await);
-	std::vector<source_region> find_host_sources(buffer_state& buffer, const region& where);
+	std::vector<source_region> find_host_sources(const command_phase& now, buffer_state& buffer, const region& where);
 	std::vector<source_region> find_direct_sources(const buffer_state& buffer, const region& where) const;
-	void emit_send(buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
-	void commit_receives(buffer_state& buffer, std::span<const read_requirement> reads);
-	void receive_to_host(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
-	void receive_in_parts(
-	    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving, std::vector<region>&& parts);
-	void receive_to_readers(buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	/// Calls f(region) for what leaves from host memory; once for ranks in a row that need the same.
+	template <typename F>
+	void for_each_sent_from_host(const push_command& push, F&& f) const;
+	bool is_sent_directly(const push_command& push, const rank_id target) const {
+		return m_capabilities.is_direct(target) && push.transfer.reduction == reduction_id{}; // partial results meet in host memory
+	}
+	void emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
+	void commit_receives(const command_phase& now, buffer_state& buffer, std::span<const read_requirement> reads);
+	void receive_to_host(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
+	    const region& arriving, std::vector<region>&& parts);
+	void receive_to_readers(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
 	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
-	void emit_receive(buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, memory_id memory);
+	void emit_receive(
+	    const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where);
 
 	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions
-	void plan_local_chunks(const task& node, const box& chunk);
-	void map_accesses(const task& node);
-	void compile_execution(const command& cmd, const execution_command& execution);
-	void collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution);
-	void emit_chunk(const task& node, std::size_t chunk_index);
-	void prepare_local_reductions(const task& node, const execution_command& execution);
-	void finish_local_reductions();
-	void compile_reduction(const command& cmd, const reduction_command& reduction);
-	void emit_reduce(buffer_state& buffer, const task_reduction& reduction, allocation_id gather, std::size_t count, std::span<const instruction_id> inputs,
-	    std::size_t gather_size_bytes, bool is_complete);
-	void compile_fence(const command& cmd);
-	std::vector<instruction_id> copy_to_fence(buffer_state& buffer, const region& where, const task& node);
-	allocation_id emit_gather_alloc(std::size_t size_bytes, std::size_t alignment_bytes, instruction_id& alloc);
+	void compile_execution(const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan);
+	const buffer_requirements& collect_requirements(
+	    const task& node, buffer_state& buffer, const execution_command& execution, const execution_plan& plan);
+	void emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, std::size_t chunk_index);
+	std::vector<local_reduction> prepare_local_reductions(
+	    const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan);
+	void finish_local_reduction(const command_phase& now, local_reduction& local, std::span<const local_chunk> chunks);
+	void compile_reduction(const command_phase& now, const reduction_command& reduction);
+	staging_allocation make_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
+		return make_staging(now, host_memory, count * buffer.info.element_size_bytes, buffer.info.element_alignment_bytes);
+	}
+	void copy_partial(const command_phase& now, buffer_state& buffer, memory_id source, staging_allocation& gather, std::size_t slot);
+	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather, std::size_t count,
+	    bool is_complete);
+	void compile_fence(const command_phase& now, const task& node);
+	std::vector<instruction_id> copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node);
 };
 
 /// Calls f(allocation, what of `where` lies in it) for each allocation of which that is not empty. f must not allocate.
@@ -287,6 +373,16 @@ void instruction_graph_generator::for_each_part(memory_state& memory, const regi
 		for(; i < found.size() && found[i].first == position; ++i) boxes.push_back(found[i].second);
 		const region part(std::move(boxes));
 		f(memory.allocations[position], part);
+	}
+}
+
+template <typename F>
+void instruction_graph_generator::for_each_sent_from_host(const push_command& push, F&& f) const {
+	const region* last = nullptr;
+	for(const auto& [rank, where] : push.targets) {
+		if(is_sent_directly(push, rank) || (last != nullptr && *last == where)) continue;
+		last = &where;
+		f(where);
 	}
 }
 

@@ -41,7 +41,8 @@ instruction_graph_generator::allocation_state* instruction_graph_generator::find
 	return nullptr;
 }
 
-void instruction_graph_generator::require_contiguous(buffer_state& buffer, const buffer_requirements& requirements) {
+void instruction_graph_generator::require_contiguous(
+    const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
 	small_vector<memory_id, 8> growing;
 	for(const auto& [memory, wanted] : requirements.contiguous) {
 		if(find_allocation(buffer, memory, wanted) != nullptr) continue;
@@ -57,17 +58,18 @@ void instruction_graph_generator::require_contiguous(buffer_state& buffer, const
 		for(const auto& [other, contiguous] : requirements.contiguous) {
 			if(other == memory) wanted.push_back(contiguous);
 		}
-		allocate_contiguous(buffer, memory, std::move(wanted));
+		allocate_contiguous(now, buffer, memory, std::move(wanted));
 	}
 }
 
-void instruction_graph_generator::require_on_host(buffer_state& buffer, const region& where) {
+void instruction_graph_generator::require_on_host(const command_phase& now, buffer_state& buffer, const region& where) {
 	buffer_requirements on_host;
 	for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	require_contiguous(buffer, on_host);
+	require_contiguous(now, buffer, on_host);
 }
 
-void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
+void instruction_graph_generator::allocate_contiguous(
+    const command_phase& now, buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
 	auto& state = buffer.memories[memory.value];
 	wanted.append(state.anticipated.begin(), state.anticipated.end());
 	state.anticipated.clear();
@@ -103,43 +105,71 @@ void instruction_graph_generator::allocate_contiguous(buffer_state& buffer, cons
 	for(const box& allocated : made) {
 		const std::size_t size_bytes = static_cast<std::size_t>(allocated.area()) * buffer.info.element_size_bytes;
 		const allocation_id id = next_allocation(memory);
-		begin();
-		const instruction_id alloc =
-		    emit(alloc_instruction{id, size_bytes, std::max<std::size_t>(buffer.info.element_alignment_bytes, 64), buffer.info.id, allocated, m_submission}, priorities::alloc);
+		const instruction_id alloc = emit_alloc(now, id, size_bytes, buffer.info.element_alignment_bytes, buffer.info.id, allocated);
 		state.allocations.push_back(allocation_state{id, allocated, size_bytes, region_map<front>(allocated, front{alloc, {}})});
-		replaced_at.for_each_overlapping(
-		    allocated, [&](const std::size_t position, const box&) { resize_into(buffer, memory, state.allocations.back(), replaced[position]); });
+		replaced_at.for_each_overlapping(allocated,
+		    [&](const std::size_t position, const box&) { resize_into(now, buffer, memory, state.allocations.back(), replaced[position]); });
 	}
-	for(const auto& allocation : replaced) free_allocation(allocation);
+	for(const auto& allocation : replaced) free_allocation(now, allocation);
 
 	state.num_allocations_made += made.size();
-	if(state.num_allocations_made < many_allocations || buffer.has_warned || !m_notify) return;
+	if(state.num_allocations_made >= many_allocations) warn_of_many_allocations(buffer, memory, state.num_allocations_made, now.submission);
+}
+
+void instruction_graph_generator::warn_of_many_allocations(
+    buffer_state& buffer, const memory_id memory, const std::size_t count, const submission_id submission) {
+	if(buffer.has_warned || !m_notify) return;
 	buffer.has_warned = true;
 	planning_notice notice;
 	notice.kind = planning_notice::kind_type::many_allocations;
-	notice.submission = m_submission;
+	notice.submission = submission;
 	notice.buffer = buffer.info.id;
 	notice.buffer_name = buffer.info.name;
 	notice.memory = memory;
-	notice.count = state.num_allocations_made;
+	notice.count = count;
 	m_notify(std::move(notice));
 }
 
-void instruction_graph_generator::resize_into(buffer_state& buffer, const memory_id memory, allocation_state& target, allocation_state& old) {
+void instruction_graph_generator::resize_into(
+    const command_phase& now, buffer_state& buffer, const memory_id memory, allocation_state& target, allocation_state& old) {
 	box_vector live;
 	buffer.contents.query(intersection(old.allocated, target.allocated), [&](const box& part, const content_state& content) {
 		if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);
 	});
-	if(!live.empty()) emit_copy(buffer, region(std::move(live)), old, target, copy_reason::resize);
+	if(!live.empty()) copy_between(now, buffer, region(std::move(live)), old, target, copy_reason::resize);
 }
 
-void instruction_graph_generator::free_allocation(const allocation_state& allocation) {
-	begin();
-	allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(m_window); });
-	emit(free_instruction{allocation.id, allocation.size_bytes}, priorities::free);
+instruction_id instruction_graph_generator::emit_alloc(const command_phase& now, const allocation_id id, const std::size_t size_bytes,
+    const std::size_t alignment_bytes, const buffer_id buffer, const box& allocated) {
+	const std::size_t aligned_bytes = std::max<std::size_t>(alignment_bytes, 64);
+	return instruction_builder(*this, now).emit(alloc_instruction{id, size_bytes, aligned_bytes, buffer, allocated, now.submission}, priorities::alloc);
 }
 
-void instruction_graph_generator::materialize_initial_contents(buffer_state& buffer, const region& where) {
+instruction_graph_generator::staging_allocation instruction_graph_generator::make_staging(
+    const command_phase& now, const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+	const allocation_id id = next_allocation(memory);
+	return {id, size_bytes, alignment_bytes, emit_alloc(now, id, size_bytes, alignment_bytes, buffer_id{}, box()), {}};
+}
+
+void instruction_graph_generator::free_allocation(const command_phase& now, const allocation_state& allocation) {
+	instruction_builder free(*this, now);
+	free.follow_users(allocation);
+	free.emit(free_instruction{allocation.id, allocation.size_bytes}, priorities::free);
+}
+
+void instruction_graph_generator::free_staging(const command_phase& now) {
+	for(auto& pool : m_staging) {
+		for(const auto& staging : pool) {
+			instruction_builder free(*this, now);
+			free.follow(staging.ready);
+			for(const instruction_id use : staging.uses) free.follow(use);
+			free.emit(free_instruction{staging.id, staging.size_bytes}, priorities::free);
+		}
+		pool.clear();
+	}
+}
+
+void instruction_graph_generator::materialize_initial_contents(const command_phase& now, buffer_state& buffer, const region& where) {
 	if(buffer.info.initial != buffer_info::initial_contents::user_function) return;
 	box_vector missing;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
@@ -147,15 +177,13 @@ void instruction_graph_generator::materialize_initial_contents(buffer_state& buf
 	});
 	if(missing.empty()) return;
 	const region wanted(std::move(missing));
-	require_on_host(buffer, wanted);
+	require_on_host(now, buffer, wanted);
 	for_each_part(buffer.memories[host_memory.value], wanted, [&](allocation_state& allocation, const region& part) {
-		begin();
-		depend_for_write(allocation, part);
-		const instruction_id self = emit(
+		instruction_builder initialize(*this, now);
+		initialize.produce(buffer, allocation, part);
+		initialize.emit(
 		    initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
 		    priorities::kernel);
-		record_write(allocation, part);
-		buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
 	});
 }
 

@@ -21,31 +21,12 @@ namespace {
 
 } // namespace
 
-void instruction_graph_generator::depend_for_read(const allocation_state& allocation, const region& where) {
-	allocation.accesses.query(where, [&](const box&, const front& f) { f.depend_for_read(m_window); });
-}
-
-void instruction_graph_generator::depend_for_write(const allocation_state& allocation, const region& where) {
-	allocation.accesses.query(where, [&](const box&, const front& f) { f.depend_for_write(m_window); });
-}
-
-void instruction_graph_generator::record_read(allocation_state& allocation, const region& where) {
-	const instruction_id self = m_window.current();
-	allocation.accesses.modify(where, [&](front& f) { return f.add_reader(self); });
-}
-
-void instruction_graph_generator::record_write(allocation_state& allocation, const region& where) {
-	allocation.accesses.update(where, front{m_window.current(), {}});
-}
-
-void instruction_graph_generator::satisfy(buffer_state& buffer, const buffer_requirements& requirements) {
-	const auto saved_key = m_key;
-	m_key.phase = phase::receive; // a receive may have to wait for a resize, so that must not be ordered after it
-	for(const auto& read : requirements.reads) materialize_initial_contents(buffer, read.where);
-	require_contiguous(buffer, requirements);
-	if(!buffer.receives.empty()) commit_receives(buffer, requirements.reads);
-	m_key = saved_key;
-	make_coherent(buffer, requirements.reads);
+void instruction_graph_generator::satisfy(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
+	const auto receiving = now.in(phase::receive); // a receive may have to wait for a resize, so that must not be ordered after it
+	for(const auto& read : requirements.reads) materialize_initial_contents(receiving, buffer, read.where);
+	require_contiguous(receiving, buffer, requirements);
+	if(!buffer.receives.empty()) commit_receives(receiving, buffer, requirements.reads);
+	make_coherent(now, buffer, requirements.reads);
 }
 
 std::vector<instruction_graph_generator::read_requirement> instruction_graph_generator::find_missing(
@@ -73,7 +54,8 @@ std::vector<instruction_graph_generator::read_requirement> instruction_graph_gen
 	return all_missing;
 }
 
-void instruction_graph_generator::make_coherent(buffer_state& buffer, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::make_coherent(
+    const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto all_missing = find_missing(buffer, reads);
 	if(all_missing.empty()) return;
 
@@ -89,9 +71,9 @@ void instruction_graph_generator::make_coherent(buffer_state& buffer, const std:
 			parts.push_back(all_missing[k].where);
 		}
 		if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
-		for(const auto& part : parts) copy_missing(buffer, all_missing[i].memory, part, staged);
+		for(const auto& part : parts) copy_missing(now, buffer, all_missing[i].memory, part, staged);
 	}
-	if(!staged.empty()) copy_staged(buffer, staged);
+	if(!staged.empty()) copy_staged(now, buffer, staged);
 	for(const auto& missing : all_missing) {
 		const bool is_last = &missing == &all_missing.back(); // what may merge may do so then
 		buffer.contents.modify(missing.where, [&](content_state& state) {
@@ -123,13 +105,13 @@ void instruction_graph_generator::join_small(std::vector<source_boxes>& sources,
 	}
 }
 
-void instruction_graph_generator::copy_missing(
-    buffer_state& buffer, const memory_id destination, const region& missing, std::vector<staged_copy>& staged) {
+void instruction_graph_generator::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination,
+    const region& missing, std::vector<staged_copy>& staged) {
 	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
-	if(gather(buffer, destination, missing, sources)) return;
+	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
 		if(m_capabilities.can_copy(memory, destination)) {
-			copy_between_memories(buffer, where, memory, destination, memory == user_memory ? copy_reason::initial : copy_reason::coherence);
+			copy_between_memories(now, buffer, where, memory, destination, memory == user_memory ? copy_reason::initial : copy_reason::coherence);
 			continue;
 		}
 		// Packed data has one order, so a staged piece lies in a single allocation on either side.
@@ -142,8 +124,8 @@ void instruction_graph_generator::copy_missing(
 
 // One instruction for what would be a copy per source, if that is possible and worth it: every device that reads what all of them have written would
 // otherwise make their number squared.
-bool instruction_graph_generator::gather(
-    buffer_state& buffer, const memory_id destination, const region& missing, const std::span<const source_region> sources) {
+bool instruction_graph_generator::gather(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
+    const std::span<const source_region> sources) {
 	if(sources.size() < 2 || !is_device_memory(destination)) return false;
 	if(static_cast<std::size_t>(missing.area()) * buffer.info.element_size_bytes > m_capabilities.gathered_bytes) return false;
 	auto* const target = find_allocation(buffer, destination, missing.bounding_box());
@@ -161,18 +143,17 @@ bool instruction_graph_generator::gather(
 	}
 	if(num_boxes > max_gathered_boxes) return false;
 
-	begin();
+	instruction_builder gather(*this, now);
 	std::vector<copy_source> copies;
 	copies.reserve(sources.size());
 	for(std::size_t i = 0; i < sources.size(); ++i) {
-		depend_for_read(*allocations[i], sources[i].where);
-		copies.push_back({allocations[i]->id, copy_layout{false, allocations[i]->allocated, 0}, nodes().copy(sources[i].where.boxes())});
+		gather.read(*allocations[i], sources[i].where);
+		const auto [allocation, layout] = place_in(*allocations[i]);
+		copies.push_back({allocation, layout, nodes().copy(sources[i].where.boxes())});
 	}
-	depend_for_write(*target, missing);
-	emit(gather_copy_instruction{nodes().copy(copies), target->id, copy_layout{false, target->allocated, 0}, buffer.info.element_size_bytes, buffer.info.id},
-	    priorities::copy);
-	for(std::size_t i = 0; i < sources.size(); ++i) record_read(*allocations[i], sources[i].where);
-	record_write(*target, missing);
+	gather.write(*target, missing);
+	const auto [allocation, layout] = place_in(*target);
+	gather.emit(gather_copy_instruction{nodes().copy(copies), allocation, layout, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
 	return true;
 }
 
@@ -196,29 +177,30 @@ memory_id instruction_graph_generator::select_source(const content_state& state,
 	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
 }
 
-void instruction_graph_generator::copy_between_memories(
-    buffer_state& buffer, const region& where, const memory_id source, const memory_id destination, const copy_reason reason) {
+void instruction_graph_generator::copy_between_memories(const command_phase& now, buffer_state& buffer, const region& where, const memory_id source,
+    const memory_id destination, const copy_reason reason) {
 	for_each_part(buffer.memories[source.value], where, [&](allocation_state& from, const region& at_source) {
 		for_each_part(buffer.memories[destination.value], at_source,
-		    [&](allocation_state& to, const region& part) { emit_copy(buffer, part, from, to, reason); });
+		    [&](allocation_state& to, const region& part) { copy_between(now, buffer, part, from, to, reason); });
 	});
 }
 
-instruction_id instruction_graph_generator::emit_copy(
-    buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination, const copy_reason reason) {
-	begin();
-	depend_for_read(source, where);
-	depend_for_write(destination, where);
-	const instruction_id self = emit(copy_instruction{source.id, copy_layout{false, source.allocated, 0}, destination.id,
-	                                     copy_layout{false, destination.allocated, 0}, nodes().copy(where.boxes()), buffer.info.element_size_bytes, reason,
-	                                     buffer.info.id},
-	    priorities::copy);
-	record_read(source, where);
-	record_write(destination, where);
-	return self;
+void instruction_graph_generator::copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source,
+    allocation_state& destination, const copy_reason reason) {
+	instruction_builder copy(*this, now);
+	copy.read(source, where);
+	copy.write(destination, where);
+	emit_copy(copy, buffer, place_in(source), place_in(destination), nodes().copy(where.boxes()), reason);
 }
 
-void instruction_graph_generator::copy_staged(buffer_state& buffer, std::vector<staged_copy>& staged) {
+instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source,
+    const copy_place& destination, const std::span<const box> boxes, const copy_reason reason) {
+	return copy.emit(copy_instruction{source.allocation, source.layout, destination.allocation, destination.layout, boxes,
+	                     buffer.info.element_size_bytes, reason, buffer.info.id},
+	    priorities::copy);
+}
+
+void instruction_graph_generator::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {
 	// A value that several devices lack crosses the source's link once: make the regions of each source disjoint, and note who wants each.
 	std::vector<staged_copy> plan;
 	std::vector<bool> done(staged.size());
@@ -254,74 +236,60 @@ void instruction_graph_generator::copy_staged(buffer_state& buffer, std::vector<
 		offsets.push_back(total_bytes);
 		total_bytes += round_up(static_cast<std::size_t>(piece.where.area()) * buffer.info.element_size_bytes, alignment_bytes);
 	}
-	auto& staging = acquire_staging(host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
-	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(buffer, plan[i], staging.id, offsets[i], staging.ready, staging.uses);
+	auto& staging = acquire_staging(now, host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
+	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(now, buffer, plan[i], staging, offsets[i]);
 }
 
 void instruction_graph_generator::copy_staged_region(
-    buffer_state& buffer, const staged_copy& copy, const allocation_id staging, const std::size_t offset_bytes, const instruction_id staging_ready,
-    small_vector<instruction_id, 6>& staging_uses) {
-	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
-	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * element_size_bytes;
-	const auto boxes = nodes().copy(copy.where.boxes());
-	const copy_layout host_layout{true, box(), offset_bytes};
-	const auto emit_part = [&](const allocation_id from, const copy_layout& from_layout, const allocation_id to, const copy_layout& to_layout) {
-		return emit(
-		    copy_instruction{from, from_layout, to, to_layout, boxes, element_size_bytes, copy_reason::staging, buffer.info.id}, priorities::copy);
-	};
-
+    const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging, const std::size_t offset_bytes) {
+	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * buffer.info.element_size_bytes;
 	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
+	const auto boxes = nodes().copy(copy.where.boxes());
+	const auto on_host = place_in(staging.id, offset_bytes);
+	const auto emit_part = [&](instruction_builder& part, const copy_place& from, const copy_place& to) {
+		return emit_copy(part, buffer, from, to, boxes, copy_reason::staging);
+	};
 
 	// Into host memory, packed on the device first where that pays.
 	auto* const source = find_allocation(buffer, copy.source, copy.where.bounding_box());
 	assert(source != nullptr);
 	instruction_id in_host_memory;
 	if(should_linearize(buffer, copy.where, *source)) {
-		auto& packed = acquire_staging(copy.source, size_bytes, alignment_bytes);
-		begin();
-		m_window.depend(packed.ready);
-		depend_for_read(*source, copy.where);
-		const instruction_id packing = emit_part(source->id, copy_layout{false, source->allocated, 0}, packed.id, copy_layout{true, box(), 0});
-		record_read(*source, copy.where);
-		begin();
-		m_window.depend(packing);
-		m_window.depend(staging_ready);
-		in_host_memory = emit_part(packed.id, copy_layout{true, box(), 0}, staging, host_layout);
-		packed.uses.push_back(packing);
-		packed.uses.push_back(in_host_memory);
+		auto& packed = acquire_staging(now, copy.source, size_bytes, alignment_bytes);
+		instruction_builder pack(*this, now);
+		pack.fill(packed);
+		pack.read(*source, copy.where);
+		const instruction_id packing = emit_part(pack, place_in(*source), place_in(packed.id));
+		instruction_builder leave(*this, now);
+		leave.drain(packed, packing);
+		leave.fill(staging);
+		in_host_memory = emit_part(leave, place_in(packed.id), on_host);
 	} else {
-		begin();
-		m_window.depend(staging_ready);
-		depend_for_read(*source, copy.where);
-		in_host_memory = emit_part(source->id, copy_layout{false, source->allocated, 0}, staging, host_layout);
-		record_read(*source, copy.where);
+		instruction_builder leave(*this, now);
+		leave.fill(staging);
+		leave.read(*source, copy.where);
+		in_host_memory = emit_part(leave, place_in(*source), on_host);
 	}
-
-	staging_uses.push_back(in_host_memory);
 
 	for(const memory_id destination : copy.destinations) {
 		auto* const target = find_allocation(buffer, destination, copy.where.bounding_box());
 		assert(target != nullptr);
 		if(should_linearize(buffer, copy.where, *target)) {
-			auto& packed = acquire_staging(destination, size_bytes, alignment_bytes);
-			begin();
-			m_window.depend(in_host_memory);
-			m_window.depend(packed.ready);
-			const instruction_id arrived = emit_part(staging, host_layout, packed.id, copy_layout{true, box(), 0});
-			begin();
-			m_window.depend(arrived);
-			depend_for_write(*target, copy.where);
-			const instruction_id unpacking = emit_part(packed.id, copy_layout{true, box(), 0}, target->id, copy_layout{false, target->allocated, 0});
-			staging_uses.push_back(arrived);
-			packed.uses.push_back(arrived);
-			packed.uses.push_back(unpacking);
+			auto& packed = acquire_staging(now, destination, size_bytes, alignment_bytes);
+			instruction_builder arrive(*this, now);
+			arrive.drain(staging, in_host_memory);
+			arrive.fill(packed);
+			const instruction_id arrival = emit_part(arrive, on_host, place_in(packed.id));
+			instruction_builder unpack(*this, now);
+			unpack.drain(packed, arrival);
+			unpack.write(*target, copy.where);
+			emit_part(unpack, place_in(packed.id), place_in(*target));
 		} else {
-			begin();
-			m_window.depend(in_host_memory);
-			depend_for_write(*target, copy.where);
-			staging_uses.push_back(emit_part(staging, host_layout, target->id, copy_layout{false, target->allocated, 0}));
+			instruction_builder arrive(*this, now);
+			arrive.drain(staging, in_host_memory);
+			arrive.write(*target, copy.where);
+			emit_part(arrive, on_host, place_in(*target));
 		}
-		record_write(*target, copy.where);
 	}
 }
 
@@ -340,7 +308,7 @@ bool instruction_graph_generator::should_linearize(const buffer_state& buffer, c
 }
 
 instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(
-    const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+    const command_phase& now, const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
 	// Powers of two, so that growing transfers reuse what shorter ones left.
 	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
 	auto& pool = m_staging[memory.value];
@@ -353,10 +321,7 @@ instruction_graph_generator::staging_allocation& instruction_graph_generator::ac
 		staging.uses.clear();
 		return staging;
 	}
-	const allocation_id id = next_allocation(memory);
-	begin();
-	const instruction_id alloc = emit(alloc_instruction{id, rounded_bytes, alignment_bytes, buffer_id{}, box(), m_submission}, priorities::alloc);
-	pool.push_back(staging_allocation{id, rounded_bytes, alignment_bytes, alloc, {}});
+	pool.push_back(make_staging(now, memory, rounded_bytes, alignment_bytes));
 	return pool.back();
 }
 

@@ -25,44 +25,39 @@ namespace {
 
 } // namespace
 
-void instruction_graph_generator::compile_push(const command& cmd, const push_command& push) {
-	m_key = {cmd.node->id, phase::send};
-	m_priority_boost = priorities::push_boost;
+void instruction_graph_generator::compile_push(const command_phase& now, const push_command& push) {
 	auto& buffer = use_buffer(push.transfer.buffer);
-	const bool is_reduction = push.transfer.reduction != reduction_id{}; // partial results meet in host memory
 	// All host allocations first, so that a broadcast resizes at most once.
 	buffer_requirements on_host;
-	const region* last = nullptr;
-	for(const auto& [rank, where] : push.targets) {
-		if((m_capabilities.is_direct(rank) && !is_reduction) || (last != nullptr && *last == where)) continue;
-		last = &where;
+	for_each_sent_from_host(push, [&](const region& where) {
 		for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	}
-	require_contiguous(buffer, on_host);
+	});
+	require_contiguous(now, buffer, on_host);
 	// Ranks that need the same get it from the same places: sending changes nothing of where data lies, and to copy to the host is enough once.
 	std::vector<source_region> sources;
 	const region* sources_of = nullptr;
 	bool are_direct = false;
 	for(const auto& [rank, where] : push.targets) {
-		const bool is_direct = m_capabilities.is_direct(rank) && !is_reduction;
+		const bool is_direct = is_sent_directly(push, rank);
 		if(sources_of == nullptr || is_direct != are_direct || *sources_of != where) {
-			sources = is_direct ? find_direct_sources(buffer, where) : find_host_sources(buffer, where);
+			sources = is_direct ? find_direct_sources(buffer, where) : find_host_sources(now, buffer, where);
 			sources_of = &where;
 			are_direct = is_direct;
 		}
 		for(const auto& found : sources) {
 			for_each_part(buffer.memories[found.memory.value], found.where, [&, rank = rank](allocation_state& source, const region& part) {
-				for(const box& sent_box : part) emit_send(buffer, push, rank, source, sent_box);
+				for(const box& sent_box : part) emit_send(now, buffer, push, rank, source, sent_box);
 			});
 		}
 	}
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(buffer_state& buffer, const region& where) {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(
+    const command_phase& now, buffer_state& buffer, const region& where) {
 	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
 	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
 		const read_requirement on_host{host_memory, source.where};
-		make_coherent(buffer, std::span(&on_host, 1));
+		make_coherent(now, buffer, std::span(&on_host, 1));
 	}
 	return sources;
 }
@@ -80,14 +75,14 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 }
 
 void instruction_graph_generator::emit_send(
-    buffer_state& buffer, const push_command& push, const rank_id target, allocation_state& source, const box& sent) {
+    const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target, allocation_state& source, const box& sent) {
 	const message_id message(++m_last_message);
-	begin();
-	depend_for_read(source, sent);
-	const instruction_id self = emit(
+	const region where(sent);
+	instruction_builder send(*this, now);
+	send.read(source, where);
+	const instruction_id self = send.emit(
 	    send_instruction{target, message, push.transfer, source.id, source.allocated, sent, buffer.info.element_size_bytes}, priorities::transfer);
-	record_read(source, sent);
-	m_out->pilots.push_back(outbound_pilot{target, message, push.transfer, sent, self});
+	now.out.pilots.push_back(outbound_pilot{target, message, push.transfer, sent, self});
 }
 
 void instruction_graph_generator::compile_await_push(const await_push_command& await) {
@@ -97,21 +92,22 @@ void instruction_graph_generator::compile_await_push(const await_push_command& a
 	buffer.receives.push_back(pending_receive{await.transfer, await.awaited});
 }
 
-void instruction_graph_generator::commit_receives(buffer_state& buffer, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::commit_receives(
+    const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto receives = std::move(buffer.receives);
 	buffer.receives.clear();
 	for(const auto& receive : receives) {
 		if(m_capabilities.has_direct_peer()) {
-			receive_to_readers(buffer, receive, reads);
+			receive_to_readers(now, buffer, receive, reads);
 		} else {
-			receive_to_host(buffer, receive, reads);
+			receive_to_host(now, buffer, receive, reads);
 		}
 	}
 }
 
 void instruction_graph_generator::receive_to_host(
-    buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
-	require_on_host(buffer, receive.awaited);
+    const command_phase& now, buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+	require_on_host(now, buffer, receive.awaited);
 	auto& memory = buffer.memories[host_memory.value];
 	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: what readers want of it
 	for(const auto& read : reads) {
@@ -121,32 +117,30 @@ void instruction_graph_generator::receive_to_host(
 		});
 	}
 	for_each_part(memory, receive.awaited, [&](allocation_state& destination, const region& arriving) {
-		receive_in_parts(buffer, receive.transfer, destination, arriving, std::move(parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())]));
+		auto& parts = parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())];
+		receive_in_parts(now, buffer, receive.transfer, destination, arriving, std::move(parts));
 	});
 }
 
 /// Receives what arrives in one allocation on the host at once, but lets each reader wait for its part only.
-void instruction_graph_generator::receive_in_parts(
-    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving, std::vector<region>&& parts) {
+void instruction_graph_generator::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer,
+    allocation_state& destination, const region& arriving, std::vector<region>&& parts) {
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
-	if(parts.size() <= 1) return emit_receive(buffer, transfer, destination, arriving, host_memory);
+	if(parts.size() <= 1) return emit_receive(now, buffer, transfer, destination, arriving);
 	if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
-	begin();
-	depend_for_write(destination, arriving);
-	emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
+	instruction_builder receive(*this, now);
+	receive.write(destination, arriving);
+	receive.emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
 	    priorities::transfer);
-	record_write(destination, arriving);
 	for(const auto& part : parts) {
-		begin();
-		depend_for_write(destination, part);
-		const instruction_id self = emit(await_receive_instruction{transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
-		record_write(destination, part);
-		buffer.contents.update(part, content_state{bit_of(host_memory), self, host_memory});
+		instruction_builder await(*this, now);
+		await.produce(buffer, destination, part);
+		await.emit(await_receive_instruction{transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
 	}
 }
 
 void instruction_graph_generator::receive_to_readers(
-    buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+    const command_phase& now, buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
 	std::vector<region> parts;
 	for(const auto& read : reads) {
 		region part = region_intersection(read.where, receive.awaited);
@@ -163,12 +157,12 @@ void instruction_graph_generator::receive_to_readers(
 	}
 	if(arrivals.size() > 1) join_small_neighbours(arrivals, buffer.info.element_size_bytes);
 	if(!unread.empty()) { // no device reads it, but later tasks count on this rank to have it
-		require_on_host(buffer, unread);
+		require_on_host(now, buffer, unread);
 		arrivals.push_back(read_requirement{host_memory, unread});
 	}
 	for(const auto& [memory, where] : arrivals) {
-		for_each_part(buffer.memories[memory.value], where, [&, memory = memory](allocation_state& destination, const region& arriving) {
-			emit_receive(buffer, receive.transfer, destination, arriving, memory);
+		for_each_part(buffer.memories[memory.value], where, [&](allocation_state& destination, const region& arriving) {
+			emit_receive(now, buffer, receive.transfer, destination, arriving);
 		});
 	}
 }
@@ -200,14 +194,11 @@ void instruction_graph_generator::join_small_neighbours(std::vector<read_require
 }
 
 void instruction_graph_generator::emit_receive(
-    buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where, const memory_id memory) {
-	begin();
-	depend_for_write(destination, where);
-	const instruction_id self = emit(
-	    receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
+    const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where) {
+	instruction_builder receive(*this, now);
+	receive.produce(buffer, destination, where);
+	receive.emit(receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
 	    priorities::transfer);
-	record_write(destination, where);
-	buffer.contents.update(where, content_state{bit_of(memory), self, memory});
 }
 
 } // namespace celerity

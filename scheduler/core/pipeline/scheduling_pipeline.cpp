@@ -67,7 +67,8 @@ void scheduling_pipeline::flush() {
 void scheduling_pipeline::notify_epoch_reached(const task_id reached) { m_instructions.notify_epoch_reached(reached); }
 
 void scheduling_pipeline::hold(command&& cmd) {
-	const bool wants_memory = m_lookahead != lookahead_mode::none && m_instructions.anticipate(cmd);
+	auto plan = m_instructions.plan(cmd);
+	const bool wants_memory = m_lookahead != lookahead_mode::none && m_instructions.anticipate(cmd, plan);
 	const submission_id submission = cmd.node->submission;
 	if(is_flushing(cmd)) ++m_num_flushing;
 	if(wants_memory) {
@@ -76,7 +77,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 		++m_horizons_since_want;
 		if(m_lookahead == lookahead_mode::automatic) m_instructions.foresee_growth();
 	}
-	m_held.emplace_back(held_command{std::move(cmd), wants_memory});
+	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), wants_memory});
 	if(m_held.size() >= max_held_commands) {
 		if(!m_warned_cap && m_notify) {
 			planning_notice notice;
@@ -118,7 +119,7 @@ void scheduling_pipeline::release(held_event&& event) {
 			++m_counts.lookahead_flushes;
 		}
 		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_num_released_horizons;
-		m_instructions.compile(held->cmd, m_batch);
+		m_instructions.compile(held->cmd, std::move(held->plan), m_batch);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
 		m_instructions.destroy_buffer(destroyed->buffer, m_batch);
 	} else {

@@ -71,6 +71,7 @@ class scheduling_pipeline {
 	struct flush_event {};
 	struct held_command {
 		command cmd;
+		instruction_graph_generator::execution_plan plan;
 		bool wants_memory;
 	};
 	using held_event = std::variant<held_command, destroy_event, flush_event>;

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "backends/overloaded.hpp"
 #include "memory/nd_copy.hpp"
+#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 
