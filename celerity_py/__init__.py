@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from celerity_py import access, errors, hints
 from celerity_py._native import Box, Region
+from celerity_py._native import version as _version
 from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View
@@ -26,6 +27,8 @@ from celerity_py.reductions import reduction
 from celerity_py.runtime.lifecycle import is_master, rank, size
 from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
 
+__version__ = _version()
+
 __all__ = [
     "Box",
     "Buffer",
@@ -45,6 +48,7 @@ __all__ = [
     "TaskFailed",
     "UsageError",
     "View",
+    "__version__",
     "access",
     "configure",
     "errors",

@@ -7,6 +7,9 @@ import enum
 from typing import Any, NoReturn, overload
 
 
+def version() -> str:
+    """The version of celerity_py that this extension was built for."""
+
 class Box:
     """
     A half-open box of elements in the global coordinates of a buffer or an index space.

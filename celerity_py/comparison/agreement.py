@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from celerity_py import _native
 from celerity_py.configuration import Configuration, compared_settings
 from celerity_py.scheduler.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ def agree_on_settings(settings: Configuration, communicator: Communicator) -> No
     """
     if communicator.size == 1:
         return
-    own = {_VERSION: installed_version(), **compared_settings(settings)}
+    own = {_VERSION: _native.version(), **compared_settings(settings)}
     given: list[dict[str, Any]] = [json.loads(text) for text in communicator.exchange(json.dumps(own).encode())]
     for name in dict.fromkeys(name for values in given for name in values):
         values = [rank_values.get(name) for rank_values in given]
@@ -37,11 +37,3 @@ def agree_on_settings(settings: Configuration, communicator: Communicator) -> No
                 f"host only: give it to all ranks (Open MPI: -x NAME, MPICH: -genv NAME VALUE), or call "
                 f"celerity_py.configure() in the program."
             )
-
-
-def installed_version() -> str:
-    """The version of celerity_py."""
-    try:
-        return version("celerity_py")
-    except PackageNotFoundError:
-        return "from a source tree"

@@ -19,6 +19,7 @@ void bind_view_releaser(nb::module_& m);
 
 NB_MODULE(_native, m) {
 	m.doc() = "Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.";
+	m.def("version", [] { return CELERITY_VERSION; }, "The version of celerity_py that this extension was built for.");
 	// Users keep boxes and mappers in module globals, which outlive the interpreter's own clean-up: nothing to warn them of.
 	nb::set_leak_warnings(false);
 	// An order that lets later bindings name the types of earlier ones in their signatures.

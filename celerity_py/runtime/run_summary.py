@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from celerity_py import _native
-from celerity_py.comparison.agreement import installed_version
 from celerity_py.configuration import changed_settings
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def _describe_run(settings: Configuration, communicator: Communicator, devices: 
     reason = f" No GPUs: {devices.why_no_gpus}." if devices.why_no_gpus else ""
     given = f" Settings: {', '.join(changed)}." if changed else ""
     return (
-        f"celerity_py {installed_version()}, Python {platform.python_version()}, {ranks}, {library}, "
+        f"celerity_py {_native.version()}, Python {platform.python_version()}, {ranks}, {library}, "
         f"{communicator.local_size} of them on this host; backend {devices.backend}, lookahead {settings.lookahead}."
         f"{reason}{given}"
     )

@@ -92,6 +92,13 @@ def test_importing_celerity_py_loads_neither_mpi_nor_cuda_and_starts_no_thread()
     assert native_threads <= int(numpy_only.stdout)  # numpy's BLAS starts its own
 
 
+def test_the_version_of_the_package_is_that_of_the_project_and_heads_the_changelog() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert celerity_py.__version__ == version
+    releases = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert releases[:2] == ["Unreleased", version]
+
+
 def test_the_readme_explains_every_setting_that_can_be_made() -> None:
     documented = re.findall(r"^\| `([A-Z_]+[A-Z])` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     table = celerity_py.configuration._TABLE
