@@ -77,12 +77,19 @@ def _run(name: str, source: str, folder: Path) -> str:
     return run.stdout
 
 
+def _anchors(document: Path) -> set[str]:
+    """The targets that GitHub makes of the headings."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def test_every_local_link_of_the_documents_leads_somewhere() -> None:
-    documents = [ROOT / README, ROOT / "cluster_jobs" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    broken = [
-        f"{document.relative_to(ROOT)} -> {target}"
-        for document in documents
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
-        if not (document.parent / target).exists()
-    ]
+    documents = [*sorted(ROOT.glob("*.md")), ROOT / "cluster_jobs" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    broken = []
+    for document in documents:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text()):
+            path = document.parent / target if target else document
+            if not path.exists() or (anchor and anchor not in _anchors(path)):
+                broken.append(f"{document.relative_to(ROOT)} -> {target}#{anchor}")
     assert not broken
