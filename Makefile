@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-python test-native test-mpi gpu slurm-test lint types native stubs sanitize coverage mutants bench clean
+.PHONY: help demo build check test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants bench against-base clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,12 @@ LLVM_SUFFIX =
 PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
+
+build: $(VENV)/.installed ## The environment .venv, with the extension; again after a change of C++
+
+# The inner loop of a change. `make test` runs the same tests, and all others.
+check: lint types ## Style, types and unit tests: what to run while working on a change
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -q tests/unit --deselect tests/unit/test_packaging.py
 
 test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
 
@@ -106,6 +112,9 @@ slurm-test: $(VENV)/.installed ## Batch jobs on a real Slurm with two virtual no
 lint: $(VENV)/.dev ## Style of the Python code, and the layering
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Format the C++ sources as .clang-format says
+	git ls-files -z '*.cpp' '*.hpp' '*.cuh' | xargs -0 $(BIN)/clang-format -i
 
 types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native.pyi is what the extension offers
 	$(BIN)/mypy
@@ -176,6 +185,12 @@ bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each,
 	for name in $(BENCHMARKS); do \
 		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name --output results/$$name.json; \
 	done
+
+# e.g. a commit or branch; by default where this branch left main
+BASE =
+
+against-base: ## What planning costs here and in commit BASE, in instructions if valgrind is there; needs git and a C++ compiler only
+	$(PYTHON) tests/native/against_base.py $(if $(BASE),--base $(BASE))
 
 clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist results celerity_py/_native.*.so
