@@ -116,23 +116,25 @@ lint: $(VENV)/.dev ## Style of the Python code, and the layering
 format: $(VENV)/.dev ## Format the C++ sources as .clang-format says
 	git ls-files -z '*.cpp' '*.hpp' '*.cuh' | xargs -0 $(BIN)/clang-format -i
 
-types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native.pyi is what the extension offers
+types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native*.pyi are what the extensions offer
 	$(BIN)/mypy
-	$(BIN)/python -m nanobind.stubgen -q -m celerity_py._native -o build/_native.pyi
-	diff -u celerity_py/_native.pyi build/_native.pyi || { echo "Run 'make native stubs' and commit celerity_py/_native.pyi."; exit 1; }
+	for module in _native _native_testing; do \
+		$(BIN)/python -m nanobind.stubgen -q -m celerity_py.$$module -o build/$$module.pyi; \
+		diff -u celerity_py/$$module.pyi build/$$module.pyi || { echo "Run 'make native stubs' and commit celerity_py/$$module.pyi."; exit 1; }; \
+	done
 
 # ---- for development, with the python on PATH ---------------------------------------------------------------------------------
 
-native: ## Build the extension for PATH's python and put it into celerity_py/
+native: ## Build both extension modules for PATH's python and put them into celerity_py/
 	python -c 'import nanobind' || { echo "'make native' uses PATH's python, which needs: pip install nanobind cmake ninja"; exit 1; }
 	mkdir -p build; build=build/dev-$$(python -c 'import sys; print(sys.implementation.cache_tag)'); \
-	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCELERITY_WERROR=ON -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$$(command -v python)" -DCELERITY_WERROR=ON -DCELERITY_TESTING=ON -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS) > $$build.log \
 		|| { cat $$build.log; exit 1; }; \
 	nice cmake --build $$build -j $(JOBS); \
-	install $$build/_native.*.so celerity_py/
+	install $$build/_native*.so celerity_py/
 
-stubs: ## Regenerate celerity_py/_native.pyi from the extension that `make native` built
-	PYTHONPATH=. python -m nanobind.stubgen -q -m celerity_py._native -o celerity_py/_native.pyi
+stubs: ## Regenerate celerity_py/_native*.pyi from the extension modules that `make native` built
+	for module in _native _native_testing; do PYTHONPATH=. python -m nanobind.stubgen -q -m celerity_py.$$module -o celerity_py/$$module.pyi; done
 
 # The environment's own interpreter would import the editable installation, not the sanitized one: hence the base interpreter.
 # It does not find the MPI library that lies in the environment: no test that needs MPI.
@@ -142,10 +144,10 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	sanitizers=$(SANITIZE); build=build/sanitize-$${sanitizers%%,*}; tree=$$build/tree; \
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_TESTING=ON -DCELERITY_SANITIZE=$$sanitizers -DCMAKE_BUILD_TYPE=RelWithDebInfo; \
 	cmake --build $$build -j $(JOBS); cmake --build $$build -j $(JOBS) --target native_tests; \
 	for test in $$build/native_tests/test_*; do timeout 600 $$test; done; \
-	install $$build/_native.*.so $$tree/celerity_py/; \
+	install $$build/_native*.so $$tree/celerity_py/; \
 	case $$sanitizers in thread*) runtime=libtsan.so;; *) runtime=libasan.so;; esac; \
 	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
 	cd $$tree; \
@@ -162,15 +164,15 @@ coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the r
 	build=build/coverage; tree=$$build/tree; \
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++$(LLVM_SUFFIX) \
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_TESTING=ON -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++$(LLVM_SUFFIX) \
 		-DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping -O1 -DNDEBUG" > $$build.log; \
-	cmake --build $$build -j $(JOBS); install $$build/_native.*.so $$tree/celerity_py/; \
+	cmake --build $$build -j $(JOBS); install $$build/_native*.so $$tree/celerity_py/; \
 	profile="$(CURDIR)/$$build/programs"; site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
-	(cd $$tree; LLVM_PROFILE_FILE=$$profile.profraw PYTHONPATH=.:$$site timeout 3000 $$interpreter -m tests.property.check_programs \
+	(cd $$tree; LLVM_PROFILE_FILE=$$profile.%m.profraw PYTHONPATH=.:$$site timeout 3000 $$interpreter -m tests.property.check_programs \
 		--programs $(PROGRAMS) --processes 1); \
-	llvm-profdata$(LLVM_SUFFIX) merge -o $$profile.profdata $$profile.profraw; \
-	llvm-cov$(LLVM_SUFFIX) export $$build/_native.*.so -instr-profile=$$profile.profdata > $$profile.json; \
+	llvm-profdata$(LLVM_SUFFIX) merge -o $$profile.profdata $$profile.*.profraw; \
+	llvm-cov$(LLVM_SUFFIX) export $$build/_native_testing.*.so -object $$build/_native.*.so -instr-profile=$$profile.profdata > $$profile.json; \
 	python tests/property/branch_coverage.py $$profile.json
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
@@ -193,4 +195,4 @@ against-base: ## What planning costs here and in commit BASE, in instructions if
 	$(PYTHON) tests/native/against_base.py $(if $(BASE),--base $(BASE))
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) build dist results celerity_py/_native.*.so
+	rm -rf $(VENV) build dist results celerity_py/_native*.so

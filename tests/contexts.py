@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from celerity_py import _native
+from celerity_py import _native, _native_testing
 from tests import mappers
 from tests.elements import UserBox, full_box
 from tests.graph_query import Graph
@@ -72,7 +72,7 @@ class RankContext:
     def __init__(self, settings: Settings, rank: int) -> None:
         self.settings = settings
         self.trace = Trace(rank)
-        self.native = _native.GraphContext(
+        self.native = _native_testing.GraphContext(
             num_ranks=settings.num_ranks,
             rank=rank,
             num_devices=settings.num_devices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from celerity_py import _native
+from celerity_py import _native_testing
 
 Phase = Literal["send", "receive", "work"]
 ONE_LANE = [("compute", 0, 1, 0)]
@@ -15,7 +15,7 @@ TWO_DOMAINS = [("compute", 0, 1, 0), ("host_copy", 0, 1, 1)]
 
 
 def submit(
-    engine: _native.Engine,
+    engine: _native_testing.Engine,
     iid: int,
     *dependencies: int,
     priority: int = 0,
@@ -30,7 +30,7 @@ def submit(
         engine.release(iid)
 
 
-def issue_all(engine: _native.Engine) -> dict[int, tuple[int, int, list[tuple[int, int]]]]:
+def issue_all(engine: _native_testing.Engine) -> dict[int, tuple[int, int, list[tuple[int, int]]]]:
     issued = {}
     while (item := engine.next()) is not None:
         issued[item[0]] = (item[1], item[2], item[3])

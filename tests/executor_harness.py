@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from celerity_py import _native
+from celerity_py import _native, _native_testing
 
 Record = dict[str, Any]
 USER, HOST, DEVICE0, DEVICE1 = range(4)
@@ -101,7 +101,7 @@ class Script:
         return self.add("epoch", task=task, submission=submission, last_submission=submission, action=action, **where)
 
     def submit(self, executor: _native.Executor) -> None:
-        executor.submit(_native.InstructionRecords(self.records, self.pilots))
+        _native_testing.submit(executor, _native_testing.InstructionRecords(self.records, self.pilots))
 
 
 def void(_: object) -> None:

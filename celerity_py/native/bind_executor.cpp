@@ -22,7 +22,6 @@
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/threads/spin_flag.hpp"
 #include "instruction_conversion.hpp"
-#include "instruction_records.hpp"
 #include "scheduler/core/base/trace_recorder.hpp"
 #include "seconds.hpp"
 
@@ -296,9 +295,6 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 
 One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
 else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).)")
-	    .def("has_kernel", [](executor_loop& self, const std::uint32_t device) { return self.has_kernel(device_id(device)); }, "device"_a,
-	        "Whether next_kernel() returns at once.")
-	    .def("has_host_task", &executor_loop::has_host_task, "Whether next_host_task() returns at once.")
 	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
 	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")
 	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> tuple[typing.Any, ...] | None"),
@@ -328,14 +324,7 @@ void bind_executor(nb::module_& m) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
 	bind_executor_failure(m);
-	bind_executor_machines(m);
-	bind_executor_kernels(m);
 	bind_cuda(m);
-
-	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
-	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
-	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
-	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
 
 	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
 	    .def(nb::init<>())
@@ -393,14 +382,10 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 	    .def("unclaimed_pilots", &unclaimed_pilots,
 	        nb::sig("def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]"),
 	        "Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.")
-	    .def(
-	        "submit", [](executor_loop& self, const instruction_records& records) { self.submit(records.batch()); }, "records"_a, nb::keep_alive<1, 2>(),
-	        "Submits recorded instructions, as the scheduler submits its own.")
 	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
 	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
-	    .def("set_scheduler_busy", &executor_loop::set_scheduler_busy, "busy"_a, "For the statistics: time with nothing in flight while the scheduler works.")
 	    .def("active_instructions", &active_instructions,
 	        nb::sig("def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None, str, bool]]"),
 	        R"(What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None,
@@ -410,5 +395,4 @@ If nothing is in flight although something should be, what has not been issued.)
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);
-	bind_scripted_executor(m);
 }

@@ -6,9 +6,6 @@
 namespace celerity::native {
 
 void bind_executor_failure(nanobind::module_& m);
-void bind_executor_machines(nanobind::module_& m);
-void bind_executor_kernels(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
-void bind_scripted_executor(nanobind::module_& m);
 
 } // namespace celerity::native

@@ -13,7 +13,6 @@ using namespace nb::literals;
 using namespace celerity;
 
 void bind_range_mapper(nb::module_& m);
-void bind_geometry_for_tests(nb::module_& m);
 
 namespace {
 
@@ -444,5 +443,4 @@ void bind_grid(nb::module_& m) {
 	bind_box(m);
 	bind_region(m);
 	bind_range_mapper(m);
-	bind_geometry_for_tests(m);
 }

@@ -171,7 +171,6 @@ void bind_scheduler(nb::module_& m) {
 	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
-	    .def("set_paused", &scheduler::set_paused, "paused"_a, "Hold all input back, or let it go; for measurements.")
 	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
 	    .def("notices", &scheduler::notices, "What take_notices() would return; they stay. Any thread.")
 	    .def("take_notices", &scheduler::take_notices, "Since the last call. Any thread.")

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The one extension module: everything the two cores show to Python.
+// The extension module of the product: what the two cores show to Python. `testing/` makes another one.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
 
-void bind_benchmarks(nb::module_& m);
 void bind_grid(nb::module_& m);
-void bind_graphs(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_kernel_submitter(nb::module_& m);
 void bind_planning_notices(nb::module_& m);
@@ -25,8 +23,6 @@ NB_MODULE(_native, m) {
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
 	bind_planning_notices(m);
-	bind_benchmarks(m);
-	bind_graphs(m);
 	bind_trace(m);
 	bind_executor(m);
 	bind_program_log(m);

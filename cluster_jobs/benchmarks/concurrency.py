@@ -19,6 +19,7 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import Box, _native, access
 from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks.internals import _native_testing
 
 TASKS = 2000
 
@@ -40,7 +41,7 @@ class GatedScheduler:
             run_ahead=1 << 40,
             executor=None,
         )
-        self.native.set_paused(True)
+        _native_testing.set_paused(self.native, True)
         self.native.start()
         whole = Box((0, 0), (512, 512))
         own, halo = _native.RangeMapper.one_to_one(), _native.RangeMapper.neighborhood((1, 1), "axes")
@@ -53,7 +54,7 @@ class GatedScheduler:
 
     def open(self) -> None:
         """Let the thread plan."""
-        self.native.set_paused(False)
+        _native_testing.set_paused(self.native, False)
 
     def finish(self) -> float:
         """Wait for the thread; busy seconds."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from celerity_py import _native
 from cluster_jobs.benchmarks import celerity_reference as reference
 from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks.internals import _native_testing
 
 
 def measure(topology: str, ranks: int, devices: int, *, instructions: bool, rounds: int) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def measure(topology: str, ranks: int, devices: int, *, instructions: bool, roun
     seconds: list[float] = []
     result: dict[str, Any] = {}
     for _ in range(3):
-        result = _native.measure_generation(
+        result = _native_testing.measure_generation(
             topology,
             num_ranks=ranks,
             num_devices=devices,

@@ -66,11 +66,14 @@ def build() -> None:
     """Configures once, then builds what changed."""
     output = FOLDER / "output"
     command = ["cmake", "-S", str(TREE), "-B", str(output), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
-    command += ["-DCMAKE_BUILD_TYPE=Release", "-DCELERITY_WERROR=OFF"]
+    command += ["-DCMAKE_BUILD_TYPE=Release", "-DCELERITY_WERROR=OFF", "-DCELERITY_TESTING=ON"]
     if not (output / "build.ninja").exists():
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     finished = subprocess.run(
-        ["cmake", "--build", str(output), "--target", "_native"], check=False, capture_output=True, text=True
+        ["cmake", "--build", str(output), "--target", "_native", "_native_testing"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if finished.returncode != 0:
         raise SystemExit(f"the mutant does not compile:\n{finished.stdout}")

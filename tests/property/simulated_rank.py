@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from tests.allocations import CELL_BYTES, cells_of
 from tests.contexts import RankContext
 from tests.elements import FlatBox, flat_indices, flat_size, to_flat
@@ -134,7 +134,7 @@ class SimulatedRank:
         self.has_ended = False
         self.is_shut_down = False
         self.functions = Functions(self.context.trace, world.meaning, world.program)
-        self.executor, self.devices = _native.make_scripted_executor(
+        self.executor, self.devices = _native_testing.make_scripted_executor(
             num_ranks=settings.num_ranks, rank=rank, num_devices=settings.num_devices, **world.executor_options(rank)
         )
         self.kernels: dict[tuple[int, int], Call] = {}
@@ -166,7 +166,7 @@ class SimulatedRank:
             and self.world.is_stream_like
             and self.world.random.random() < self.world.native_share
         ):
-            _native.register_scripted_launch(self.executor, self.context.native.next_submission())
+            _native_testing.register_scripted_launch(self.executor, self.context.native.next_submission())
 
     def notify_scheduler(self) -> None:
         self.context.native.notify_epoch_reached(self.reached.popleft())
@@ -179,7 +179,7 @@ class SimulatedRank:
         for record in instructions:
             self.world.paths.update(paths_of(record))
         if instructions or pilots:
-            self.executor.submit(_native.InstructionRecords(instructions, pilots))
+            _native_testing.submit(self.executor, _native_testing.InstructionRecords(instructions, pilots))
 
     def _add_user_memory(self, raw: int) -> None:
         kind, number = self.context.trace.user_allocations[raw]
@@ -250,8 +250,9 @@ class SimulatedRank:
             steps = [which for which in steps if which not in self.slow_lanes]
         result: list[Action] = [partial(self._step, which) for which in world.some_of(steps)]
         settings = world.program.settings
-        result += [partial(self._launch, d) for d in range(settings.num_devices) if self.executor.has_kernel(d)]
-        if self.executor.has_host_task():
+        devices = range(settings.num_devices)
+        result += [partial(self._launch, d) for d in devices if _native_testing.has_kernel(self.executor, d)]
+        if _native_testing.has_host_task(self.executor):
             result.append(self._take_host_call)
         result += [partial(self._run_host_call, call) for call in world.some_of(self.host_calls)]
         if self.reached:

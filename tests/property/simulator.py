@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Runs a program on all ranks in one process, each with its real executor: loop, dispatch, engine and transports.
 
-Only what the executor drives is not real: the lanes of the devices (`_native.ScriptedDevices`), the network, and who
-calls user functions. One random number generator decides which rank looks at its inbox, which lane makes a step, when
-messages and pilots arrive and when a function begins. A run in which nothing can go on is a deadlock.
+Only what the executor drives is not real: the lanes of the devices (`_native_testing.ScriptedDevices`), the network,
+and who calls user functions. One random number generator decides which rank looks at its inbox, which lane makes a
+step, when messages and pilots arrive and when a function begins. A run in which nothing can go on is a deadlock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class World:
     """All ranks and what is under way between them."""
 
     def __init__(self, program: Program, seed: int | None = None, **options: Any) -> None:
-        """`options` are those of `_native.make_scripted_executor`, instead of random ones."""
+        """`options` are those of `make_scripted_executor`, instead of random ones."""
         settings = program.settings
         self.program = program
         self.meaning: Meaning = interpret(program)

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from tests.engine_requests import FOUR_LANES, ONE_LANE, issue_all, submit
 
 
 def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2, 1, lane_class=1, policy="signal")
     submit(engine, 3, 1, 2)  # overwrites what 2 sends
@@ -22,7 +22,7 @@ def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() ->
 
 
 def test_an_acknowledgement_may_come_before_the_lane_is_seen_to_be_past_it() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2, 1, lane_class=1, policy="signal")
     submit(engine, 3, lane_class=1, policy="signal")
@@ -35,7 +35,7 @@ def test_an_acknowledgement_may_come_before_the_lane_is_seen_to_be_past_it() -> 
 
 
 def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None:
-    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2)
     submit(engine, 3, 1, lane_class=1, policy="signal")
@@ -55,7 +55,7 @@ def test_an_answer_completes_what_the_flag_depends_on_and_nothing_else() -> None
 
 
 def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for() -> None:
-    engine = _native.Engine([("compute", 0, 3, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 3, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1)
     submit(engine, 2, task=2)
     submit(engine, 3, 1, task=3, phase="send", lane_class=1, policy="signal")
@@ -74,7 +74,7 @@ def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for()
 
 
 def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1)
     submit(engine, 2, 1, task=2, phase="send", lane_class=1, policy="signal")
     submit(engine, 3, 1, 2, task=3)  # overwrites what 2 sends
@@ -88,7 +88,7 @@ def test_who_can_wait_for_an_answer_on_its_lane_is_issued_before_it() -> None:
 
 
 def test_who_waits_for_an_answer_is_issued_behind_all_that_another_rank_may_need() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
     submit(engine, 2, task=2, phase="receive", lane_class=1, policy="pull", held=True)
     submit(engine, 3, 1, task=3)
@@ -96,7 +96,7 @@ def test_who_waits_for_an_answer_is_issued_behind_all_that_another_rank_may_need
     engine.release(2)
     assert list(issue_all(engine)) == [2, 3]
 
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
     submit(engine, 2, task=2, phase="receive", lane_class=1, policy="pull", held=True)
     submit(engine, 3, 1, task=3)
@@ -106,7 +106,7 @@ def test_who_waits_for_an_answer_is_issued_behind_all_that_another_rank_may_need
 
 
 def test_nobody_is_sent_to_wait_for_an_answer_while_that_is_not_allowed() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
     submit(engine, 2, 1, task=2)
     engine.allow_remote_waits(False)
@@ -116,7 +116,7 @@ def test_nobody_is_sent_to_wait_for_an_answer_while_that_is_not_allowed() -> Non
 
 
 def test_only_what_depends_on_its_one_wait_alone_may_go_right_behind_it() -> None:
-    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)])
     submit(engine, 1)
     submit(engine, 2)
     submit(engine, 3, 1, lane_class=1, policy="signal")
@@ -128,7 +128,7 @@ def test_only_what_depends_on_its_one_wait_alone_may_go_right_behind_it() -> Non
 
 
 def test_each_of_several_flags_behind_one_kernel_knows_that_it_may_go_right_behind_it() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("peer", 0, 2, 0)])
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("peer", 0, 2, 0)])
     submit(engine, 1)
     for iid in range(2, 6):
         submit(engine, iid, 1, lane_class=1, policy="signal")
@@ -142,7 +142,7 @@ def test_each_of_several_flags_behind_one_kernel_knows_that_it_may_go_right_behi
 
 
 def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 1, policy="signal")
     submit(engine, 2)
     submit(engine, 3, 2)
@@ -153,7 +153,7 @@ def test_work_behind_an_acknowledged_instruction_on_its_lane_completes_before_it
 
 
 def test_nothing_flows_past_a_horizon_before_the_acknowledgement_it_stands_for() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 1, policy="signal")
     submit(engine, 2, 1, policy="clock")
     submit(engine, 3, 2)
@@ -165,7 +165,7 @@ def test_nothing_flows_past_a_horizon_before_the_acknowledgement_it_stands_for()
 
 
 def test_a_held_instruction_waits_for_its_release_and_for_its_predecessors() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, policy="pull", held=True)
     submit(engine, 2, 1)
     submit(engine, 3, policy="host")
@@ -181,7 +181,7 @@ def test_a_held_instruction_waits_for_its_release_and_for_its_predecessors() -> 
 
 
 def test_a_held_instruction_holds_back_remote_waits_with_larger_keys() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, task=1, phase="receive", policy="pull", held=True)
     submit(engine, 2, task=2, phase="receive", policy="pull")
     submit(engine, 3, task=3)
@@ -191,7 +191,7 @@ def test_a_held_instruction_holds_back_remote_waits_with_larger_keys() -> None:
 
 
 def test_no_remote_wait_is_handed_out_while_none_is_allowed() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     engine.allow_remote_waits(False)
     submit(engine, 1, task=1, phase="receive", policy="pull")
     submit(engine, 2, task=2)
@@ -201,7 +201,7 @@ def test_no_remote_wait_is_handed_out_while_none_is_allowed() -> None:
 
 
 def test_what_a_launcher_thread_enqueues_is_issued_after_answers_only() -> None:
-    engine = _native.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)], remote="answers")
+    engine = _native_testing.Engine([("compute", 0, 2, 0), ("peer", 0, 1, 0)], remote="answers")
     submit(engine, 1, task=1, phase="send", lane_class=1, policy="signal")
     submit(engine, 2, 1, task=2, policy="launched")
     submit(engine, 3, 1, task=2, policy="deferred")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native, _native_testing
 
 Record = dict[str, Any]
 USER, HOST, DEVICE0, DEVICE1 = range(4)
@@ -123,7 +123,7 @@ class Pair:
         self.arrays: list[npt.NDArray[np.float64]] = []
 
     def submit(self, rank: int, script: Script) -> None:
-        self.ranks[rank].submit(_native.InstructionRecords(script.records, script.pilots))
+        _native_testing.submit(self.ranks[rank], _native_testing.InstructionRecords(script.records, script.pilots))
 
     def register(self, rank: int, array: npt.NDArray[np.float64]) -> tuple[int, int]:
         self.arrays.append(array)

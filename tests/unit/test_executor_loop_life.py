@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native, _native_testing
 from tests.executor_harness import DEVICE0, HOST, Harness, Script, row
 
 
@@ -42,9 +42,9 @@ def test_an_idle_executor_costs_nothing() -> None:
 def test_time_without_work_while_the_scheduler_is_busy_counts_as_starved() -> None:
     executor = _native.Executor()
     executor.run(0)
-    executor.set_scheduler_busy(True)
+    _native_testing.set_scheduler_busy(executor, True)
     executor.run(0.1)
-    executor.set_scheduler_busy(False)
+    _native_testing.set_scheduler_busy(executor, False)
     executor.run(0.1)
     statistics = executor.statistics()
     assert statistics["starved_seconds"] > 0.05

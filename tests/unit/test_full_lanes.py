@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from tests import mappers, uneven_mappers
 from tests.engine_requests import issue_all, submit
 from tests.property.programs import Access, BufferDecl, Fence, HostTask, Kernel, Program, Reduction, Settings
@@ -41,7 +41,7 @@ def test_a_full_lane_does_not_keep_the_host_from_sending(stream_like: bool) -> N
 
 
 def test_the_engine_holds_back_lanes_and_nothing_else() -> None:
-    engine = _native.Engine(TWO_CLASSES)
+    engine = _native_testing.Engine(TWO_CLASSES)
     engine.allow_lanes(False)
     submit(engine, 1)
     submit(engine, 2, policy="host")
@@ -55,7 +55,7 @@ def test_the_engine_holds_back_lanes_and_nothing_else() -> None:
 
 
 def test_a_remote_wait_that_was_held_back_still_respects_keys() -> None:
-    engine = _native.Engine(TWO_CLASSES)
+    engine = _native_testing.Engine(TWO_CLASSES)
     engine.allow_lanes(False)
     submit(engine, 1, task=5, phase="receive", policy="pull")
     assert not issue_all(engine)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from celerity_py.configuration import resolve
 from cluster_jobs.benchmarks.dag_programs import Program, Use
 from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
@@ -78,7 +78,7 @@ class Run:
 
     def __init__(self, name: str, lanes: int, *, at_once: bool) -> None:
         self.records, self.between = _instructions(name)
-        self.engine = _native.Engine([("compute", 0, lanes, 0), ("host_to_device", 0, 2, 0)])
+        self.engine = _native_testing.Engine([("compute", 0, lanes, 0), ("host_to_device", 0, 2, 0)])
         self.num_lanes = lanes
         self.placement = Placement()
         self.before: dict[int, set[int]] = {}

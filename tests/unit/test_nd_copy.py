@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from tests.sparse_memory import sparse_zeros
 
 FlatBox = tuple[int, int, int, int, int, int]
@@ -76,7 +76,7 @@ def test_boxes_are_copied_between_arrays_of_different_extents(
     expected = destination.copy()
     for box in boxes:
         expected[slices(box, destination_box)] = source[slices(box, source_box)]
-    _native.copy_boxes(
+    _native_testing.copy_boxes(
         source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), boxes, size
     )
     assert np.array_equal(destination, expected)
@@ -90,12 +90,12 @@ def test_boxes_are_packed_one_after_the_other_and_unpacked_again(
     rng = np.random.default_rng(seed)
     source = random_elements(rng, math.prod(shape(source_box)), size).reshape(shape(source_box))
     staging = np.zeros(offset + sum(math.prod(shape(b)) for b in boxes) * size, np.uint8)
-    _native.copy_boxes(source.ctypes.data, dense(source_box), staging.ctypes.data, packed(offset), boxes, size)
+    _native_testing.copy_boxes(source.ctypes.data, dense(source_box), staging.ctypes.data, packed(offset), boxes, size)
     expected = np.concatenate([source[slices(box, source_box)].reshape(-1) for box in boxes])
     assert np.array_equal(staging[offset:], expected.view(np.uint8))
 
     destination = np.zeros(shape(destination_box), f"V{size}")
-    _native.copy_boxes(
+    _native_testing.copy_boxes(
         staging.ctypes.data, packed(offset), destination.ctypes.data, dense(destination_box), boxes, size
     )
     for box in boxes:
@@ -120,7 +120,7 @@ WHOLE: FlatBox = (0, 0, 0, 4, 5, 6)
 def test_copies_use_the_longest_contiguous_runs(
     source: FlatBox, destination: FlatBox, box: FlatBox, runs: tuple[int, int]
 ) -> None:
-    assert _native.copy_shape(dense(source), dense(destination), [box], 8) == [runs]
+    assert _native_testing.copy_shape(dense(source), dense(destination), [box], 8) == [runs]
 
 
 def test_an_empty_box_copies_nothing() -> None:
@@ -128,7 +128,7 @@ def test_an_empty_box_copies_nothing() -> None:
     source = np.ones(4, np.uint8)
     empty: FlatBox = (0, 0, 0, 0, 0, 0)
     array: FlatBox = (0, 0, 0, 4, 1, 1)
-    _native.copy_boxes(source.ctypes.data, dense(array), destination.ctypes.data, dense(array), [empty], 1)
+    _native_testing.copy_boxes(source.ctypes.data, dense(array), destination.ctypes.data, dense(array), [empty], 1)
     assert not destination.any()
 
 
@@ -155,7 +155,7 @@ def test_boxes_inside_allocations_beyond_32_bits_are_copied_in_place(
     source, destination = (sparse_zeros(shape(array), f"V{size}") for array in (source_box, destination_box))
     contents = random_elements(np.random.default_rng(3), math.prod(shape(box)), size).reshape(shape(box))
     source[slices(box, source_box)] = contents
-    _native.copy_boxes(
+    _native_testing.copy_boxes(
         source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), [box], size
     )
     assert np.array_equal(destination[slices(box, destination_box)], contents)
@@ -168,9 +168,9 @@ def test_packing_goes_on_beyond_two_to_the_31_bytes() -> None:
     source = random_elements(np.random.default_rng(3), 32, 8).reshape(shape(array))
     staging = sparse_zeros((HUGE + 32 * 8,), np.uint8)
     rows: list[FlatBox] = [(0, row, 1, 1, row + 1, 7) for row in range(4)]
-    _native.copy_boxes(source.ctypes.data, dense(array), staging.ctypes.data, packed(HUGE), rows, 8)
+    _native_testing.copy_boxes(source.ctypes.data, dense(array), staging.ctypes.data, packed(HUGE), rows, 8)
     expected = np.ascontiguousarray(source[:, :, 1:7]).view(np.uint8).reshape(-1)
     assert np.array_equal(staging[HUGE : HUGE + expected.size], expected)
     destination = np.zeros_like(source)
-    _native.copy_boxes(staging.ctypes.data, packed(HUGE), destination.ctypes.data, dense(array), rows, 8)
+    _native_testing.copy_boxes(staging.ctypes.data, packed(HUGE), destination.ctypes.data, dense(array), rows, 8)
     assert np.array_equal(destination[:, :, 1:7], source[:, :, 1:7])

@@ -8,12 +8,12 @@ import random
 
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native_testing
 from tests.engine_requests import FOUR_LANES, ONE_LANE, TWO_DEVICES, TWO_DOMAINS, Phase, issue_all, submit
 
 
 def test_a_chain_is_issued_at_once_on_one_lane() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1)
     submit(engine, 2, 1)
     submit(engine, 3, 2)
@@ -21,7 +21,7 @@ def test_a_chain_is_issued_at_once_on_one_lane() -> None:
 
 
 def test_lanes_that_do_not_wait_get_nothing_before_what_it_depends_on_is_complete() -> None:
-    engine = _native.Engine(FOUR_LANES, lanes_wait=False)
+    engine = _native_testing.Engine(FOUR_LANES, lanes_wait=False)
     submit(engine, 1)
     submit(engine, 2, 1)
     submit(engine, 3)
@@ -36,7 +36,7 @@ def test_lanes_that_do_not_wait_get_nothing_before_what_it_depends_on_is_complet
 
 
 def test_independent_instructions_go_to_idle_lanes_and_then_to_the_least_loaded() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     for iid in range(1, 7):
         submit(engine, iid)
     lanes = [lane for lane, _, _ in issue_all(engine).values()]
@@ -44,7 +44,7 @@ def test_independent_instructions_go_to_idle_lanes_and_then_to_the_least_loaded(
 
 
 def test_only_the_first_successor_inherits_the_lane_the_others_wait() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1)
     submit(engine, 2, 1)
     submit(engine, 3, 1)
@@ -54,7 +54,7 @@ def test_only_the_first_successor_inherits_the_lane_the_others_wait() -> None:
 
 
 def test_a_wait_that_an_earlier_wait_implies_is_left_out() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("compute", 1, 1, 0), ("compute", 2, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("compute", 1, 1, 0), ("compute", 2, 1, 0)])
     submit(engine, 1, lane_class=0)
     submit(engine, 2, 1, lane_class=1)
     submit(engine, 3, 2, lane_class=2)
@@ -67,7 +67,7 @@ def test_a_wait_that_an_earlier_wait_implies_is_left_out() -> None:
 
 
 def test_of_several_predecessors_only_those_are_waited_for_that_no_other_implies() -> None:
-    engine = _native.Engine([("compute", d, 1, 0) for d in range(4)])
+    engine = _native_testing.Engine([("compute", d, 1, 0) for d in range(4)])
     submit(engine, 1, lane_class=0)
     submit(engine, 2, 1, lane_class=1)
     submit(engine, 3, lane_class=2)
@@ -77,7 +77,7 @@ def test_of_several_predecessors_only_those_are_waited_for_that_no_other_implies
 
 def test_in_which_order_predecessors_are_named_does_not_matter() -> None:
     for dependencies in ((1, 2), (2, 1)):
-        engine = _native.Engine([("compute", d, 1, 0) for d in range(3)])
+        engine = _native_testing.Engine([("compute", d, 1, 0) for d in range(3)])
         submit(engine, 1, lane_class=0)
         submit(engine, 2, 1, lane_class=1)
         submit(engine, 3, *dependencies, lane_class=2)
@@ -85,7 +85,7 @@ def test_in_which_order_predecessors_are_named_does_not_matter() -> None:
 
 
 def test_nobody_waits_for_what_is_complete() -> None:
-    engine = _native.Engine(TWO_DEVICES)
+    engine = _native_testing.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
     issue_all(engine)
     engine.complete(1)
@@ -94,7 +94,7 @@ def test_nobody_waits_for_what_is_complete() -> None:
 
 
 def test_lanes_of_different_domains_meet_on_the_host() -> None:
-    engine = _native.Engine(TWO_DOMAINS)
+    engine = _native_testing.Engine(TWO_DOMAINS)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, 1, lane_class=1)
     assert list(issue_all(engine)) == [1]
@@ -103,7 +103,7 @@ def test_lanes_of_different_domains_meet_on_the_host() -> None:
 
 
 def test_the_host_acts_only_after_completion() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 1)
     submit(engine, 2, 1, policy="host")
     submit(engine, 3, 2)
@@ -115,14 +115,14 @@ def test_the_host_acts_only_after_completion() -> None:
 
 
 def test_the_highest_priority_goes_first_and_then_the_oldest() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     for iid, priority in [(1, 0), (2, 5), (3, -1), (4, 5)]:
         submit(engine, iid, priority=priority)
     assert list(issue_all(engine)) == [2, 4, 1, 3]
 
 
 def test_work_flows_past_a_horizon_before_the_horizon_is_complete() -> None:
-    engine = _native.Engine(TWO_DEVICES)
+    engine = _native_testing.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=0)
     submit(engine, 3, 1, 2, policy="clock")
@@ -137,7 +137,7 @@ def test_work_flows_past_a_horizon_before_the_horizon_is_complete() -> None:
 
 
 def test_a_horizon_asks_only_for_positions_that_imply_the_others() -> None:
-    engine = _native.Engine([("compute", d, 1, 0) for d in range(3)])
+    engine = _native_testing.Engine([("compute", d, 1, 0) for d in range(3)])
     submit(engine, 1, lane_class=0)
     submit(engine, 2, 1, lane_class=1)
     submit(engine, 3, 1, 2, policy="clock")
@@ -147,7 +147,7 @@ def test_a_horizon_asks_only_for_positions_that_imply_the_others() -> None:
 
 
 def test_a_horizon_over_two_domains_lets_work_pass_only_when_complete() -> None:
-    engine = _native.Engine(TWO_DOMAINS)
+    engine = _native_testing.Engine(TWO_DOMAINS)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=1)
     submit(engine, 3, 1, 2, policy="clock")
@@ -159,7 +159,7 @@ def test_a_horizon_over_two_domains_lets_work_pass_only_when_complete() -> None:
 
 
 def test_a_horizon_whose_predecessors_are_complete_completes_at_once() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 1, policy="clock")
     submit(engine, 2, 1, policy="clock")
     assert engine.take_completed() == [1, 2]
@@ -167,7 +167,7 @@ def test_a_horizon_whose_predecessors_are_complete_completes_at_once() -> None:
 
 
 def test_completing_a_lane_instruction_completes_what_it_ran_after() -> None:
-    engine = _native.Engine(TWO_DEVICES)
+    engine = _native_testing.Engine(TWO_DEVICES)
     submit(engine, 1, lane_class=0)
     submit(engine, 2, lane_class=1)
     submit(engine, 3, 1, policy="clock")
@@ -182,7 +182,7 @@ def test_completing_a_lane_instruction_completes_what_it_ran_after() -> None:
 
 
 def test_nobody_follows_a_deferred_instruction_before_the_launcher_has_enqueued_it() -> None:
-    engine = _native.Engine([("compute", 0, 1, 0), ("compute", 1, 1, 0)])
+    engine = _native_testing.Engine([("compute", 0, 1, 0), ("compute", 1, 1, 0)])
     submit(engine, 1, policy="deferred")
     submit(engine, 2, 1, lane_class=1)
     submit(engine, 3)  # would overtake 1 on its lane
@@ -194,14 +194,14 @@ def test_nobody_follows_a_deferred_instruction_before_the_launcher_has_enqueued_
 
 
 def test_deferred_instructions_may_queue_up_behind_each_other() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 1, policy="deferred")
     submit(engine, 2, policy="deferred")
     assert issue_all(engine) == {1: (0, 1, []), 2: (0, 2, [])}
 
 
 def test_a_remote_wait_is_issued_after_all_lane_instructions_with_smaller_keys() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, policy="host")
     submit(engine, 2, 1, task=3, phase="send")
     submit(engine, 3, task=3, phase="receive", priority=9, policy="pull")
@@ -212,7 +212,7 @@ def test_a_remote_wait_is_issued_after_all_lane_instructions_with_smaller_keys()
 
 
 def test_remote_waits_of_equal_keys_do_not_hold_each_other_back() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, policy="host")
     submit(engine, 2, task=3, phase="receive", policy="pull")
     submit(engine, 3, 1, task=3, phase="receive", policy="pull")
@@ -224,7 +224,7 @@ def test_remote_waits_of_equal_keys_do_not_hold_each_other_back() -> None:
 
 
 def test_a_deferred_instruction_holds_remote_waits_back_until_it_is_enqueued() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, task=1, policy="deferred")
     submit(engine, 2, task=2, phase="receive", policy="pull")
     assert list(issue_all(engine)) == [1]
@@ -233,7 +233,7 @@ def test_a_deferred_instruction_holds_remote_waits_back_until_it_is_enqueued() -
 
 
 def test_a_remote_wait_whose_writer_is_known_to_be_enqueued_ignores_the_order() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, policy="host")
     submit(engine, 2, 1, task=3)
     submit(engine, 3, task=4, phase="receive", policy="pull", held=True)
@@ -243,7 +243,7 @@ def test_a_remote_wait_whose_writer_is_known_to_be_enqueued_ignores_the_order() 
 
 
 def test_a_smaller_key_that_arrives_late_closes_the_gate_again() -> None:
-    engine = _native.Engine(FOUR_LANES)
+    engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, task=4, phase="receive", policy="pull")
     submit(engine, 2, priority=1, policy="host")
     assert engine.next() == (2, -1, 0, [], [])
@@ -254,7 +254,7 @@ def test_a_smaller_key_that_arrives_late_closes_the_gate_again() -> None:
 
 
 def test_mistakes_of_the_driver_are_reported() -> None:
-    engine = _native.Engine(ONE_LANE)
+    engine = _native_testing.Engine(ONE_LANE)
     submit(engine, 5)
     with pytest.raises(ValueError, match="grow"):
         submit(engine, 5)
@@ -263,9 +263,9 @@ def test_mistakes_of_the_driver_are_reported() -> None:
     with pytest.raises(ValueError, match="no policy"):
         submit(engine, 7, policy="sideways")
     with pytest.raises(ValueError, match="remote waits"):
-        submit(_native.Engine(ONE_LANE, remote="none"), 7, policy="pull")
+        submit(_native_testing.Engine(ONE_LANE, remote="none"), 7, policy="pull")
     with pytest.raises(ValueError, match="'none', 'pulls' or 'answers'"):
-        _native.Engine(ONE_LANE, remote="sideways")
+        _native_testing.Engine(ONE_LANE, remote="sideways")
     with pytest.raises(RuntimeError, match="never issued"):
         engine.complete(5)
     with pytest.raises(ValueError, match="phase"):
@@ -288,7 +288,7 @@ class Device:
 
     def __init__(self, rng: random.Random, classes: list[tuple[str, int, int, int]]) -> None:
         self.rng = rng
-        self.engine = _native.Engine(classes)
+        self.engine = _native_testing.Engine(classes)
         self.num_lanes = sum(size for _, _, size, _ in classes)
         self.lanes: list[list[tuple[int, int, list[tuple[int, int]]]]] = [[] for _ in range(self.num_lanes)]
         self.reached = [0] * self.num_lanes

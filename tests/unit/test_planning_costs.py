@@ -7,8 +7,9 @@ from time import process_time
 
 import pytest
 
-from celerity_py import _native
-from celerity_py._native import Box, GraphContext, RangeMapper, Region
+from celerity_py import _native_testing
+from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native_testing import GraphContext
 
 READ, WRITE, READ_WRITE = range(3)
 
@@ -73,7 +74,7 @@ def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
 
 
 def test_the_benchmark_counts_instructions_under_their_own_kinds() -> None:
-    measured = _native.measure_generation("soup", num_ranks=1, num_devices=2, with_instructions=True, num_rounds=1)
+    measured = _native_testing.measure_generation("soup", num_devices=2, num_rounds=1)
     kinds = measured["instructions"]
     assert set(kinds) == {"alloc", "free", "copy", "device_kernel", "horizon", "epoch"}
     assert kinds["device_kernel"] == 2 * 50  # one per device and kernel

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celerity_py._native import Box, RangeMapper, Region, split_1d
+from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native_testing import split_1d
 
 if TYPE_CHECKING:
     from collections.abc import Callable

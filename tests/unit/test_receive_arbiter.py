@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native_testing
 
 FlatBox = tuple[int, int, int, int, int, int]
 Transfer = tuple[int, int, int]
-Event = Callable[[_native.ReceiveArbiter], None]
+Event = Callable[[_native_testing.ReceiveArbiter], None]
 
 TRANSFER = (7, 3, 0)
 REDUCTION = (7, 3, 1)
@@ -73,7 +73,7 @@ class Replay:
     """Applies one order of events and checks what is complete after each of them."""
 
     def __init__(self, expectations: dict[int, Expectation]) -> None:
-        self.arbiter = _native.ReceiveArbiter()
+        self.arbiter = _native_testing.ReceiveArbiter()
         self.expectations = expectations
         self.happened: set[str] = set()
         self.completed: set[int] = set()
@@ -240,7 +240,7 @@ def test_a_gather_receives_one_slot_per_contributing_rank(empty: set[int]) -> No
         inputs.append(pilot(10 + source, box, source, REDUCTION))
 
     def extend(prefix: list[Input | int]) -> int:
-        arbiter = _native.ReceiveArbiter()
+        arbiter = _native_testing.ReceiveArbiter()
         posts: list[dict[str, Any]] = []
         names: set[str] = set()
         filled: dict[int, int] = {}
@@ -271,13 +271,13 @@ def test_a_gather_receives_one_slot_per_contributing_rank(empty: set[int]) -> No
 
 
 def test_an_await_for_what_has_arrived_long_ago_completes_at_once() -> None:
-    arbiter = _native.ReceiveArbiter()
+    arbiter = _native_testing.ReceiveArbiter()
     arbiter.await_receive(5, TRANSFER, HOST, [row(0, 3)])
     assert arbiter.take_completed() == [5]
 
 
 def test_a_request_for_nothing_completes_at_once() -> None:
-    arbiter = _native.ReceiveArbiter()
+    arbiter = _native_testing.ReceiveArbiter()
     arbiter.receive(1, TRANSFER, [], HOST, row(0, 9), 8)
     arbiter.split_receive(2, TRANSFER, [], HOST, row(0, 9), 8)
     arbiter.gather_receive(3, REDUCTION, HOST, 8, [], [])
@@ -286,7 +286,7 @@ def test_a_request_for_nothing_completes_at_once() -> None:
 
 
 def test_a_post_names_rank_message_and_place() -> None:
-    arbiter = _native.ReceiveArbiter()
+    arbiter = _native_testing.ReceiveArbiter()
     arbiter.receive(1, TRANSFER, [row(2, 5)], HOST, row(0, 9), 8)
     arbiter.pilot(3, 11, TRANSFER, row(1, 5))
     (post,) = arbiter.take_posts()
@@ -306,7 +306,7 @@ def test_a_post_names_rank_message_and_place() -> None:
 
 
 def test_a_payload_nobody_waits_for_is_an_error() -> None:
-    arbiter = _native.ReceiveArbiter()
+    arbiter = _native_testing.ReceiveArbiter()
     with pytest.raises(ValueError, match="posted"):
         arbiter.complete(1)
     arbiter.gather_receive(1, REDUCTION, HOST, 8, [1], [1])
@@ -316,7 +316,7 @@ def test_a_payload_nobody_waits_for_is_an_error() -> None:
 
 @pytest.mark.parametrize("pilot_first", [False, True])
 def test_a_message_that_spans_several_boxes_of_one_receive_is_received_in_one_piece(pilot_first: bool) -> None:
-    arbiter = _native.ReceiveArbiter()
+    arbiter = _native_testing.ReceiveArbiter()
     events: list[Event] = [
         lambda a: a.receive(1, TRANSFER, [(0, 0, 0, 1, 2, 1), (1, 0, 0, 3, 5, 1)], HOST, (0, 0, 0, 3, 5, 1), 8),
         lambda a: a.pilot(1, 4, TRANSFER, (0, 1, 0, 3, 2, 1)),

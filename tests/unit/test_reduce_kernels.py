@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from celerity_py import _native
+from celerity_py import _native_testing
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float32", "float64", "complex64", "complex128"]
@@ -38,7 +38,7 @@ def complex_product(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any
 
 def native_fold(op: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     result = np.zeros(1, values.dtype)
-    _native.fold(op, values.dtype.name, values.ctypes.data, len(values), result.ctypes.data)
+    _native_testing.fold(op, values.dtype.name, values.ctypes.data, len(values), result.ctypes.data)
     return result
 
 
@@ -97,7 +97,7 @@ def test_the_order_of_summation_is_that_of_the_elements() -> None:
 
 def test_the_result_may_replace_a_source_element() -> None:
     values = np.array([1, 2, 3, 4], np.int64)
-    _native.fold("sum", "int64", values.ctypes.data, 4, values.ctypes.data + 8)
+    _native_testing.fold("sum", "int64", values.ctypes.data, 4, values.ctypes.data + 8)
     assert values.tolist() == [1, 10, 3, 4]
 
 

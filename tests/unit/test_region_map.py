@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celerity_py._native import Box, Region, RegionMapForTests, split_2d
+from celerity_py._native import Box, Region
+from celerity_py._native_testing import RegionMap, split_2d
 
 
 def boxes(shape: tuple[int, ...]) -> st.SearchStrategy[Box]:
@@ -40,7 +41,7 @@ def test_a_region_map_remembers_what_an_array_remembers(
 ) -> None:
     shape, steps, queries = history
     values = np.zeros(shape, dtype=np.int64)
-    region_map = RegionMapForTests(whole(shape), 0)
+    region_map = RegionMap(whole(shape), 0)
     for operation, where, value in steps:
         if operation == "transform":
             region_map.transform(0, value)
@@ -67,7 +68,7 @@ def test_a_region_map_remembers_what_an_array_remembers(
 @given(st.permutations(range(16)), st.permutations(range(16)))
 def test_writing_a_partition_with_one_value_gives_one_entry(first: list[int], second: list[int]) -> None:
     tiles = split_2d(whole((64, 64)), (1, 1), 16)
-    region_map = RegionMapForTests(whole((64, 64)), 0)
+    region_map = RegionMap(whole((64, 64)), 0)
     for i in first:
         region_map.update(tiles[i], i + 1)
     assert len(region_map) == 16
@@ -81,7 +82,7 @@ def test_a_pinwheel_of_equal_values_is_one_entry() -> None:
         Box(a, b) for a, b in [((0, 0), (2, 4)), ((0, 4), (4, 6)), ((4, 2), (6, 6)), ((2, 0), (6, 2)), ((2, 2), (4, 4))]
     ]
     for order in itertools.permutations(range(5)):
-        region_map = RegionMapForTests(whole((6, 6)), 0)
+        region_map = RegionMap(whole((6, 6)), 0)
         for i, box in enumerate(pinwheel):
             region_map.update(box, i + 1)
         for i in order:
@@ -90,7 +91,7 @@ def test_a_pinwheel_of_equal_values_is_one_entry() -> None:
 
 
 def test_a_transformation_that_makes_all_values_equal_leaves_one_entry() -> None:
-    region_map = RegionMapForTests(whole((64, 64)), 0)
+    region_map = RegionMap(whole((64, 64)), 0)
     for i, tile in enumerate(split_2d(whole((64, 64)), (1, 1), 64)):
         region_map.update(tile, i)
     region_map.transform(0, 3)
@@ -98,13 +99,13 @@ def test_a_transformation_that_makes_all_values_equal_leaves_one_entry() -> None
 
 
 def test_writing_the_value_that_is_there_changes_nothing() -> None:
-    region_map = RegionMapForTests(whole((8, 8)), 5)
+    region_map = RegionMap(whole((8, 8)), 5)
     region_map.update(Box((2, 2), (4, 4)), 5)
     assert len(region_map) == 1
 
 
 def test_a_hole_that_is_filled_again_disappears() -> None:
-    region_map = RegionMapForTests(whole((8, 8)), 0)
+    region_map = RegionMap(whole((8, 8)), 0)
     region_map.update(Box((2, 2), (4, 6)), 1)
     assert len(region_map) == 5
     region_map.update(Box((2, 2), (3, 6)), 0)
@@ -113,7 +114,7 @@ def test_a_hole_that_is_filled_again_disappears() -> None:
 
 
 def test_updates_and_queries_are_clamped_to_the_domain() -> None:
-    region_map = RegionMapForTests(Box((2, 2), (6, 6)), 0)
+    region_map = RegionMap(Box((2, 2), (6, 6)), 0)
     region_map.update(Box((0, 0), (4, 100)), 1)
     assert sorted(region_map.query(Box((-5, 0), (100, 100))), key=lambda entry: entry[0].min) == [
         (Box((2, 2), (4, 6)), 1),
@@ -123,7 +124,7 @@ def test_updates_and_queries_are_clamped_to_the_domain() -> None:
 
 
 def test_modifying_part_of_an_entry_cuts_it() -> None:
-    region_map = RegionMapForTests(whole((10,)), 1)
+    region_map = RegionMap(whole((10,)), 1)
     region_map.modify(Box((4,), (6,)), 1, 10)
     assert sorted(region_map.entries(), key=lambda entry: entry[0].min) == [
         (Box((0,), (4,)), 1),
@@ -134,7 +135,7 @@ def test_modifying_part_of_an_entry_cuts_it() -> None:
 
 def test_a_map_does_not_grow_with_rows_that_all_look_alike() -> None:
     rows, columns = 3000, 8
-    region_map = RegionMapForTests(whole((rows, columns)), 1)
+    region_map = RegionMap(whole((rows, columns)), 1)
     for row in range(rows):  # the rest of the row is cut off what is below, and not written
         region_map.update(Box((row, 0), (row + 1, 3)), 0)
         assert len(region_map) < 50
@@ -149,7 +150,7 @@ def test_a_map_does_not_grow_with_rows_that_all_look_alike() -> None:
 def test_thousands_of_entries_come_and_go(seed: int) -> None:
     shuffled = list(range(3000))
     random.Random(seed).shuffle(shuffled)
-    region_map = RegionMapForTests(whole((3000, 8)), -1)
+    region_map = RegionMap(whole((3000, 8)), -1)
     for i in shuffled:
         region_map.update(Box((i, 0), (i + 1, 8)), i)
     assert len(region_map) == 3000

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box, _native, access, hints
+from celerity_py import Box, _native, _native_testing, access, hints
 from celerity_py.errors import (
     ClosedQueue,
     DimensionMismatch,
@@ -140,14 +140,14 @@ def test_a_slice_of_mappers_is_as_good_as_any(queue: celerity.Queue) -> None:
 
 
 def test_a_repeated_submit_leaves_the_same_record_as_the_first(fields: Fields) -> None:
-    runtime().scheduler.set_paused(True)
+    _native_testing.set_paused(runtime().scheduler, True)
     records = []
     for _ in range(2):
         number = runtime().next_id
         fields.add(2.0, name="sum")
         records.append(runtime().submissions[number])
         fields.old, fields.new = fields.new, fields.old
-    runtime().scheduler.set_paused(False)
+    _native_testing.set_paused(runtime().scheduler, False)
     assert repeated() == 2  # the name is not among what is checked
     first, second = records
     for name in ("kind", "name", "function", "args", "box", "code", "lasti", "future"):
@@ -161,11 +161,11 @@ def test_a_buffer_dies_as_early_as_after_a_first_submit(queue: celerity.Queue, f
     for count in range(3):
         buffer = celerity.Buffer((4, 6), np.float32)
         gone = weakref.ref(buffer)
-        runtime().scheduler.set_paused(True)
+        _native_testing.set_paused(runtime().scheduler, True)
         queue.parallel_for((4, 6), add, buffer.write(ONE), fields.old.read(ONE), 1.0)
         del buffer
         assert gone() is None
-        runtime().scheduler.set_paused(False)
+        _native_testing.set_paused(runtime().scheduler, False)
         assert repeated() == count + 1
     queue.wait()
     assert len(runtime().submissions) < 5

@@ -6,7 +6,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celerity_py._native import Box, Region, split_1d, split_2d
+from celerity_py._native import Box, Region
+from celerity_py._native_testing import split_1d, split_2d
 
 
 def whole(*shape: int) -> Box:

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The executor's own work on memory, for tests.
+// Copies and reductions of the executor in host memory, for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "bind_executor.hpp"
 #include "executor/core/memory/nd_copy.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "instruction_conversion.hpp"
 #include "look_up.hpp"
+#include "testing_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,7 +42,7 @@ void fold_elements(const std::string& op, const std::string& dtype, const std::u
 
 } // namespace
 
-void bind_executor_kernels(nb::module_& m) {
+void bind_memory_kernels(nb::module_& m) {
 	m.def("copy_boxes", &copy_boxes, "source"_a, "source_layout"_a, "destination"_a, "destination_layout"_a, "boxes"_a, "element_size"_a,
 	    R"(Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
 

@@ -9,10 +9,10 @@
 #include <memory>
 #include <utility>
 
-#include "bind_executor.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
 #include "scripted_backend.hpp"
+#include "testing_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -105,7 +105,7 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	    "sync"_a = false, "most_on_a_lane"_a = 120,
 	    nb::sig("def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, "
 	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, "
-	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[Executor, ScriptedDevices]"),
+	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]"),
 	    "A real executor on devices that a test drives.");
 	m.def(
 	    "register_scripted_launch",

@@ -6,14 +6,12 @@
 #include <string>
 
 #include "generation_benchmark.hpp"
+#include "testing_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_benchmarks(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 nb::dict measure(const std::string& topology, const std::size_t num_ranks, const std::size_t num_devices, const bool with_instructions,
@@ -37,7 +35,7 @@ nb::dict measure(const std::string& topology, const std::size_t num_ranks, const
 
 } // namespace
 
-void bind_benchmarks(nb::module_& m) {
+void bind_generation_benchmark(nb::module_& m) {
 	m.def("measure_generation", &measure, "topology"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "with_instructions"_a = true,
 	    "num_rounds"_a = 6, "wave_time"_a = 50.0,
 	    nb::sig("def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, "
@@ -45,3 +43,5 @@ void bind_benchmarks(nb::module_& m) {
 	    "Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.\n\n"
 	    "Returns seconds per round (construction to destruction), and the number of tasks, commands and instructions by kind.");
 }
+
+} // namespace celerity::native

@@ -7,10 +7,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "bind_executor.hpp"
 #include "executor/core/engine/out_of_order_engine.hpp"
 #include "executor/core/transfers/receive_arbiter.hpp"
 #include "instruction_conversion.hpp"
+#include "testing_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -17,14 +17,12 @@
 #include "scheduler/core/graphs/access_checks.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "task_building.hpp"
+#include "testing_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_graphs(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 /// One rank's pipeline, driven by hand.
@@ -162,3 +160,5 @@ void bind_graphs(nb::module_& m) {
 	    .def("take_pilots", &graph_context::take_pilots, nb::sig("def take_pilots(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_notices", &graph_context::take_notices, "Since the last call.");
 }
+
+} // namespace celerity::native

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts of the core that only tests call from Python.
+// Splits and region maps, for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -8,14 +8,13 @@
 
 #include "scheduler/core/geometry/region_map.hpp"
 #include "scheduler/core/geometry/split.hpp"
+#include "testing_bindings.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
 
-void bind_geometry_for_tests(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 template <box_vector (*Split)(const box&, const point&, std::size_t)>
@@ -63,12 +62,12 @@ class region_map_for_tests {
 
 } // namespace
 
-void bind_geometry_for_tests(nb::module_& m) {
+void bind_geometry(nb::module_& m) {
 	m.def("split_1d", &split<split_1d>, "space"_a, "granularity"_a, "count"_a,
-		nb::sig("def split_1d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]"));
+		nb::sig("def split_1d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
 	m.def("split_2d", &split<split_2d>, "space"_a, "granularity"_a, "count"_a,
-		nb::sig("def split_2d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]"));
-	nb::class_<region_map_for_tests>(m, "RegionMapForTests", "Maps the elements of a box to integers.")
+		nb::sig("def split_2d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
+	nb::class_<region_map_for_tests>(m, "RegionMap", "Maps the elements of a box to integers.")
 		.def(nb::init<const user_box&, int>(), "domain"_a, "initial"_a)
 		.def("update", &region_map_for_tests::update_box, "where"_a, "value"_a)
 		.def("update", &region_map_for_tests::update, "where"_a, "value"_a)
@@ -79,3 +78,5 @@ void bind_geometry_for_tests(nb::module_& m) {
 		.def("entries", &region_map_for_tests::all)
 		.def("__len__", &region_map_for_tests::size);
 }
+
+} // namespace celerity::native

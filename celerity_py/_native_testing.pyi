@@ -1,0 +1,310 @@
+"""
+Parts of the native core of celerity_py that only its tests and benchmarks call.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import celerity_py._native
+
+
+def split_1d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]: ...
+
+def split_2d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]: ...
+
+class RegionMap:
+    """Maps the elements of a box to integers."""
+
+    def __init__(self, domain: celerity_py._native.Box, initial: int) -> None: ...
+
+    @overload
+    def update(self, where: celerity_py._native.Box, value: int) -> None: ...
+
+    @overload
+    def update(self, where: celerity_py._native.Region, value: int) -> None: ...
+
+    @overload
+    def modify(self, where: celerity_py._native.Box, factor: int, offset: int) -> None:
+        """Replaces each value v in `where` by v * factor + offset."""
+
+    @overload
+    def modify(self, where: celerity_py._native.Region, factor: int, offset: int) -> None: ...
+
+    def transform(self, factor: int, offset: int) -> None: ...
+
+    def query(self, where: celerity_py._native.Box) -> list[tuple[celerity_py._native.Box, int]]: ...
+
+    def entries(self) -> list[tuple[celerity_py._native.Box, int]]: ...
+
+    def __len__(self) -> int: ...
+
+def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, wave_time: float = 50.0) -> dict[str, Any]:
+    """
+    Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.
+
+    Returns seconds per round (construction to destruction), and the number of tasks, commands and instructions by kind.
+    """
+
+class GraphContext:
+    """
+    The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.
+    """
+
+    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, device_peers: bool = True, user_device_peers: bool = True, direct_ranks: Sequence[bool] | None = None, foreseeable_bytes: int = 0, joined_bytes: int = 0, gathered_bytes: int = 0, lookahead: str = 'none', horizon_step: int = 4, horizon_max_parallelism: int = 64) -> None: ...
+
+    def create_buffer(self, shape: object, element_size: int = 4, alignment: int = 4, initial: str = 'none', user_allocation: int = 0, name: str = '') -> int: ...
+
+    def destroy_buffer(self, buffer: int) -> None: ...
+
+    def chunks_for(self, box: celerity_py._native.Box, *, granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, border: int = 0, kind: str = 'kernel') -> list[celerity_py._native.Box]: ...
+
+    def submit_kernel(self, name: str, box: celerity_py._native.Box, accesses: object, reductions: object = (), granularity: object | None = None, split_2d: bool = False, oversubscribe: int = 1, border: int = 0) -> int: ...
+
+    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str, unordered: bool = False) -> int: ...
+
+    def submit_fence(self, buffer: int, box: celerity_py._native.Box, user_allocation: int, on_all: bool = True) -> int: ...
+
+    def submit_epoch(self, action: str = 'none') -> int: ...
+
+    def next_submission(self) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def notify_epoch_reached(self, task: int) -> None:
+        """
+        The horizon or epoch with this task id was executed. Take the instructions before it first.
+        """
+
+    def take_tasks(self) -> list[dict[str, Any]]:
+        """Records since the last call."""
+
+    def take_commands(self) -> list[dict[str, Any]]:
+        """Records since the last call."""
+
+    def take_instructions(self) -> list[dict[str, Any]]:
+        """Records since the last call."""
+
+    def take_pilots(self) -> list[dict[str, Any]]:
+        """Records since the last call."""
+
+    def take_notices(self) -> list[celerity_py._native.PlanningNotice]:
+        """Since the last call."""
+
+class Engine:
+    """
+    The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.
+
+    Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
+    other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
+    reached), and reporting complete(). Not thread-safe.
+    """
+
+    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote: str = 'pulls', lanes_wait: bool = True) -> None: ...
+
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], policy: str, lane_class: int = 0) -> None:
+        """
+        Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+
+        Args:
+            id: The instruction.
+            priority: Higher is issued first among issuable instructions.
+            key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
+            dependencies: Ids of predecessors.
+            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
+            lane_class: Index of the class, for lanes.
+        """
+
+    def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None:
+        """
+        (id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.
+        """
+
+    @property
+    def depended_on_one(self) -> bool:
+        """
+        Whether the one wait of what next() gave last is all that it depends on.
+        """
+
+    def notify_issued(self, id: int) -> None:
+        """A deferred instruction has been enqueued on its lane."""
+
+    def release(self, id: int, is_ready: bool = False) -> None:
+        """
+        What a signal or pull is held for is there. A pull that is ready need not respect the order of keys: what it waits for is enqueued already.
+        """
+
+    def allow_remote_waits(self, allowed: bool) -> None:
+        """Whether next() may hand out remote waits."""
+
+    def allow_lanes(self, allowed: bool) -> None:
+        """Whether next() may hand out instructions for lanes."""
+
+    def complete_lane(self, lane: int, sequence: int) -> list[int]:
+        """
+        The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.
+        """
+
+    def complete(self, id: int) -> list[int]:
+        """
+        Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.
+        """
+
+    def take_completed(self) -> list[int]:
+        """
+        Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.
+        """
+
+    def unissued(self) -> list[int]:
+        """Ids of live instructions that next() has not handed out."""
+
+    def in_flight(self) -> list[int]:
+        """Ids handed out and not complete."""
+
+    @property
+    def num_live(self) -> int:
+        """Submitted and not complete."""
+
+    @property
+    def num_in_flight(self) -> int:
+        """Handed out and not complete."""
+
+class ReceiveArbiter:
+    """
+    Brings together requests to receive, pilots, and arrived payloads, in whatever order they come. A pure machine.
+
+    Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consumer task, buffer, reduction), allocations (memory, raw). Not thread-safe.
+    """
+
+    def __init__(self) -> None: ...
+
+    def receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+        """
+        Instruction `id` completes when all of `boxes` have arrived. Requests of one transfer are disjoint.
+        """
+
+    def split_receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+        """Instruction `id` completes at once; its parts are awaited one by one."""
+
+    def await_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], boxes: Sequence[tuple[int, int, int, int, int, int]]) -> None:
+        """
+        Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.
+        """
+
+    def gather_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], bytes_per_slot: int, sources: Sequence[int], slots: Sequence[int]) -> None:
+        """
+        Instruction `id` completes when each rank of `sources` has filled its slot.
+        """
+
+    def pilot(self, source_rank: int, message: int, transfer: tuple[int, int, int], sent_box: tuple[int, int, int, int, int, int]) -> None:
+        """
+        Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.
+        """
+
+    def take_posts(self) -> list[dict[str, Any]]:
+        """
+        What to post since the last call: dicts with
+
+        "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
+        "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
+        where the slot begins; otherwise offset_bytes is 0.
+        """
+
+    def complete(self, fragment: int) -> None:
+        """The payload of a post has arrived."""
+
+    def take_completed(self) -> list[int]:
+        """Instructions that became complete since the last call."""
+
+    @property
+    def num_open(self) -> int:
+        """Requests and awaits that are not complete."""
+
+    @property
+    def num_unclaimed_pilots(self) -> int:
+        """Pilots with a part that no request has taken."""
+
+def copy_boxes(source: int, source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination: int, destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:
+    """
+    Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
+
+    A layout is (is_linear, allocated box, offset in bytes): a dense row-major array over the box, or the boxes packed one after the other from the offset on.
+    """
+
+def copy_shape(source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> list[tuple[int, int]]:
+    """
+    How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).
+    """
+
+def fold(op: str, dtype: str, source: int, count: int, destination: int) -> None:
+    """
+    Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.
+    """
+
+class InstructionRecords:
+    """
+    Instructions and pilots made from dicts as a graph context records them, to replay them.
+    """
+
+    def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
+
+def submit(executor: celerity_py._native.Executor, records: InstructionRecords) -> None:
+    """
+    Submits recorded instructions to an executor, as the scheduler submits its own.
+    """
+
+def set_scheduler_busy(executor: celerity_py._native.Executor, busy: bool) -> None:
+    """
+    For the statistics of an executor: time with nothing in flight while the scheduler works.
+    """
+
+def has_kernel(executor: celerity_py._native.Executor, device: int) -> bool:
+    """Whether next_kernel(device) returns at once."""
+
+def has_host_task(executor: celerity_py._native.Executor) -> bool:
+    """Whether next_host_task() returns at once."""
+
+def set_paused(scheduler: celerity_py._native.Scheduler, paused: bool) -> None:
+    """Holds all input of a scheduler back, or lets it go."""
+
+class ScriptedDevices:
+    """
+    The devices of an executor that make_scripted_executor() has made. Whatever is on their lanes waits until step().
+
+    Everything, the executor's calls included, happens on one thread.
+    """
+
+    def possible_steps(self) -> list[int]:
+        """
+        What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.
+        """
+
+    def step(self, which: int) -> tuple[str, int, int, tuple[Any, ...] | None]:
+        """
+        Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+
+        A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.
+        """
+
+    @property
+    def begun(self) -> tuple[int, int]:
+        """(lane, sequence) of the call that next_kernel() has given last."""
+
+    def take_reached(self) -> list[int]:
+        """Horizons and epochs that have completed since the last call."""
+
+    @property
+    def num_allocations(self) -> int:
+        """Allocated and not freed."""
+
+    def find_leftovers(self) -> str:
+        """
+        What is left on lanes, or was written after it was freed; empty if all is well.
+        """
+
+def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]:
+    """A real executor on devices that a test drives."""
+
+def register_scripted_launch(executor: celerity_py._native.Executor, submission: int) -> None:
+    """
+    The executor itself launches the kernels of this submission: step() returns them. Before the submission.
+    """

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What one core does with the other in a run, and tests and benchmarks do by hand.
+#include <nanobind/nanobind.h>
+
+#include "executor/core/loop/executor_loop.hpp"
+#include "instruction_records.hpp"
+#include "scheduler/core/pipeline/scheduler.hpp"
+#include "testing_bindings.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+
+void bind_inner_calls(nb::module_& m) {
+	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
+	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
+	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
+	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
+
+	m.def(
+	    "submit", [](executor_loop& executor, const instruction_records& records) { executor.submit(records.batch()); }, "executor"_a, "records"_a,
+	    nb::keep_alive<1, 2>(), "Submits recorded instructions to an executor, as the scheduler submits its own.");
+	m.def(
+	    "set_scheduler_busy", [](executor_loop& executor, const bool busy) { executor.set_scheduler_busy(busy); }, "executor"_a, "busy"_a,
+	    "For the statistics of an executor: time with nothing in flight while the scheduler works.");
+	m.def(
+	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.has_kernel(device_id(device)); }, "executor"_a, "device"_a,
+	    "Whether next_kernel(device) returns at once.");
+	m.def(
+	    "has_host_task", [](executor_loop& executor) { return executor.has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
+	m.def(
+	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,
+	    "Holds all input of a scheduler back, or lets it go.");
+}
+
+} // namespace celerity::native
