@@ -29,7 +29,8 @@ WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 ENGINE = "executor/core/engine/out_of_order_engine.cpp"
 ARBITER = "executor/core/transfers/receive_arbiter.cpp"
-DIRECT = "executor/core/transfers/direct_transport.cpp"
+RECEIVER = "executor/core/transfers/direct_receiver.cpp"
+SENDER = "executor/core/transfers/direct_sender.cpp"
 DISPATCH = "executor/core/loop/executor_dispatch.cpp"
 LOOP = "executor/core/loop/executor_loop.cpp"
 
@@ -359,51 +360,51 @@ MUTATIONS = (
     ),
     Mutation(
         "the first receive of a message says that all of it was fetched",
-        DIRECT,
-        "if(message->unissued == 0) {",
-        "if(message->unissued >= 0) {",
+        RECEIVER,
+        "if(message.unissued == 0) {",
+        "if(message.unissued >= 0) {",
     ),
     Mutation(
         "the last receive of a message does not wait for the others",
-        DIRECT,
-        "pull.done_after = message->fetched_at;",
+        RECEIVER,
+        "pull.answer_after = message.fetched_at;",
         "",
     ),
     Mutation(
         "a receive of several parts of a message waits for itself",
-        DIRECT,
-        "if(!pull.done_after.empty() && pull.done_after.back() == own)",
+        RECEIVER,
+        "if(!pull.answer_after.empty() && pull.answer_after.back() == own)",
         "if(false)",
         limit=5000,
     ),
     Mutation(
         "messages from one memory share a flag, whatever they depend on",
-        DIRECT,
-        "return recent.source == out.source.memory && std::ranges::equal(recent.dependencies, out.dependencies);",
-        "return recent.source == out.source.memory;",
+        SENDER,
+        "return recent.source == source && std::ranges::equal(recent.dependencies, dependencies);",
+        "return recent.source == source;",
     ),
     Mutation(
         "a shared flag is given away when the first of its messages was fetched",
-        DIRECT,
+        SENDER,
         "if(--m_ready_flags[index].num_messages > 0) return;",
         "--m_ready_flags[index].num_messages;",
         limit=2000,
     ),
     Mutation(
         "a flag that is used again has the value of before",
-        DIRECT,
+        SENDER,
         "m_ready_flags[index] = {m_ready_flags[index].value + 1, 1, false};",
         "m_ready_flags[index] = {std::max(m_ready_flags[index].value, 1U), 1, false};",
     ),
     Mutation(
         "a slot that is used again has the value of before",
-        DIRECT,
-        "++peer.done_values[out.slot]};",
-        "peer.done_values[out.slot] = 1};",
+        SENDER,
+        "++to.answer_values[out.slot]};",
+        "to.answer_values[out.slot] = 1};",
     ),
     Mutation(
         "a message counts as ready as soon as it is announced",
-        DIRECT,
+        RECEIVER,
         "message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};",
         "message.ready = {peer.flags.ready_flag(pilot.ready_index), 0};",
     ),
@@ -455,15 +456,15 @@ MUTATIONS = (
     ),
     Mutation(
         "a part of a message through the host counts as here",
-        DIRECT,
-        "if(message.is_direct || message.has_arrived) return part_state::here;",
-        "if(message.is_direct || !is_new) return part_state::here;",
+        RECEIVER,
+        "if(message.is_here) return part_state::here;",
+        "if(message.is_here || !is_new) return part_state::here;",
         limit=2000,
     ),
     Mutation(
         "a message through the host is forgotten when its first part was taken",
-        DIRECT,
-        "if(message.unfetched > 0) return;",
+        RECEIVER,
+        "if(message->unretired > 0) continue;",
         "",
         limit=2000,
     ),

@@ -163,7 +163,7 @@ bool scripted_backend::are_passed(const std::span<const lane_position> positions
 bool scripted_backend::can_step(const operation& op) const {
 	if(op.num_fetched == 0 && !op.must_say_so && (!are_passed(op.waits) || !std::all_of(op.answers.begin(), op.answers.end(), is_reached))) return false;
 	if(op.kind != step_kind::pull) return true;
-	if(op.must_say_so) return are_passed(op.steps[op.num_fetched].done_after);
+	if(op.must_say_so) return are_passed(op.steps[op.num_fetched].answer_after);
 	if(op.num_fetched == op.steps.size()) return true;
 	const auto& ready = op.steps[op.num_fetched].ready;
 	return ready.address == nullptr || is_reached(ready);
@@ -194,12 +194,12 @@ bool scripted_backend::pull_once(operation& op) {
 	if(op.num_fetched == op.steps.size()) return true;
 	const auto& pull = op.steps[op.num_fetched];
 	if(op.must_say_so) {
-		raise(pull.done);
+		raise(pull.answer);
 		op.must_say_so = false;
 		++op.num_fetched;
 	} else {
 		carry_out(pull);
-		op.must_say_so = pull.done.address != nullptr;
+		op.must_say_so = pull.answer.address != nullptr;
 		if(!op.must_say_so) ++op.num_fetched;
 	}
 	return op.num_fetched == op.steps.size();

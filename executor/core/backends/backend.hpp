@@ -47,8 +47,8 @@ struct lane_waits {
 struct pull_operation {
 	shared_flag ready;
 	copy_operation copy;
-	shared_flag done;
-	std::span<const lane_position> done_after; ///< what else must have happened before `done` is written; outlives the position
+	shared_flag answer;
+	std::span<const lane_position> answer_after; ///< what else must have happened before `answer` is written; outlives the position
 };
 
 /// Where another rank of the host finds an allocation: in a slab that it maps once.

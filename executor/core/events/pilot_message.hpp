@@ -41,8 +41,8 @@ struct pilot_message {
 	std::array<std::byte, 64> handle{};
 	std::uint32_t ready_index = 0;
 	std::uint32_t ready_value = 0;
-	std::uint32_t done_slot = 0;
-	std::uint32_t done_value = 0;
+	std::uint32_t answer_slot = 0;
+	std::uint32_t answer_value = 0;
 
 	transfer_id transfer() const { return {task_id(consumer_task), buffer_id(buffer), reduction_id(reduction)}; }
 	box sent_box() const { return {point{{sent_min[0], sent_min[1], sent_min[2]}}, point{{sent_max[0], sent_max[1], sent_max[2]}}}; }

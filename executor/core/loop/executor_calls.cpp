@@ -160,7 +160,8 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 	const bool show_unissued = m_engine.num_in_flight() == 0; // something must be wrong then
 	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
 		if(live.policy == issue_policy::clock) return;
-		const auto transfer = m_direct != nullptr ? m_direct->find_status(live.id) : std::nullopt;
+		const auto sent = m_sender.find_status(live.id);
+		const auto transfer = sent.has_value() ? sent : m_receiver.find_status(live.id);
 		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
 		if(!live.is_issued && !show_unissued && !is_waiting) return;
 		auto call = live.is_enqueued && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;

@@ -41,15 +41,15 @@ engine_request executor_loop::make_request(const instruction& item) const {
 		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border), is_native ? issue_policy::plain : by_launcher);
 	               },
 	               [&](const send_instruction& send) {
-		               if(m_direct == nullptr || !m_direct->is_direct(send)) return; // by the host
+		               if(!m_sender.is_direct(send)) return; // by the host
 		               to_lane(m_backend->signal_class(send.source.memory), issue_policy::signal);
 	               },
 	               [&](const receive_instruction& receive) {
-		               if(m_direct == nullptr) return; // by the host
+		               if(!m_direct.has_peers()) return; // by the host
 		               to_lane(m_backend->pull_class(receive.destination.memory), issue_policy::pull);
 	               },
 	               [&](const split_receive_instruction&) {
-		               if(m_direct != nullptr) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
+		               if(m_direct.has_peers()) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
 	               },
 	               [&](const horizon_instruction&) { request.policy = issue_policy::clock; },
 	               [&](const epoch_instruction& epoch) {
@@ -66,7 +66,7 @@ engine_request executor_loop::make_request(const instruction& item) const {
 lane_waits executor_loop::waits_of(const issue& item) {
 	m_answers.clear();
 	for(const auto id : item.signals) {
-		if(const auto answer = m_direct->answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
+		if(const auto answer = m_sender.answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
 	}
 	return {item.waits, m_answers, item.depends_on_one};
 }
@@ -114,7 +114,7 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	usage.current_bytes += alloc.size_bytes;
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
 	m_statistics.count_allocation(alloc.buffer, alloc.allocation.memory);
-	if(m_direct != nullptr) m_direct->notify_allocated(alloc.allocation);
+	m_sender.notify_allocated(alloc.allocation);
 	m_done.push_back(id);
 }
 
@@ -223,16 +223,16 @@ void executor_loop::execute(const issue& item, const initialize_instruction& ini
 // ---- communication ----------------------------------------------------------------------------------------------------------------
 
 void executor_loop::execute(const issue& item, const send_instruction& send) {
-	if(m_direct != nullptr && m_direct->is_direct(send)) {
-		m_direct->signal(item, send, waits_of(item));
+	if(m_sender.is_direct(send)) {
+		m_sender.signal(item, waits_of(item));
 	} else {
 		m_communication.send(item.id, send);
 	}
 }
 
 void executor_loop::execute(const issue& item, const receive_instruction& receive) {
-	if(m_direct != nullptr) {
-		m_direct->pull(item, waits_of(item));
+	if(m_receiver.is_receiving(item.id)) {
+		m_receiver.pull(item, waits_of(item));
 	} else {
 		m_communication.arbiter().receive(item.id, receive);
 	}

@@ -62,7 +62,8 @@ executor_loop::executor_loop(const executor_options& options)
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
-      m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_communication(m_allocations, m_statistics, m_events, m_trace) {
+      m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_direct{*m_backend, m_allocations, m_statistics, m_trace},
+      m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_events, m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
@@ -77,16 +78,7 @@ executor_loop::~executor_loop() {
 
 std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector<rank_id>& host_ranks) {
 	if(!m_options.direct || m_options.sync || !m_backend->has_direct_transfers()) return std::nullopt;
-	m_direct = std::make_unique<direct_transport>(*m_backend, m_allocations, m_statistics, m_options.rank, host_ranks, m_trace);
-	return m_direct->offer();
-}
-
-void executor_loop::open_direct(const rank_id peer, const flag_segment::offer& offer) { m_direct->open(peer, offer); }
-
-void executor_loop::agree_direct(const std::vector<rank_id>& peers) {
-	if(peers.empty()) return m_direct.reset();
-	m_direct->agree(peers);
-	m_communication.set_direct(m_direct.get());
+	return m_direct.make_offer(m_options.rank, host_ranks);
 }
 
 // ---- the executor thread ----------------------------------------------------------------------------------------------------------
@@ -137,7 +129,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 }
 
 void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
-	const bool awaits_peers = m_direct != nullptr && !m_backend->signals_flags() && (m_direct->num_unfetched() > 0 || m_communication.is_outstanding());
+	const bool awaits_peers = m_direct.has_peers() && !m_backend->signals_flags() && (m_sender.num_unanswered() > 0 || m_communication.is_outstanding());
 	if((m_backend->must_poll() && is_lane_in_flight()) || awaits_peers) return poll_until_progress(seen, deadline);
 	if(m_expects_work.load(std::memory_order_relaxed) && m_expects_work.exchange(false, std::memory_order_relaxed)) m_worked_at = event_count::clock::now();
 	auto spin_until = m_worked_at + m_options.idle_spin;
@@ -160,7 +152,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 	const auto& lanes = m_engine.lanes();
 	auto pause = shortest_pause;
 	spin_pause spin;
-	const auto has_news = [&] { return m_wake_up.prepare() != seen || (m_direct != nullptr && m_direct->has_news()); };
+	const auto has_news = [&] { return m_wake_up.prepare() != seen || m_sender.has_news() || m_receiver.has_news(); };
 	while(true) {
 		if(has_news()) return;
 		try {
@@ -246,18 +238,18 @@ bool executor_loop::take_inbox() {
 void executor_loop::take_batch(const instruction_batch& batch) {
 	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
-	if(m_direct != nullptr) {
+	if(m_direct.has_peers()) {
 		for(const auto* const instruction : batch.instructions) {
-			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct->is_direct(*send)) {
-				m_direct->plan_send(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
+			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_sender.is_direct(*send)) {
+				m_sender.plan(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
 			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
-				m_direct->plan_receive(instruction->id, *receive, stamp);
+				m_receiver.plan(instruction->id, *receive, stamp);
 				m_communication.arbiter().receive(instruction->id, *receive);
 			}
 		}
 	}
 	for(const auto& pilot : batch.pilots) {
-		if(m_direct != nullptr && m_direct->is_planned(pilot.send)) continue; // it sends its own
+		if(m_sender.is_planned(pilot.send)) continue; // it sends its own
 		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
 		m_has_unsent_pilots = true;
 	}
@@ -281,29 +273,28 @@ void executor_loop::take_pilot(const rank_id from, const pilot_message& pilot) {
 }
 
 bool executor_loop::poll_direct() {
-	if(m_direct == nullptr) return false;
-	m_direct->send_pilots();
+	m_sender.send_pilots();
 	bool has_progressed = false;
-	m_direct->take_pilots([&](const rank_id source, const pilot_message& pilot) {
+	m_receiver.take_pilots([&](const rank_id source, const pilot_message& pilot) {
 		take_pilot(source, pilot);
 		has_progressed = true;
 	});
-	m_direct->poll(m_done);
+	m_sender.poll(m_done);
 	has_progressed |= !m_done.empty();
 	if(has_progressed) complete_done();
 	return has_progressed;
 }
 
 void executor_loop::release_held() {
-	m_direct->take_released(m_released);
-	for(const auto& released : m_released) m_engine.release(released.id, released.is_ready);
+	for(const auto& released : m_direct.released) m_engine.release(released.id, released.is_ready);
+	m_direct.released.clear();
 	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
-	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_direct->has_unsent_pilots());
+	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_sender.has_unsent_pilots());
 }
 
 bool executor_loop::is_communication_outstanding() const {
 	// Those who fetch from this rank wake it where the backend sees to that.
-	const bool must_look = m_direct != nullptr && m_direct->num_unfetched() > 0 && !m_backend->signals_flags();
+	const bool must_look = m_sender.num_unanswered() > 0 && !m_backend->signals_flags();
 	return m_communication.is_outstanding() || must_look;
 }
 
@@ -344,15 +335,13 @@ int executor_loop::issue_ready() {
 	issue item;
 	int num_issued = 0;
 	while(num_issued < issues_per_round && !must_hold_back()) {
-		if(m_direct != nullptr) {
-			release_held();
-			m_engine.allow_lanes(!is_lane_full());
-		}
+		release_held();
+		m_engine.allow_lanes(!is_lane_full());
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
 		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
 		dispatch(item);
-		if(m_direct != nullptr && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
+		if(m_direct.has_peers() && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
 		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);
 		++num_issued;
 		if(!m_done.empty()) complete_done();
@@ -396,8 +385,8 @@ void executor_loop::retire() {
 			announce_retired(horizon->last_submission);
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
-		} else if(m_direct != nullptr && std::holds_alternative<receive_instruction>(operation)) {
-			m_direct->retire_receive(retired.id);
+		} else if(std::holds_alternative<receive_instruction>(operation)) {
+			m_receiver.retire(retired.id);
 		}
 	}
 }

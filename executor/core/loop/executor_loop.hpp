@@ -34,7 +34,9 @@
 #include "threads/event_count.hpp"
 #include "threads/spin_flag.hpp"
 #include "transfers/communication.hpp"
-#include "transfers/direct_transport.hpp"
+#include "transfers/direct_context.hpp"
+#include "transfers/direct_receiver.hpp"
+#include "transfers/direct_sender.hpp"
 
 namespace celerity {
 
@@ -86,8 +88,8 @@ class executor_loop final : public instruction_sink {
 	/// have succeeded. Nothing if this executor has no direct transfers.
 	std::optional<flag_segment::offer> offer_direct(const std::vector<rank_id>& host_ranks);
 	/// Throws std::runtime_error.
-	void open_direct(rank_id peer, const flag_segment::offer& offer);
-	void agree_direct(const std::vector<rank_id>& peers);
+	void open_direct(const rank_id peer, const flag_segment::offer& offer) { m_direct.open(peer, offer); }
+	void agree_direct(const std::vector<rank_id>& peers) { m_direct.agree(peers); }
 
 	void submit(instruction_batch&& batch) override;
 	/// For the accounting of idle time: whether the scheduler has something to do.
@@ -209,8 +211,10 @@ class executor_loop final : public instruction_sink {
 	out_of_order_engine m_engine;
 	allocation_table m_allocations; // user memory has a lock of its own
 	executor_statistics m_statistics;
+	direct_context m_direct; // gone before the backend
+	direct_sender m_sender;
+	direct_receiver m_receiver;
 	communication m_communication;
-	std::unique_ptr<direct_transport> m_direct; // if there are direct peers; gone before the backend
 	bool m_has_unsent_pilots = false;           // among m_events
 	struct waiting_allocation {
 		instruction_id id;
@@ -218,7 +222,6 @@ class executor_loop final : public instruction_sink {
 		const alloc_instruction* alloc;
 	};
 	std::deque<waiting_allocation> m_waiting_allocations; // until the backend has room for the first one
-	std::vector<direct_transport::released_instruction> m_released;
 	std::vector<shared_flag> m_answers; ///< of waits_of()
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;

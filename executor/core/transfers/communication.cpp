@@ -43,7 +43,7 @@ void communication::barrier(const instruction_id instruction) {
 void communication::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_posts(m_posts);
 	for(const auto& posted : m_posts) {
-		if(m_direct != nullptr && m_direct->is_receiving(posted.instruction)) {
+		if(m_direct.is_receiving(posted.instruction)) {
 			post_part(posted);
 		} else {
 			post(posted);
@@ -51,8 +51,8 @@ void communication::flush(std::vector<instruction_id>& completed) {
 	}
 	m_arbiter.take_completed(m_completed);
 	for(const auto id : m_completed) {
-		if(m_direct != nullptr && m_direct->is_receiving(id)) {
-			m_direct->complete_parts(id);
+		if(m_direct.is_receiving(id)) {
+			m_direct.complete_parts(id);
 		} else {
 			completed.push_back(id);
 		}
@@ -68,13 +68,13 @@ void communication::post(const posted_receive& post) {
 }
 
 void communication::post_part(const posted_receive& post) {
-	switch(m_direct->add_part(post)) {
-	case direct_transport::part_state::here: return m_arbiter.complete(post.fragment);
-	case direct_transport::part_state::expected: return;
-	case direct_transport::part_state::wanted: break;
+	switch(m_direct.add_part(post)) {
+	case direct_receiver::part_state::here: return m_arbiter.complete(post.fragment);
+	case direct_receiver::part_state::expected: return;
+	case direct_receiver::part_state::wanted: break;
 	}
-	const direct_transport::message_key key{post.source, post.message};
-	m_events.emplace_back(receive_event{add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct->prepare_bounce(post)});
+	const direct_receiver::message_key key{post.source, post.message};
+	m_events.emplace_back(receive_event{add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct.prepare_bounce(post)});
 }
 
 void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
@@ -91,7 +91,7 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	} else if(const auto* const fragment = std::get_if<fragment_id>(&subject)) {
 		m_arbiter.complete(*fragment);
 	} else {
-		for(const auto part : m_direct->arrive(std::get<direct_transport::message_key>(subject))) m_arbiter.complete(part);
+		for(const auto part : m_direct.arrive(std::get<direct_receiver::message_key>(subject))) m_arbiter.complete(part);
 	}
 }
 

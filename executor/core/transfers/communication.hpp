@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "direct_transport.hpp"
+#include "direct_receiver.hpp"
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
 #include "memory/allocation_table.hpp"
@@ -20,11 +20,10 @@ namespace celerity {
 /// Turns sends, receives and barriers into requests to the outside, and completed requests into completed instructions.
 class communication {
   public:
-	communication(const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events, trace_recorder* const trace)
-	    : m_allocations(allocations), m_statistics(statistics), m_events(events), m_trace(trace) {}
-
-	/// Knows the receives that take their parts from elsewhere. Before the first instruction.
-	void set_direct(direct_transport* const direct) { m_direct = direct; }
+	/// `direct` takes the parts of the receives that it was told of.
+	communication(
+	    const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events, trace_recorder* const trace)
+	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_events(events), m_trace(trace) {}
 
 	void send(instruction_id instruction, const send_instruction& send);
 	void barrier(instruction_id instruction);
@@ -41,13 +40,13 @@ class communication {
   private:
 	const allocation_table& m_allocations;
 	executor_statistics& m_statistics;
+	direct_receiver& m_direct;
 	std::vector<executor_event>& m_events;
 	/// A send or barrier, one posted part, or a message of which several may be parts.
-	using request_subject = std::variant<instruction_id, fragment_id, direct_transport::message_key>;
+	using request_subject = std::variant<instruction_id, fragment_id, direct_receiver::message_key>;
 
 	trace_recorder* const m_trace;
 	std::unordered_map<request_id, trace_event> m_traced; ///< not complete
-	direct_transport* m_direct = nullptr;
 	receive_arbiter m_arbiter;
 	std::unordered_map<request_id, request_subject> m_requests;
 	std::uint64_t m_last_request = 0;

@@ -77,7 +77,7 @@ std::uint32_t* flag_segment::flag(const std::size_t block, const std::uint32_t s
 	return reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(m_memory.address()) + header_bytes + block * bytes_per_rank) + word;
 }
 
-std::uint32_t* flag_segment::done_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
+std::uint32_t* flag_segment::answer_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
 
 pilot_ring& flag_segment::pilots(const std::size_t position) const {
 	auto* const rings = reinterpret_cast<pilot_ring*>(static_cast<std::byte*>(m_memory.address()) + flag_bytes(get_header().num_ranks));
@@ -96,7 +96,7 @@ flag_bell& flag_board::bell_of(const void* const address) const {
 	auto& header = *reinterpret_cast<flag_segment::header*>(std::prev(after)->address);
 	const auto offset = static_cast<std::size_t>(byte - std::prev(after)->address);
 	const bool is_ready = offset < flag_segment::header_bytes + header.num_ranks * flag_segment::bytes_per_rank;
-	return is_ready ? header.ready_bell : header.done_bell;
+	return is_ready ? header.ready_bell : header.answer_bell;
 }
 
 void flag_board::raise(const shared_flag& flag) const {
@@ -118,14 +118,14 @@ bool flag_board::wait(const shared_flag& flag, const std::function<bool()>& is_c
 	}
 }
 
-std::uint32_t flag_board::prepare_done(void* const address) { return static_cast<flag_segment::header*>(address)->done_bell.prepare(); }
-void flag_board::wait_for_done(void* const address, const std::uint32_t seen) { static_cast<flag_segment::header*>(address)->done_bell.wait(seen); }
+std::uint32_t flag_board::prepare_answer(void* const address) { return static_cast<flag_segment::header*>(address)->answer_bell.prepare(); }
+void flag_board::wait_for_answer(void* const address, const std::uint32_t seen) { static_cast<flag_segment::header*>(address)->answer_bell.wait(seen); }
 
 void flag_board::wake_all() const {
 	for(const auto& e : m_entries) {
 		auto& header = *reinterpret_cast<flag_segment::header*>(e.address);
 		header.ready_bell.ring();
-		header.done_bell.ring();
+		header.answer_bell.ring();
 	}
 }
 

@@ -34,7 +34,7 @@ inline bool is_reached(const shared_flag& flag) {
 }
 
 /// Belongs to one rank; all ranks of its host map it. Holds the flags of all messages that the owner sends, and the pilots that are on their way to it. The
-/// owner writes a `ready` flag once for everybody who fetches what it tells of; a `done` flag is written by one other rank, and the owner waits for it.
+/// owner writes a `ready` flag once for everybody who fetches what it tells of; an `answer` flag is written by one other rank, and the owner waits for it.
 class flag_segment {
   public:
 	/// Messages under way from one rank to another at a time.
@@ -61,12 +61,12 @@ class flag_segment {
 	std::size_t num_ready_flags() const { return get_header().num_ranks * num_slots; }
 	std::uint32_t* ready_flag(std::uint32_t index) const { return flag(index / num_slots, index % num_slots); }
 	/// `position` is that of the other rank, the one that writes the flag, among the ranks of the host.
-	std::uint32_t* done_flag(std::size_t position, std::uint32_t slot) const;
+	std::uint32_t* answer_flag(std::size_t position, std::uint32_t slot) const;
 
 	/// On the way from the rank at `position` to the owner.
 	pilot_ring& pilots(std::size_t position) const;
 	/// Wakes the owner, if it sleeps.
-	void ring_owner() { get_header().done_bell.ring(); }
+	void ring_owner() { get_header().answer_bell.ring(); }
 
   private:
 	friend class flag_board;
@@ -74,7 +74,7 @@ class flag_segment {
 		std::uint64_t nonce;
 		std::uint64_t num_ranks;
 		alignas(64) flag_bell ready_bell;
-		alignas(64) flag_bell done_bell;
+		alignas(64) flag_bell answer_bell;
 	};
 	static constexpr std::size_t header_bytes = 4096;
 	static constexpr std::size_t bytes_per_rank = num_slots * sizeof(std::uint32_t);
@@ -95,9 +95,9 @@ class flag_board {
 	void raise(const shared_flag& flag) const;
 	/// Blocks until the flag is reached, false if `is_cancelled` says so before; call wake_all() after a change of that.
 	bool wait(const shared_flag& flag, const std::function<bool()>& is_cancelled) const;
-	/// Blocks until somebody else may have written a `done` flag of the segment at `address`.
-	static void wait_for_done(void* address, std::uint32_t seen);
-	static std::uint32_t prepare_done(void* address);
+	/// Blocks until somebody else may have written an `answer` flag of the segment at `address`.
+	static void wait_for_answer(void* address, std::uint32_t seen);
+	static std::uint32_t prepare_answer(void* address);
 	void wake_all() const;
 
   private:

@@ -119,13 +119,13 @@ void cpu_backend::enqueue(
 		return std::all_of(positions.begin(), positions.end(), [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; });
 	};
 	const auto may_begin = [&](const pull_operation& step) {
-		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.done_after);
+		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.answer_after);
 	};
 	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
 		const lane_trace traced(m_trace, position);
 		for(const auto& step : steps) {
 			carry_out(step);
-			if(step.done.address != nullptr) m_flags.raise(step.done);
+			if(step.answer.address != nullptr) m_flags.raise(step.answer);
 		}
 		traced.end();
 		progress.publish(position.sequence);
@@ -183,10 +183,10 @@ void cpu_backend::adopt_flags(void* const address, const std::size_t size_bytes)
 
 void cpu_backend::listen(void* const own_segment) {
 	while(true) {
-		const auto seen = flag_board::prepare_done(own_segment);
+		const auto seen = flag_board::prepare_answer(own_segment);
 		if(m_is_cancelled.load(std::memory_order_relaxed)) return;
 		m_completions.signal();
-		flag_board::wait_for_done(own_segment, seen);
+		flag_board::wait_for_answer(own_segment, seen);
 	}
 }
 

@@ -61,11 +61,11 @@ bool cpu_copy_lane::execute(const entry& item) {
 	for(const auto& step : item.steps) {
 		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
 		carry_out(step);
-		if(step.done.address == nullptr) continue;
-		for(const auto& wait : step.done_after) {
+		if(step.answer.address == nullptr) continue;
+		for(const auto& wait : step.answer_after) {
 			if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 		}
-		m_flags->raise(step.done);
+		m_flags->raise(step.answer);
 	}
 	traced.end();
 	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on

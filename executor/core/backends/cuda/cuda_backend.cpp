@@ -386,7 +386,7 @@ void cuda_backend::issue(const cuda_operation& operation) {
 	std::visit(overloaded{
 	               [&](const cuda_operation::signals& signals) { issue_signals(operation, signals); },
 	               [&](const std::vector<pull_operation>& pulls) {
-		               if(issue_at(operation.position, operation, pulls)) write_done_flags(lane, pulls);
+		               if(issue_at(operation.position, operation, pulls)) write_answers(lane, pulls);
 	               },
 	               [&](const auto& what) { issue_at(operation.position, operation, what); },
 	           },

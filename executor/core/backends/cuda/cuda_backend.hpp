@@ -168,7 +168,7 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
 	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
-	void write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	static bool add(cuda_small_copies& small, const copy_operation& copy);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);

@@ -165,14 +165,14 @@ void cuda_backend::set_small_copies(const std::span<const cuda::function> functi
 }
 
 // After the event of the position: who waits for the data need not wait for the flag, too.
-void cuda_backend::write_done_flags(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
-	small_vector<shared_flag, 8> done;
+void cuda_backend::write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
+	small_vector<shared_flag, 8> answers;
 	for(const auto& pull : pulls) {
-		if(pull.done.address == nullptr) continue;
-		if(!wait_for(lane.stream(), pull.done_after)) return;
-		done.push_back(pull.done);
+		if(pull.answer.address == nullptr) continue;
+		if(!wait_for(lane.stream(), pull.answer_after)) return;
+		answers.push_back(pull.answer);
 	}
-	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(done.data(), done.size()));
+	enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(answers.data(), answers.size()));
 }
 
 } // namespace celerity

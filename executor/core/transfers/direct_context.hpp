@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Transfers between the ranks of a host, without the host in between: the sender's lane writes a flag when the data is there, the receiver's lane waits for
+// it, fetches the data from the sender's memory and answers with another flag. This is what both sides share. It belongs to the executor thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "events/executor_statistics.hpp"
+#include "flag_segment.hpp"
+#include "memory/allocation_table.hpp"
+#include "scheduler/core/base/trace_recorder.hpp"
+
+namespace celerity {
+
+/// The memory of a rank that offered it cannot be reached.
+class peer_failure : public std::runtime_error {
+  public:
+	peer_failure(const rank_id peer, const std::string& text) : std::runtime_error(text), m_peer(peer) {}
+	rank_id peer() const { return m_peer; }
+
+  private:
+	rank_id m_peer;
+};
+
+/// A send or receive that the engine need not hold any more.
+struct released_instruction {
+	instruction_id id;
+	bool is_ready = false; ///< a receive that will find all data in place
+};
+
+/// Of a direct send or receive, for the report on missing progress.
+struct transfer_status {
+	std::string text;
+	std::optional<rank_id> peer;
+	std::uint64_t stamp = 0;
+	bool is_waiting = false; ///< for other ranks, though it may not have been issued
+};
+
+/// Until agree() there are no peers: nothing is sent or received directly.
+struct direct_context {
+	/// A rank of this host.
+	struct neighbour {
+		bool is_peer = false;
+		std::size_t position = 0; ///< among the ranks of the host
+		flag_segment flags;
+	};
+
+	backend& lanes;
+	const allocation_table& allocations;
+	executor_statistics& statistics;
+	trace_recorder* const trace; ///< null if there is no timeline
+	std::size_t own_position = 0;
+	flag_segment own_flags{};
+	std::vector<neighbour> neighbours{}; ///< by rank; those of other hosts are no peers
+	std::vector<released_instruction> released{};
+
+	// At start, in this order: every rank gives its offer to all others, opens theirs, and is told with whom both sides have succeeded.
+
+	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
+	flag_segment::offer make_offer(rank_id own, const std::vector<rank_id>& host_ranks);
+	/// Throws std::runtime_error.
+	void open(const rank_id peer, const flag_segment::offer& offer) { neighbours.at(peer.value).flags = flag_segment::open(offer); }
+	void agree(const std::vector<rank_id>& peers);
+
+	bool has_peers() const { return !neighbours.empty(); }
+	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
+	/// With a timeline: a part of a message, from when its instruction was issued until now.
+	void trace_transfer(trace_kind kind, instruction_id id, std::int64_t issued_ns, buffer_id buffer, std::size_t size_bytes, message_id message, rank_id peer) const;
+};
+
+inline std::size_t bytes_of(const box& b, const std::size_t element_size_bytes) { return static_cast<std::size_t>(b.area()) * element_size_bytes; }
+
+} // namespace celerity

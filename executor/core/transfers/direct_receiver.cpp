@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "direct_receiver.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "events/labels.hpp"
+
+namespace celerity {
+
+namespace {
+
+constexpr std::size_t bounce_alignment_bytes = 64;
+
+extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
+
+} // namespace
+
+direct_receiver::~direct_receiver() {
+	for(const auto& [key, message] : m_incoming) give_back(message);
+}
+
+void direct_receiver::plan(const instruction_id id, const receive_instruction& receive, const std::uint64_t stamp) {
+	m_receives.emplace(id, receive_state{&receive, {.allocated_box = receive.allocated_box}, stamp});
+}
+
+bool direct_receiver::has_news() const {
+	return std::any_of(m_shared.neighbours.begin(), m_shared.neighbours.end(),
+	    [&](const auto& peer) { return peer.is_peer && !m_shared.own_flags.pilots(peer.position).is_empty(); });
+}
+
+void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot) {
+	pilot.check();
+	const auto& peer = m_shared.neighbours[source.value];
+	if(pilot.answer_slot >= flag_segment::num_slots || pilot.ready_index >= peer.flags.num_ready_flags()) {
+		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + " with flags that do not exist");
+	}
+	auto& message = m_incoming[{source, message_id(pilot.message)}];
+	message.is_here = true;
+	message.unissued = message.unretired = pilot.sent_box().area();
+	message.data = static_cast<const std::byte*>(open_slab(source, pilot)) + pilot.offset_bytes;
+	message.layout.allocated_box = pilot.allocated_box();
+	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
+	message.answer = {peer.flags.answer_flag(m_shared.own_position, pilot.answer_slot), pilot.answer_value};
+}
+
+const void* direct_receiver::open_slab(const rank_id source, const pilot_message& pilot) {
+	try {
+		return m_shared.lanes.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
+	} catch(const device_failure&) {
+		throw; // it is this rank's own
+	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
+}
+
+direct_receiver::part_state direct_receiver::add_part(const posted_receive& post) {
+	const message_key key{post.source, post.message};
+	const auto [found, is_new] = m_incoming.try_emplace(key);
+	auto& message = found->second;
+	if(is_new) {
+		message.unretired = post.message_box.area();
+		message.layout.allocated_box = post.message_box;
+	}
+	m_receives.at(post.instruction).parts.push_back({key, &message, post.part});
+	m_shared.statistics.received_bytes += bytes_of(post.part, post.element_size_bytes);
+	if(message.is_here) return part_state::here;
+	message.waiting.push_back(post.fragment);
+	return is_new ? part_state::wanted : part_state::expected;
+}
+
+payload_location direct_receiver::prepare_bounce(const posted_receive& post) {
+	auto& message = m_incoming.at({post.source, post.message});
+	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
+	void* const address = m_shared.lanes.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes);
+	message.data = address;
+	const auto shape = to_extents(post.message_box.extents());
+	return {address, shape, {}, shape, post.element_size_bytes};
+}
+
+std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {
+	auto& message = m_incoming.at(key);
+	message.is_here = true;
+	return std::exchange(message.waiting, {});
+}
+
+void direct_receiver::complete_parts(const instruction_id id) {
+	auto& receive = m_receives.at(id);
+	receive.state = receive_state::state_type::announced;
+	m_shared.released.push_back({id, std::all_of(receive.parts.begin(), receive.parts.end(), is_ready)});
+}
+
+void direct_receiver::pull(const issue& item, const lane_waits& waits) {
+	auto& state = m_receives.at(item.id);
+	const auto& receive = *state.receive;
+	const lane_position own{item.lane, item.sequence};
+	void* const destination = m_shared.allocations.address(receive.destination);
+	state.state = receive_state::state_type::issued;
+	if(m_shared.trace != nullptr) state.issued_ns = trace_now();
+	m_pulls.clear();
+	for(const auto& [key, message, where] : state.parts) {
+		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
+		    bytes_of(where, receive.element_size_bytes)};
+		auto& pull = m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
+		if(message->is_direct()) plan_answer(pull, *message, where, own);
+	}
+	m_shared.lanes.enqueue_pulls(own, waits, m_pulls);
+}
+
+void direct_receiver::plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own) {
+	message.unissued -= where.area();
+	if(message.unissued == 0) {
+		// On a lane, and not by this thread: that may be blocked by a full queue of a device which waits for a rank that waits for this flag.
+		pull.answer = message.answer;
+		pull.answer_after = message.fetched_at;
+		// What is received may have several parts in a message. Those before this one come first on this lane, which must not wait for itself.
+		if(!pull.answer_after.empty() && pull.answer_after.back() == own) pull.answer_after = pull.answer_after.first(pull.answer_after.size() - 1);
+	} else if(message.fetched_at.empty() || message.fetched_at.back() != own) {
+		message.fetched_at.push_back(own);
+	}
+}
+
+void direct_receiver::retire(const instruction_id id) {
+	const auto retired = m_receives.extract(id);
+	if(retired.empty()) return;
+	const auto& [receive, layout, stamp, state, parts, issued_ns] = retired.mapped();
+	for(const auto& [key, message, where] : parts) {
+		if(m_shared.trace != nullptr && message->is_direct()) {
+			m_shared.trace_transfer(trace_kind::receive, id, issued_ns, receive->transfer.buffer, bytes_of(where, receive->element_size_bytes), key.message,
+			    key.source);
+		}
+		message->unretired -= where.area();
+		if(message->unretired > 0) continue;
+		give_back(*message);
+		m_incoming.erase(key);
+	}
+}
+
+void direct_receiver::give_back(const incoming& message) {
+	if(message.bounce_bytes > 0) m_shared.lanes.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, bounce_alignment_bytes);
+}
+
+std::optional<transfer_status> direct_receiver::find_status(const instruction_id id) const {
+	const auto found = m_receives.find(id);
+	if(found == m_receives.end()) return std::nullopt;
+	const auto& [receive, layout, stamp, state, parts, issued_ns] = found->second;
+	if(state == receive_state::state_type::unannounced) return transfer_status{{}, std::nullopt, stamp, true};
+	const auto unready = std::find_if_not(parts.begin(), parts.end(), is_ready);
+	if(unready == parts.end()) return transfer_status{"all of it is ready", std::nullopt, stamp, state == receive_state::state_type::issued};
+	return transfer_status{numbered("message ", unready->key.message.value) + " is announced, its data is not ready", unready->key.source, stamp, true};
+}
+
+} // namespace celerity

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Fetches data of other ranks of the host. The engine holds a receive until all of its parts are announced, and those that come as messages have arrived. Then
+// it is one operation of a lane: wait for `ready`, fetch, and answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "direct_context.hpp"
+#include "engine/out_of_order_engine.hpp"
+#include "events/executor_events.hpp"
+#include "receive_arbiter.hpp"
+
+namespace celerity {
+
+class direct_receiver {
+  public:
+	struct message_key {
+		rank_id source;
+		message_id message;
+		friend bool operator==(const message_key&, const message_key&) = default;
+	};
+	/// What the owner of a posted part has to do.
+	enum class part_state : std::uint8_t {
+		here,     ///< nothing: it has arrived, or the lane will fetch it
+		wanted,   ///< receive the whole message, then call arrive()
+		expected, ///< nothing: somebody else has asked for the message
+	};
+
+	explicit direct_receiver(direct_context& shared) : m_shared(shared) {}
+	direct_receiver(const direct_receiver&) = delete;
+	direct_receiver& operator=(const direct_receiver&) = delete;
+	~direct_receiver();
+
+	void plan(instruction_id id, const receive_instruction& receive, std::uint64_t stamp);
+	/// Calls f(source rank, pilot) for the pilots that have come.
+	template <typename F>
+	void take_pilots(F&& f) {
+		pilot_message pilot;
+		for(std::size_t rank = 0; rank < m_shared.neighbours.size(); ++rank) {
+			if(!m_shared.neighbours[rank].is_peer) continue;
+			const rank_id source(static_cast<std::uint32_t>(rank));
+			auto& ring = m_shared.own_flags.pilots(m_shared.neighbours[rank].position);
+			while(ring.pop(pilot)) {
+				add_pilot(source, pilot);
+				f(source, static_cast<const pilot_message&>(pilot));
+			}
+		}
+	}
+	/// Whether take_pilots() would find something.
+	bool has_news() const;
+	/// Whether the instruction was planned, and is not complete.
+	bool is_receiving(const instruction_id id) const { return m_receives.contains(id); }
+	part_state add_part(const posted_receive& post);
+	/// Where the message of a wanted part is to be put.
+	payload_location prepare_bounce(const posted_receive& post);
+	/// The parts that this completes.
+	std::vector<fragment_id> arrive(const message_key& message);
+	/// All parts of a receive are announced, and here if they come as messages.
+	void complete_parts(instruction_id id);
+	void pull(const issue& item, const lane_waits& waits);
+	/// Nothing if the instruction was never planned.
+	void retire(instruction_id id);
+
+	std::optional<transfer_status> find_status(instruction_id id) const;
+
+  private:
+	/// A message under way to this rank. Its data is in the peer's memory, or comes by itself, into memory of this rank.
+	struct incoming {
+		const void* data = nullptr;
+		copy_layout layout;
+		coordinate unissued = 0; ///< the receive that fetches the last of it answers
+		coordinate unretired = 0;
+		bool is_here = false; ///< or a lane will fetch it
+		std::vector<fragment_id> waiting; ///< until it is here
+		shared_flag ready;  ///< without address if it comes by itself
+		shared_flag answer; ///< likewise
+		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
+		std::size_t bounce_bytes = 0;          ///< of memory to give back
+		bool is_direct() const { return answer.address != nullptr; }
+	};
+	struct part {
+		message_key key;
+		incoming* message = nullptr;
+		box where;
+	};
+	struct receive_state {
+		enum class state_type : std::uint8_t { unannounced, announced, issued };
+
+		const receive_instruction* receive = nullptr;
+		copy_layout layout;
+		std::uint64_t stamp = 0;
+		state_type state = state_type::unannounced;
+		std::vector<part> parts{};
+		std::int64_t issued_ns = 0; ///< with a timeline
+	};
+	struct key_hash {
+		std::size_t operator()(const message_key& key) const { return (std::size_t{key.source.value} << 48) ^ key.message.value; }
+	};
+
+	direct_context& m_shared;
+	std::unordered_map<message_key, incoming, key_hash> m_incoming;
+	std::unordered_map<instruction_id, receive_state> m_receives;
+	std::vector<pull_operation> m_pulls; ///< of the latest pull()
+
+	void add_pilot(rank_id source, const pilot_message& pilot);
+	const void* open_slab(rank_id source, const pilot_message& pilot);
+	/// Fills in which receive answers, and after what.
+	static void plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
+	static bool is_ready(const part& p) { return !p.message->is_direct() || is_reached(p.message->ready); }
+	void give_back(const incoming& message);
+};
+
+} // namespace celerity
