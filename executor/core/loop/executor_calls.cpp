@@ -12,20 +12,28 @@
 namespace celerity {
 
 void executor_loop::submit(instruction_batch&& batch) {
-	if(batch.empty()) return;
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.batches.push_back(std::move(batch));
-	}
-	m_wake_up.signal();
+	if(!batch.empty()) post([&](executor_mail& mail) { mail.batches.push_back(std::move(batch)); });
 }
 
 void executor_loop::report_failure(const std::string& text) {
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.failures.push_back(text);
-	}
-	m_wake_up.signal();
+	post([&](executor_mail& mail) { mail.failures.push_back(text); });
+}
+
+void executor_loop::notify_complete(const request_id request) {
+	post([&](executor_mail& mail) { mail.requests.push_back(request); });
+}
+
+void executor_loop::notify_pilot(const rank_id from, const pilot_message& pilot) {
+	post([&](executor_mail& mail) { mail.pilots.emplace_back(from, pilot); });
+}
+
+void executor_loop::kernel_issued(const call_ticket ticket) {
+	if(m_backend->defers_kernels()) post([&](executor_mail& mail) { mail.launches.push_back(instruction_id(ticket)); });
+}
+
+void executor_loop::host_task_done(const call_ticket ticket) {
+	m_calls.host_task_done(ticket);
+	post([&](executor_mail& mail) { mail.host_calls.push_back(instruction_id(ticket)); });
 }
 
 void executor_loop::wake() {
@@ -39,94 +47,10 @@ void executor_loop::expect_work() {
 	m_wake_up.signal();
 }
 
-void executor_loop::notify_complete(const request_id request) {
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.requests.push_back(request);
-	}
-	m_wake_up.signal();
-}
-
-void executor_loop::notify_pilot(const rank_id from, const pilot_message& pilot) {
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.pilots.emplace_back(from, pilot);
-	}
-	m_wake_up.signal();
-}
-
 std::vector<receive_arbiter::unclaimed_pilot> executor_loop::unclaimed_pilots() {
 	const std::lock_guard lock(m_state_mutex);
 	if(!m_is_stopping.load(std::memory_order_relaxed)) work();
 	return m_communication.arbiter().unclaimed_pilots();
-}
-
-std::optional<kernel_call> executor_loop::next_kernel(const device_id device) {
-	if(device.value >= m_kernel_queues.size()) throw std::invalid_argument("no such device");
-	while(auto job = m_kernel_queues[device.value]->pop()) {
-		if(!m_backend->begin_kernel(job->position, job->waits)) continue; // cancelled: wait for stop()
-		const std::lock_guard lock(m_running_mutex);
-		m_running.emplace(job->call.ticket, running_call{job->position, device, m_trace != nullptr ? trace_now() : 0});
-		return std::move(job->call);
-	}
-	return std::nullopt;
-}
-
-void executor_loop::kernel_issued(const call_ticket ticket) {
-	if(!m_backend->defers_kernels()) return;
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.launches.push_back(instruction_id(ticket));
-	}
-	m_wake_up.signal();
-}
-
-void executor_loop::kernel_done(const call_ticket ticket) {
-	running_call call;
-	{
-		const std::lock_guard lock(m_running_mutex);
-		const auto running = m_running.find(ticket);
-		if(running == m_running.end() || running->second.position.lane == no_lane) throw std::invalid_argument("no such kernel is running");
-		call = running->second;
-		m_running.erase(running);
-	}
-	if(m_trace != nullptr && m_backend->defers_kernels()) trace_call(ticket, call); // otherwise the lane tells the same
-	m_backend->end_kernel(call.position);
-}
-
-std::optional<host_call> executor_loop::next_host_task() {
-	auto call = m_host_queue.pop();
-	if(call.has_value()) {
-		const auto ticket = std::visit([](const auto& c) { return c.ticket; }, *call);
-		const std::lock_guard lock(m_running_mutex);
-		m_running.emplace(ticket, running_call{{no_lane, 0}, {}, m_trace != nullptr ? trace_now() : 0});
-	}
-	return call;
-}
-
-void executor_loop::host_task_done(const call_ticket ticket) {
-	{
-		const std::lock_guard lock(m_running_mutex);
-		const auto running = m_running.find(ticket);
-		if(running == m_running.end() || running->second.position.lane != no_lane) throw std::invalid_argument("no such host task is running");
-		if(m_trace != nullptr) trace_call(ticket, running->second);
-		m_running.erase(running);
-	}
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		m_inbox.host_calls.push_back(instruction_id(ticket));
-	}
-	m_wake_up.signal();
-}
-
-void executor_loop::trace_call(const call_ticket ticket, const running_call& call) const {
-	trace_event event;
-	event.kind = trace_kind::call;
-	event.start_ns = call.start_ns;
-	event.end_ns = trace_now();
-	event.instruction = ticket;
-	event.track = call.position.lane == no_lane ? no_lane : call.device.value;
-	m_trace->record(event);
 }
 
 void executor_loop::fail() {
@@ -137,15 +61,13 @@ void executor_loop::fail() {
 
 void executor_loop::cancel() {
 	m_backend->cancel();
-	for(auto& queue : m_kernel_queues) queue->discard();
-	m_host_queue.discard();
+	m_calls.discard();
 }
 
 void executor_loop::stop() {
 	m_is_stopping.store(true, std::memory_order_relaxed);
 	m_backend->cancel();
-	for(auto& queue : m_kernel_queues) queue->close();
-	m_host_queue.close();
+	m_calls.close();
 	m_wake_up.signal();
 	{ const std::lock_guard lock(m_state_mutex); } // the executor thread sees the flag before it touches another instruction
 	const std::lock_guard lock(m_stop_mutex);
@@ -165,10 +87,7 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
 		if(!live.is_issued && !show_unissued && !is_waiting) return;
 		auto call = live.is_enqueued && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;
-		{
-			const std::lock_guard running_lock(m_running_mutex);
-			if(m_running.contains(live.id.value)) call = call_state::running;
-		}
+		if(m_calls.is_running(live.id.value)) call = call_state::running;
 		auto& entry = active.emplace_back(describe(*live.payload, live.is_issued || is_waiting, call, m_communication.arbiter()));
 		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
 		const bool is_kernel = std::holds_alternative<device_kernel_instruction>(live.payload->operation);
@@ -184,7 +103,7 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 
 executor_statistics executor_loop::statistics() {
 	const std::lock_guard lock(m_state_mutex);
-	m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+	m_time.advance(m_engine.num_live() > 0);
 	auto result = m_statistics;
 	result.issued_early = m_engine.get_counters().issued_early;
 	result.lane_waits = m_engine.get_counters().waits;

@@ -135,7 +135,7 @@ memory_holders executor_loop::find_holders(const alloc_instruction& lacking) con
 void executor_loop::execute(const issue& item, const free_instruction& free) {
 	if(free.allocation.memory == user_memory) {
 		m_allocations.unregister_user_memory(free.allocation.raw);
-		m_events.emplace_back(user_free_event{free.allocation.raw});
+		m_announcements.add(user_free_event{free.allocation.raw});
 	} else {
 		const auto entry = m_allocations.remove(free.allocation);
 		m_backend->deallocate(free.allocation.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
@@ -172,7 +172,7 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
 	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
 	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
-	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_events.emplace_back(empty_reduction_event{reduce.reduction});
+	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_announcements.add(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
 }
 
@@ -206,17 +206,17 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 	    small_vector<lane_position, 4>(item.waits)};
 	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({address_of(reduction), reduction.op, reduction.type});
 	job.call.stream = m_backend->stream_handle(item.lane);
-	m_kernel_queues[kernel.device.value]->push(std::move(job));
+	m_calls.push(kernel.device, std::move(job));
 }
 
 void executor_loop::execute(const issue& item, const host_task_instruction& task) {
 	++m_num_host_calls;
-	m_host_queue.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
+	m_calls.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
 }
 
 void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
 	++m_num_host_calls;
-	m_host_queue.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
+	m_calls.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
 	    box_vector(initialize.boxes), initialize.element_size_bytes});
 }
 
@@ -245,7 +245,7 @@ void executor_loop::execute(const issue& item, const gather_receive_instruction&
 // ---- synchronisation ----------------------------------------------------------------------------------------------------------------
 
 void executor_loop::execute(const issue& item, const fence_instruction& fence) {
-	m_events.emplace_back(completed_event{fence.submission});
+	m_announcements.add(completed_event{fence.submission});
 	m_done.push_back(item.id);
 }
 

@@ -46,15 +46,6 @@ bool has_free_cores(const executor_options& options) {
 	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
 }
 
-void executor_loop::inbox::clear() {
-	batches.clear();
-	pilots.clear();
-	requests.clear();
-	host_calls.clear();
-	launches.clear();
-	failures.clear();
-}
-
 executor_loop::executor_loop(const executor_options& options)
     : executor_loop(options, [&](event_count& completions) {
 		    return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get());
@@ -62,10 +53,10 @@ executor_loop::executor_loop(const executor_options& options)
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
+      m_calls(options.num_devices, *m_backend, m_trace),
       m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_direct{*m_backend, m_allocations, m_statistics, m_trace},
-      m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_events, m_trace) {
+      m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
-	for(std::size_t d = 0; d < options.num_devices; ++d) m_kernel_queues.push_back(std::make_unique<call_queue<kernel_job>>());
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
 }
 
@@ -104,10 +95,10 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 		{
 			const std::lock_guard lock(m_state_mutex);
 			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
-			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0);
+			m_time.advance(m_engine.num_live() > 0);
 			m_has_unsent_pilots = false;
 			const bool has_worked = work();
-			m_time.advance(m_scheduler_clock, m_engine.num_live() > 0, has_worked);
+			m_time.advance(m_engine.num_live() > 0, has_worked);
 			std::swap(progress, m_progress_events);
 		}
 		// Before the events: a fence that is fulfilled may be followed by a program that ends.
@@ -117,14 +108,13 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 		progress.clear();
 		must_return |= event_count::clock::now() >= deadline;
 		must_return |= !was_awaiting && has_outstanding_communication(); // the caller has to look at the network more often from now on
-		must_return |= must_hand_over();
+		must_return |= m_announcements.must_hand_over();
 		if(must_return) {
-			std::swap(events, m_events);
-			m_hand_over_at = {};
+			m_announcements.take(events);
 			if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
 			return events;
 		}
-		wait(seen, m_events.empty() ? deadline : std::min(deadline, m_hand_over_at));
+		wait(seen, m_announcements.is_empty() ? deadline : std::min(deadline, m_announcements.deadline()));
 	}
 }
 
@@ -179,7 +169,7 @@ bool executor_loop::work() {
 	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
-			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || has_urgent_events())) {
+			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || m_announcements.has_urgent())) {
 				m_wake_up.signal(); // there may be more: the next run() must not sleep
 				break;
 			}
@@ -212,26 +202,21 @@ bool executor_loop::work() {
 }
 
 bool executor_loop::take_inbox() {
-	{
-		const std::lock_guard lock(m_inbox_mutex);
-		if(m_inbox.is_empty()) return false;
-		std::swap(m_inbox, m_received);
-	}
+	const auto& mail = m_inbox.take();
+	if(mail.is_empty()) return false;
 	m_current = nullptr;
-	if(may_go_on()) {
-		for(const auto& batch : m_received.batches) {
-			++m_statistics.num_batches;
-			take_batch(batch);
-		}
-		for(const auto& [from, pilot] : m_received.pilots) take_pilot(from, pilot);
-		for(const auto request : m_received.requests) m_communication.complete(request, m_done);
-		for(const auto call : m_received.host_calls) m_done.push_back(call);
-		m_num_host_calls -= m_received.host_calls.size();
-		for(const auto launched : m_received.launches) m_engine.notify_issued(launched);
-		complete_done();
-		for(const auto& text : m_received.failures) enter_failure(text);
+	if(!may_go_on()) return true;
+	for(const auto& batch : mail.batches) {
+		++m_statistics.num_batches;
+		take_batch(batch);
 	}
-	m_received.clear();
+	for(const auto& [from, pilot] : mail.pilots) take_pilot(from, pilot);
+	for(const auto request : mail.requests) m_communication.complete(request, m_done);
+	for(const auto call : mail.host_calls) m_done.push_back(call);
+	m_num_host_calls -= mail.host_calls.size();
+	for(const auto launched : mail.launches) m_engine.notify_issued(launched);
+	complete_done();
+	for(const auto& text : mail.failures) enter_failure(text);
 	return true;
 }
 
@@ -250,7 +235,7 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	}
 	for(const auto& pilot : batch.pilots) {
 		if(m_sender.is_planned(pilot.send)) continue; // it sends its own
-		m_events.emplace_back(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
+		m_announcements.add(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
 		m_has_unsent_pilots = true;
 	}
 }
@@ -299,20 +284,20 @@ bool executor_loop::is_communication_outstanding() const {
 }
 
 bool executor_loop::poll_lanes() {
-	m_progressed.clear();
 	m_polled_at_ns = now_ns();
+	small_vector<lane_position, 16> progressed;
 	const auto& lanes = m_engine.lanes();
 	for(const lane_index lane : lanes.open_lanes()) {
 		if(lanes.in_flight(lane) == 0) continue;
 		const std::uint64_t completed = m_backend->completed(lane);
-		if(completed > lanes.completed(lane)) m_progressed.emplace_back(lane, completed);
+		if(completed > lanes.completed(lane)) progressed.push_back({lane, completed});
 	}
-	if(m_progressed.empty()) return false;
+	if(progressed.empty()) return false;
 	if(const auto violation = m_backend->take_violation()) {
 		fail_out_of_bounds(*violation);
 		return true;
 	}
-	for(const auto& [lane, completed] : m_progressed) m_engine.complete_lane(lane, completed);
+	for(const auto& [lane, completed] : progressed) m_engine.complete_lane(lane, completed);
 	retire();
 	return true;
 }
@@ -327,7 +312,7 @@ void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
 	event.access = violation.access;
 	event.index = violation.index;
 	if(violation.access < violation.kernel->accesses.size()) event.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
-	m_events.emplace_back(std::move(event));
+	m_announcements.add(std::move(event));
 }
 
 int executor_loop::issue_ready() {
@@ -382,7 +367,7 @@ void executor_loop::retire() {
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
 			m_progress_events.push_back({horizon->task, false});
 			m_launches.drop(horizon->last_submission);
-			announce_retired(horizon->last_submission);
+			m_announcements.add_retired(horizon->last_submission);
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
 		} else if(std::holds_alternative<receive_instruction>(operation)) {
@@ -393,10 +378,10 @@ void executor_loop::retire() {
 
 void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	m_progress_events.push_back({epoch.task, true});
-	if(epoch.submission.value != 0) m_events.emplace_back(completed_event{epoch.submission});
+	if(epoch.submission.value != 0) m_announcements.add(completed_event{epoch.submission});
 	m_launches.drop(epoch.last_submission);
-	if(epoch.last_submission.value != 0) announce_retired(epoch.last_submission);
-	if(epoch.action == epoch_action::shutdown) m_events.emplace_back(shutdown_event{});
+	if(epoch.last_submission.value != 0) m_announcements.add_retired(epoch.last_submission);
+	if(epoch.action == epoch_action::shutdown) m_announcements.add(shutdown_event{});
 }
 
 std::vector<submission_id> executor_loop::kernels_in_flight() const {
@@ -422,8 +407,7 @@ failed_event& executor_loop::enter_failure(const std::string& text, const failed
 	m_is_failed.store(true, std::memory_order_relaxed);
 	cancel();
 	if(kind == failed_event::kind_type::device) event.in_flight = kernels_in_flight();
-	m_events.emplace_back(std::move(event));
-	return std::get<failed_event>(m_events.back());
+	return m_announcements.add(std::move(event));
 }
 
 } // namespace celerity

@@ -16,23 +16,23 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "announcements.hpp"
 #include "backends/backend.hpp"
+#include "call_board.hpp"
 #include "engine/out_of_order_engine.hpp"
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
+#include "executor_inbox.hpp"
 #include "memory/allocation_table.hpp"
 #include "progress_report.hpp"
 #include "scheduler/core/base/trace_recorder.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
 #include "threads/busy_clock.hpp"
-#include "threads/call_queue.hpp"
 #include "threads/event_count.hpp"
-#include "threads/spin_flag.hpp"
 #include "transfers/communication.hpp"
 #include "transfers/direct_context.hpp"
 #include "transfers/direct_receiver.hpp"
@@ -93,7 +93,7 @@ class executor_loop final : public instruction_sink {
 
 	void submit(instruction_batch&& batch) override;
 	/// For the accounting of idle time: whether the scheduler has something to do.
-	void set_scheduler_busy(const bool busy) { m_scheduler_clock.set_running(busy); }
+	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 
 	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
 	void expect_work();
@@ -101,9 +101,8 @@ class executor_loop final : public instruction_sink {
 	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. What nobody waits for, as
 	/// what may be forgotten, is handed over a little later, with the rest.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
-	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile the flag is set at once, not only after run() has
-	/// returned; whether that was so. Any thread.
-	bool watch(submission_id submission, spin_flag& flag, std::chrono::nanoseconds limit);
+	/// See announcements::watch(). Any thread.
+	bool watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) { return m_announcements.watch(submission, flag, limit); }
 	void wake();
 	void notify_complete(request_id request);
 	void notify_pilot(rank_id from, const pilot_message& pilot);
@@ -113,15 +112,15 @@ class executor_loop final : public instruction_sink {
 	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
 
 	/// Blocks; nothing after stop(). One thread per device: the device's kernels run in the order in which they are handed out.
-	std::optional<kernel_call> next_kernel(device_id device);
+	std::optional<kernel_call> next_kernel(const device_id device) { return m_calls.next_kernel(device); }
 	void kernel_issued(call_ticket ticket);
-	void kernel_done(call_ticket ticket);
+	void kernel_done(const call_ticket ticket) { m_calls.kernel_done(ticket); }
 	/// Blocks; nothing after stop(). Any number of threads.
-	std::optional<host_call> next_host_task();
+	std::optional<host_call> next_host_task() { return m_calls.next_host_task(); }
 	void host_task_done(call_ticket ticket);
 	/// Whether next_kernel() and next_host_task() return at once.
-	bool has_kernel(const device_id device) { return m_kernel_queues.at(device.value)->has_call(); }
-	bool has_host_task() { return m_host_queue.has_call(); }
+	bool has_kernel(const device_id device) { return m_calls.has_kernel(device); }
+	bool has_host_task() { return m_calls.has_host_task(); }
 
 	/// From now on the kernel of this submission is launched by the executor thread itself. Before the submission; one thread.
 	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }
@@ -145,29 +144,6 @@ class executor_loop final : public instruction_sink {
 	std::span<const lane_class> lane_classes() const { return m_backend->lane_classes(); }
 
   private:
-	struct inbox {
-		std::vector<instruction_batch> batches;
-		std::vector<std::pair<rank_id, pilot_message>> pilots;
-		std::vector<request_id> requests;
-		std::vector<instruction_id> host_calls;
-		std::vector<instruction_id> launches;
-		std::vector<std::string> failures;
-		bool is_empty() const {
-			return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty();
-		}
-		void clear();
-	};
-	struct kernel_job {
-		kernel_call call;
-		lane_position position;
-		small_vector<lane_position, 4> waits;
-	};
-	/// A call that was handed out and is not done.
-	struct running_call {
-		lane_position position{no_lane, 0}; ///< `no_lane` for host calls
-		device_id device;
-		std::int64_t start_ns = 0; ///< with a timeline
-	};
 	struct progress_event {
 		task_id task;
 		bool is_epoch = false;
@@ -183,27 +159,11 @@ class executor_loop final : public instruction_sink {
 	std::atomic<bool> m_is_stopping{false};
 	std::atomic<bool> m_has_outstanding_communication{false};
 
-	std::mutex m_inbox_mutex;
-	inbox m_inbox;
-	inbox m_received; // swapped with m_inbox; only the executor thread touches it
-
+	executor_inbox m_inbox;
 	std::unique_ptr<backend> m_backend;
-	std::vector<std::unique_ptr<call_queue<kernel_job>>> m_kernel_queues; // by device
-	call_queue<host_call> m_host_queue;
+	call_board m_calls;
 	launch_table m_launches;
-	std::mutex m_running_mutex;
-	std::unordered_map<call_ticket, running_call> m_running;
-	struct watcher {
-		submission_id submission;
-		spin_flag* flag;
-		bool is_told = false;
-	};
-	std::mutex m_watchers_mutex;
-	std::vector<watcher*> m_watchers; // who is in watch()
-
-	// Only the executor thread touches these.
-	std::vector<executor_event> m_events;
-	event_count::clock::time_point m_hand_over_at{}; // if m_events holds nothing but what may come later
+	announcements m_announcements;
 
 	// Everything below is guarded by m_state_mutex.
 	std::mutex m_state_mutex;
@@ -215,7 +175,7 @@ class executor_loop final : public instruction_sink {
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	communication m_communication;
-	bool m_has_unsent_pilots = false;           // among m_events
+	bool m_has_unsent_pilots = false; // among m_announcements
 	struct waiting_allocation {
 		instruction_id id;
 		const instruction* payload;
@@ -228,16 +188,20 @@ class executor_loop final : public instruction_sink {
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
 	const instruction* m_current = nullptr; // being issued, for the message if that fails
 	std::size_t m_num_host_calls = 0;       // issued and not complete
-	busy_clock m_scheduler_clock;
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
-	std::vector<std::pair<lane_index, std::uint64_t>> m_progressed; // scratch of poll_lanes()
 	std::int64_t m_polled_at_ns = 0;
 	event_count::clock::time_point m_worked_at{};
 	std::atomic<bool> m_expects_work{false};
 	lane_index m_full_lane = no_lane;
 
+	/// Calls add(mail), and wakes the executor thread.
+	template <typename F>
+	void post(F&& add) {
+		m_inbox.post(std::forward<F>(add));
+		m_wake_up.signal();
+	}
 	/// Whether there was anything to do.
 	bool work();
 	bool take_inbox();
@@ -247,7 +211,6 @@ class executor_loop final : public instruction_sink {
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
 	bool may_go_on() const;
 	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
-	void trace_call(call_ticket ticket, const running_call& call) const;
 	bool poll_lanes();
 	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
@@ -266,13 +229,6 @@ class executor_loop final : public instruction_sink {
 	void cancel();
 	std::vector<submission_id> kernels_in_flight() const;
 	failed_event& enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::fault);
-
-	// executor_announcements.cpp
-	void announce_retired(submission_id last);
-	bool has_urgent_events() const;
-	/// Sets the flags of those who watch what has completed, and says whether events must be handed over now.
-	bool must_hand_over();
-	bool tell_watchers(submission_id submission);
 
 	// executor_dispatch.cpp: one function per kind of instruction
 	engine_request make_request(const instruction& instruction) const;

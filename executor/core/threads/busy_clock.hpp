@@ -37,9 +37,9 @@ class busy_clock {
 class time_account {
   public:
 	/// Books the time since the last call; `is_busy` is the state from now on. `has_worked`: it was busy, whatever the last call said.
-	void advance(const busy_clock& scheduler, const bool is_busy, const bool has_worked = false) {
+	void advance(const bool is_busy, const bool has_worked = false) {
 		const std::int64_t now = now_ns();
-		const std::int64_t scheduler_total = scheduler.total_ns(now);
+		const std::int64_t scheduler_total = m_scheduler.total_ns(now);
 		m_is_busy |= has_worked;
 		if(m_until_ns != 0) {
 			const std::int64_t elapsed = now - m_until_ns;
@@ -57,7 +57,11 @@ class time_account {
 	double starved_seconds() const { return 1e-9 * static_cast<double>(m_starved_ns); }
 	double idle_seconds() const { return 1e-9 * static_cast<double>(m_idle_ns); }
 
+	/// From one thread, which may be another one.
+	void set_scheduler_busy(const bool is_busy) { m_scheduler.set_running(is_busy); }
+
   private:
+	busy_clock m_scheduler;
 	std::int64_t m_until_ns = 0; // 0: not started
 	std::int64_t m_scheduler_total_ns = 0;
 	std::int64_t m_busy_ns = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// When the outside hears of what is done: at once if somebody waits for it, and otherwise a little later.
-#include <algorithm>
+#include "announcements.hpp"
 
-#include "executor_loop.hpp"
+#include <algorithm>
+#include <variant>
 
 namespace celerity {
 
@@ -19,7 +19,7 @@ bool may_come_later(const executor_event& event) {
 
 } // namespace
 
-void executor_loop::announce_retired(const submission_id last) {
+void announcements::add_retired(const submission_id last) {
 	if(auto* const previous = m_events.empty() ? nullptr : std::get_if<retired_event>(&m_events.back())) {
 		previous->last_submission = std::max(previous->last_submission, last);
 	} else {
@@ -27,11 +27,11 @@ void executor_loop::announce_retired(const submission_id last) {
 	}
 }
 
-bool executor_loop::has_urgent_events() const {
+bool announcements::has_urgent() const {
 	return std::any_of(m_events.begin(), m_events.end(), [](const executor_event& event) { return !may_come_later(event); });
 }
 
-bool executor_loop::must_hand_over() {
+bool announcements::must_hand_over() {
 	if(m_events.empty()) return false;
 	// In the order of the events: what comes before a completion, as that memory of the user is free, is known before it.
 	for(auto& event : m_events) {
@@ -41,24 +41,24 @@ bool executor_loop::must_hand_over() {
 		if(!may_come_later(event)) return true;
 	}
 	const auto now = event_count::clock::now();
-	if(m_hand_over_at == event_count::clock::time_point{}) m_hand_over_at = now + longest_unannounced;
-	return now >= m_hand_over_at;
+	if(m_deadline == event_count::clock::time_point{}) m_deadline = now + longest_unannounced;
+	return now >= m_deadline;
 }
 
-bool executor_loop::watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) {
+bool announcements::watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) {
 	watcher self{submission, &flag};
 	{
-		const std::lock_guard lock(m_watchers_mutex);
+		const std::lock_guard lock(m_mutex);
 		m_watchers.push_back(&self);
 	}
 	flag.wait(limit);
-	const std::lock_guard lock(m_watchers_mutex);
+	const std::lock_guard lock(m_mutex);
 	std::erase(m_watchers, &self);
 	return self.is_told;
 }
 
-bool executor_loop::tell_watchers(const submission_id submission) {
-	const std::lock_guard lock(m_watchers_mutex);
+bool announcements::tell_watchers(const submission_id submission) {
+	const std::lock_guard lock(m_mutex);
 	bool is_told = false;
 	for(auto* const watcher : m_watchers) {
 		if(watcher->submission != submission) continue;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// News for the outside. It hears at once of what somebody waits for, and otherwise a little later.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "events/executor_events.hpp"
+#include "threads/event_count.hpp"
+#include "threads/spin_flag.hpp"
+
+namespace celerity {
+
+/// Belongs to the executor thread, except for watch().
+class announcements {
+  public:
+	/// Where others add theirs.
+	std::vector<executor_event>& events() { return m_events; }
+	template <typename Event>
+	Event& add(Event&& event) {
+		return std::get<Event>(m_events.emplace_back(std::move(event)));
+	}
+	/// Everything submitted up to `last` is complete.
+	void add_retired(submission_id last);
+
+	bool is_empty() const { return m_events.empty(); }
+	/// Whether somebody waits for any of it.
+	bool has_urgent() const;
+	/// Sets the flags of those who watch what has completed, and says whether the outside must hear now.
+	bool must_hand_over();
+	/// When the outside must hear of what is not urgent, after must_hand_over().
+	event_count::clock::time_point deadline() const { return m_deadline; }
+	/// Swaps buffers with the caller.
+	void take(std::vector<executor_event>& out) {
+		std::swap(out, m_events);
+		m_deadline = {};
+	}
+
+	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile the flag is set at once, not only when the outside
+	/// hears of it; whether that was so. Any thread.
+	bool watch(submission_id submission, spin_flag& flag, std::chrono::nanoseconds limit);
+
+  private:
+	struct watcher {
+		submission_id submission;
+		spin_flag* flag;
+		bool is_told = false;
+	};
+
+	std::vector<executor_event> m_events;
+	event_count::clock::time_point m_deadline{}; ///< if m_events holds nothing but what may come later
+	std::mutex m_mutex;
+	std::vector<watcher*> m_watchers; ///< who is in watch()
+
+	bool tell_watchers(submission_id submission);
+};
+
+} // namespace celerity

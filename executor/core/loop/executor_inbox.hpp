@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "events/executor_events.hpp"
+#include "scheduler/core/vocabulary/instruction_sink.hpp"
+
+namespace celerity {
+
+/// What other threads tell the executor's.
+struct executor_mail {
+	std::vector<instruction_batch> batches;
+	std::vector<std::pair<rank_id, pilot_message>> pilots;
+	std::vector<request_id> requests;        ///< complete
+	std::vector<instruction_id> host_calls;  ///< complete
+	std::vector<instruction_id> launches;    ///< of kernels, enqueued
+	std::vector<std::string> failures;
+
+	bool is_empty() const { return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty(); }
+	void clear() {
+		batches.clear();
+		pilots.clear();
+		requests.clear();
+		host_calls.clear();
+		launches.clear();
+		failures.clear();
+	}
+};
+
+class executor_inbox {
+  public:
+	/// Calls add(mail). Any thread.
+	template <typename F>
+	void post(F&& add) {
+		const std::lock_guard lock(m_mutex);
+		add(m_mail);
+	}
+	/// What has come since the last call; valid until the next one. Executor thread.
+	executor_mail& take() {
+		m_taken.clear();
+		const std::lock_guard lock(m_mutex);
+		if(!m_mail.is_empty()) std::swap(m_mail, m_taken);
+		return m_taken;
+	}
+
+  private:
+	std::mutex m_mutex;
+	executor_mail m_mail;
+	executor_mail m_taken;
+};
+
+} // namespace celerity
