@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo build check test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants bench against-base clean
+.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants bench against-base clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,7 +67,10 @@ PYTEST_OPTIONS =
 build: $(VENV)/.installed ## The environment .venv, with the extension; again after a change of C++
 
 # The inner loop of a change. `make test` runs the same tests, and all others.
-check: lint types ## Style, types and unit tests: what to run while working on a change
+check: $(VENV)/.dev ## Style, types and unit tests: what to run while working on a change
+	@$(MAKE) --no-print-directory -j 2 lint types check-unit
+
+check-unit: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -q tests/unit --deselect tests/unit/test_packaging.py
 
 test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
