@@ -261,6 +261,8 @@ class instruction_graph_generator {
 	void require_contiguous(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements);
 	void require_on_host(const command_phase& now, buffer_state& buffer, const region& where);
 	void allocate_contiguous(const command_phase& now, buffer_state& buffer, memory_id memory, box_vector&& wanted);
+	/// Takes out the allocations that boxes of `target` swallow, and leaves in `target` only boxes without an allocation.
+	static std::vector<allocation_state> take_replaced(memory_state& memory, box_vector& target);
 	void warn_of_many_allocations(buffer_state& buffer, memory_id memory, std::size_t count, submission_id submission);
 	void resize_into(const command_phase& now, buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
 	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }

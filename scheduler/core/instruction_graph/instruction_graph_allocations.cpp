@@ -79,30 +79,14 @@ void instruction_graph_generator::allocate_contiguous(
 	for(const auto& allocation : state.allocations) target.push_back(allocation.allocated);
 	merge_overlapping_bounding_boxes(target);
 
+	std::vector<allocation_state> replaced = take_replaced(state, target);
+	merge_connected_boxes(target);
 	std::sort(target.begin(), target.end());
-
-	std::vector<allocation_state> kept;
-	std::vector<allocation_state> replaced;
-	std::vector<bool> is_kept(target.size());
-	for(auto& allocation : state.allocations) {
-		const auto same = std::lower_bound(target.begin(), target.end(), allocation.allocated);
-		const bool stays = same != target.end() && *same == allocation.allocated;
-		if(stays) is_kept[static_cast<std::size_t>(same - target.begin())] = true;
-		(stays ? kept : replaced).push_back(std::move(allocation));
-	}
-	box_vector made;
-	for(std::size_t i = 0; i < target.size(); ++i) {
-		if(!is_kept[i]) made.push_back(target[i]);
-	}
-	merge_connected_boxes(made);
-	std::sort(made.begin(), made.end());
-	state.allocations = std::move(kept);
-	state.places = box_index();
 	std::vector<box> old_places;
 	for(const auto& allocation : replaced) old_places.push_back(allocation.allocated);
 	const box_index replaced_at(old_places);
 
-	for(const box& allocated : made) {
+	for(const box& allocated : target) {
 		const std::size_t size_bytes = static_cast<std::size_t>(allocated.area()) * buffer.info.element_size_bytes;
 		const allocation_id id = next_allocation(memory);
 		const instruction_id alloc = emit_alloc(now, id, size_bytes, buffer.info.element_alignment_bytes, buffer.info.id, allocated);
@@ -112,8 +96,34 @@ void instruction_graph_generator::allocate_contiguous(
 	}
 	for(const auto& allocation : replaced) free_allocation(now, allocation);
 
-	state.num_allocations_made += made.size();
+	state.num_allocations_made += target.size();
 	if(state.num_allocations_made >= many_allocations) warn_of_many_allocations(buffer, memory, state.num_allocations_made, now.submission);
+}
+
+std::vector<instruction_graph_generator::allocation_state> instruction_graph_generator::take_replaced(memory_state& memory, box_vector& target) {
+	memory.places = box_index();
+	std::vector<allocation_state> replaced;
+	if(memory.allocations.empty()) return replaced;
+	std::sort(target.begin(), target.end());
+	std::vector<bool> is_kept(target.size());
+	auto end_of_kept = memory.allocations.begin();
+	for(auto& allocation : memory.allocations) {
+		const auto same = std::lower_bound(target.begin(), target.end(), allocation.allocated);
+		if(same == target.end() || *same != allocation.allocated) {
+			replaced.push_back(std::move(allocation));
+			continue;
+		}
+		is_kept[static_cast<std::size_t>(same - target.begin())] = true;
+		if(&*end_of_kept != &allocation) *end_of_kept = std::move(allocation);
+		++end_of_kept;
+	}
+	memory.allocations.erase(end_of_kept, memory.allocations.end());
+	box_vector made;
+	for(std::size_t i = 0; i < target.size(); ++i) {
+		if(!is_kept[i]) made.push_back(target[i]);
+	}
+	target = std::move(made);
+	return replaced;
 }
 
 void instruction_graph_generator::warn_of_many_allocations(
