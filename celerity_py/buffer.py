@@ -28,35 +28,11 @@ from celerity_py.vocabulary.accesses import (
     check_mapper,
     new_access,
 )
+from celerity_py.vocabulary.buffer_records import BufferOwner, BufferRecord
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Site
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
-
-
-class BufferRecord:
-    """What outlives the user's handle of a buffer: kept by submissions until they are retired."""
-
-    __slots__ = ("arrays", "box", "dtype", "id", "initializer", "name", "runtime", "shape", "site")
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
-        self.id = 0
-        self.shape = shape
-        self.dtype = dtype
-        self.name = name
-        #: Where the buffer was made, for errors of its initial contents.
-        self.site = site
-        self.box = Box((0,) * len(shape), shape)
-        self.runtime: Any = None
-        #: `fn(box) -> array`, or None.
-        self.initializer: Callable[[Box], Any] | None = None
-        #: (memory, raw allocation id) -> what arrays for writing and for reading are made of, and the allocated box.
-        self.arrays: dict[tuple[int, int], tuple[Any, Any, Box]] = {}
-
-    @property
-    def label(self) -> str:
-        """Id and name, as in `B3 "u"`."""
-        return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
 
 
 class Buffer(StandsForArray):
@@ -155,9 +131,9 @@ class Buffer(StandsForArray):
         record.initializer = initializer
         runtime = lifecycle.current()
         runtime.create_buffer(record, initial, raw, contents)
-        self._read = Port(record, READ, runtime)
-        self._write = Port(record, WRITE, runtime)
-        self._modify = Port(record, READ_WRITE, runtime)
+        self._read = Port(record, READ)
+        self._write = Port(record, WRITE)
+        self._modify = Port(record, READ_WRITE)
         self.record = record
 
     @property
@@ -250,7 +226,7 @@ class Buffer(StandsForArray):
             record.runtime.destroy_buffer(record)
 
 
-def check_alive(record: BufferRecord, runtime: Any) -> None:
+def check_alive(record: BufferRecord, runtime: BufferOwner) -> None:
     """Refuse buffers of a runtime that has ended.
 
     Raises:

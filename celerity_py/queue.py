@@ -126,8 +126,7 @@ class Queue:
         started = perf_counter_ns()
         runtime = self._runtime
         begun = runtime.next_id
-        if runtime.refuses or get_ident() in runtime.inside:
-            runtime.check_usable("parallel_for()")
+        runtime.check_usable("parallel_for()")
         if name is not None:
             check_name(name)
         if kernel.__class__ is Kernel:
@@ -383,7 +382,7 @@ class Queue:
         self._runtime = _CLOSED
         runtime.num_queues -= 1
         # With several ranks nobody knows whether the others are here as well; the exit hook sees to that.
-        if runtime.num_queues == 0 and runtime.size == 1 and runtime.failure is None:
+        if runtime.num_queues == 0 and runtime.size == 1 and runtime.state.failure is None:
             runtime.abandon()
 
     def __repr__(self) -> str:
@@ -394,9 +393,7 @@ class Queue:
 class _Closed:
     """Stands in for the runtime of a closed queue."""
 
-    refuses = True
     next_id = 0
-    inside: frozenset[int] = frozenset()
 
     def repeat(self, *_: Any) -> int:
         return 0

@@ -18,6 +18,7 @@ from celerity_py.calls.views import View
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
+from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, Part
 from celerity_py.vocabulary.submissions import Submission
@@ -219,7 +220,7 @@ class Binder:
         box = box_from_flat(bounding_flat, ndim)
         return self.view_type(base, arrays[2], box, declared, writable, record, submission)
 
-    def _map_allocation(self, record: Any, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
+    def _map_allocation(self, record: BufferRecord, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
         """Arrays over a whole allocation, kept with the buffer: allocations live long, and their ids are unique."""
         arrays = (*self.map(address, allocated.shape, record.dtype), allocated)
         known = record.arrays
@@ -233,7 +234,7 @@ class Binder:
 _HOST = Binder()
 
 
-def initialize(record: Any, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:
+def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:
     """Compute the initial contents of a `from_function` buffer for some boxes.
 
     Raises:

@@ -9,7 +9,9 @@ import numpy as np
 
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import kind_of
+from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.refused_operators import refuse_operators
+from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import can_hold, describe_value
 
 OPERATIONS: dict[str, np.ufunc] = {
@@ -44,7 +46,7 @@ class ReductionPort:
 
     __slots__ = ("has_combined", "identity", "includes_current", "kind", "op", "record", "runtime")
 
-    def __init__(self, record: Any, op: str, *, includes_current: bool = False) -> None:
+    def __init__(self, record: BufferRecord, op: str, *, includes_current: bool = False) -> None:
         self.record = record
         self.includes_current = includes_current
         #: Whether a chunk of this rank has combined a value. Any thread.
@@ -70,7 +72,7 @@ class Reducer:
 
     __slots__ = ("_array", "_operation", "_owner", "_port")
 
-    def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Any) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Submission) -> None:
         """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
         array[()] = port.identity
         self._array = array

@@ -41,7 +41,7 @@ class CudaReducer(Reducer):
 
     __slots__ = ()
 
-    def __init__(self, array: Any, port: ReductionPort, owner: Any) -> None:
+    def __init__(self, array: Any, port: ReductionPort, owner: Submission) -> None:
         """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
         import cupy
 

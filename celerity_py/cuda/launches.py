@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, U
 from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Port
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import Submission
+
+if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.runtime.devices import Devices
 
 #: Threads per block, by the dimensions of the index space; x is the last one.
 DEFAULT_BLOCKS: Final = ((), (256,), (8, 32), (4, 8, 8))
@@ -85,7 +89,19 @@ class LaunchPlan:
         return self._pack(*values)
 
 
-def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> tuple[LaunchPlan, bytes]:
+class LaunchSettings(Protocol):
+    """What the launches of one runtime have in common."""
+
+    configuration: Configuration
+    devices: Devices
+    #: Compiled kernels are kept for as long as this is the same.
+    cuda_token: object
+
+    def drain(self) -> None:
+        """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
+
+
+def prepare_launch(runtime: LaunchSettings, kernel: CudaKernel, submission: Submission) -> tuple[LaunchPlan, bytes]:
     """What the executor needs to launch a kernel: the plan, and the raw bytes of its scalars.
 
     The first submit of a kernel with these kinds of arguments checks and compiles it.
@@ -108,7 +124,7 @@ def prepare_launch(runtime: Any, kernel: CudaKernel, submission: Submission) -> 
     return plan, plan.pack(submission)
 
 
-def _make_plan(runtime: Any, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
+def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
     who = f"{submission.describe()}, {kernel!r}"
     signature = parse_signature(kernel.source, kernel.name, who)
     matcher = _Matcher(signature, submission)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ class RuntimeDelegate:
     def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
         """Run a device kernel on a launcher thread."""
         runtime = self._runtime
-        runtime.inside.add(threading.get_ident())
+        runtime.state.enter_thread()
         if runtime.devices.is_cuda:
             from celerity_py.cuda import execution as cuda_execution
 
@@ -44,7 +43,7 @@ class RuntimeDelegate:
     def run_host_task(self, call: tuple[Any, ...]) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""
         runtime = self._runtime
-        runtime.inside.add(threading.get_ident())
+        runtime.state.enter_thread()
         if call[0] == "initialize":
             _, _, buffer, address, allocated, boxes, _ = call
             execution.initialize(runtime.completion.initialised[buffer], address, allocated, boxes)
@@ -54,12 +53,12 @@ class RuntimeDelegate:
 
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""
-        self._runtime.inside.add(threading.get_ident())
+        self._runtime.state.enter_thread()
         self._runtime.completion.complete(submission_id)
 
     def submissions_retired(self, last_submission: int) -> None:
         """Drop callables and arguments in a batch."""
-        self._runtime.inside.add(threading.get_ident())
+        self._runtime.state.enter_thread()
         self._runtime.completion.retire(last_submission)
 
     def user_memory_freed(self, raw: int) -> None:

@@ -87,7 +87,7 @@ def _enter_child() -> None:
     if runtime is not None or forks.forbids_restart(has_used_gpus=_has_used_gpus):
         rank = _last_known[0] if _last_known is not None else 0
         _fork = _fork or forks.Fork(runtime.rank if runtime is not None else rank, parent)
-    if runtime is not None and runtime.fork is None:
+    if runtime is not None and runtime.state.fork is None:
         assert _fork is not None
         runtime.disown(_fork)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py import _native
 from celerity_py.cuda.execution import release_cached_memory
@@ -42,7 +42,7 @@ class Ingredients(NamedTuple):
         return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
 
 
-def make_executor(given: Ingredients) -> Any:
+def make_executor(given: Ingredients) -> _native.Executor:
     """The native executor of this rank.
 
     Raises:
@@ -60,7 +60,7 @@ def make_executor(given: Ingredients) -> Any:
         ) from error
 
 
-def _make_executor(given: Ingredients) -> Any:
+def _make_executor(given: Ingredients) -> _native.Executor:
     settings, devices = given.settings, given.devices
     has_small_copies = given.may_be_direct or devices.count > 1
     return _native.Executor(
@@ -83,7 +83,9 @@ def _make_executor(given: Ingredients) -> Any:
     )
 
 
-def make_scheduler(given: Ingredients, executor: Any, direct_ranks: list[bool]) -> _native.Scheduler:
+def make_scheduler(
+    given: Ingredients, executor: _native.Executor | None, direct_ranks: list[bool]
+) -> _native.Scheduler:
     """The native scheduler of this rank; a dry run has no executor."""
     settings, devices = given.settings, given.devices
     return _native.Scheduler(

@@ -33,7 +33,7 @@ class Notices:
             for notice in scheduler.notices():
                 if (error := self._error_of(notice)) is not None:
                     live.fail(error(self._word(notice)), notice.submission)
-                    while not runtime.has_failed.sleep(1):
+                    while not runtime.state.has_failed.sleep(1):
                         pass
         for notice in scheduler.take_notices():
             if live is None or self._error_of(notice) is None:

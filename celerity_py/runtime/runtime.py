@@ -17,7 +17,7 @@ from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.empty_reductions import EmptyReductions
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
-from celerity_py.executor.failures.failure import WHAT_THEN, attempt
+from celerity_py.executor.failures.failure import attempt
 from celerity_py.hints import Division
 from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
@@ -26,20 +26,14 @@ from celerity_py.runtime.futures import Notifiers, RuntimeFuture
 from celerity_py.runtime.native_objects import Ingredients, make_executor, make_scheduler
 from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
 from celerity_py.runtime.planning_notices import Notices
+from celerity_py.runtime.run_state import Phase, RunState
 from celerity_py.runtime.run_summary import log_choices
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
 from celerity_py.runtime.submit_memos import make_submitter, make_table
 from celerity_py.runtime.user_memory import UserMemory, address_of
-from celerity_py.scheduler.errors import (
-    CelerityError,
-    CelerityWarning,
-    ClosedQueue,
-    NestedUse,
-    TaskFailed,
-    UsageError,
-)
+from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, UsageError
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -49,6 +43,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
 class Runtime:
@@ -84,14 +79,9 @@ class Runtime:
         self.cuda_token = object()
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
-        #: Why calls are refused: the runtime has ended or failed. Read on every submit.
-        self.refuses = False
-        self.has_ended = False
-        self.fork: Fork | None = None
-        self.failure: Failure | None = None
-        self.failure_was_seen = False
-        #: Threads that run user code for the runtime, and may not call it.
-        self.inside: set[int] = set()
+        self.state = RunState(self._refuse_repeats)
+        self.check_usable = self.state.check
+        self.inside = self.state.inside
         self.completion = Completion(self)
         self.submissions = self.completion.submissions
         #: Results of `access.pure` mappers, kept between submits.
@@ -109,29 +99,27 @@ class Runtime:
         self._forget_me = forget
         #: What the ranks compare of their programs; None if there is nobody to compare with.
         self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
-        self.has_failed = _native.SpinFlag()
         #: Call the callbacks of futures.
-        self.notifiers = Notifiers(lambda: self.inside.add(threading.get_ident()))
+        self.notifiers = Notifiers(self.state.enter_thread)
         #: A program on one device is checked as if there were two: kernels run in two chunks at least.
         self.undivided = Division().in_parts(2 if settings.check and self.size * self.num_devices == 1 else 1)
         self.empty_reductions = EmptyReductions()
         #: Looks at each call of a kernel or host task; None without CHECK.
         self.call_checks = CallChecks() if settings.check else None
         self.notices = Notices(self)
-        self.executor: Any = None
+        self.executor: _native.Executor | None = None  # none in a dry run
         self.live: LiveExecutor | None = None
-        self.scheduler: Any = None
+        self._make_natives()
         try:
-            self._start()
+            self._start_threads()
         except BaseException:
             self._stop_threads()
             raise
 
     # ---- start and end
 
-    def _start(self) -> None:
-        settings = self.configuration
-        communicator = self.communicator
+    def _make_natives(self) -> None:
+        settings, communicator = self.configuration, self.communicator
         direct_ranks = [False] * self.size
         recorder = None if self.tracer is None else self.tracer.recorder
         given = Ingredients(settings, communicator, self.size, self.devices, self._spin.idle_s, recorder, self.program)
@@ -165,6 +153,8 @@ class Runtime:
         self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
         #: Submits a kernel that was submitted before.
         self.repeat = self.submitter.repeat
+
+    def _start_threads(self) -> None:
         if self.live is not None:
             self.live.start()
         try:
@@ -180,9 +170,7 @@ class Runtime:
         Raises:
             CelerityError: If the runtime has failed.
         """
-        if self.fork is not None:
-            raise self.fork.error("closing the last queue")
-        if self.has_ended:
+        if self.state.phase is Phase.ENDED:
             return
         self.check_usable("closing the last queue")
         self._submit_epoch("shutdown", "shutdown", frame)
@@ -202,7 +190,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
-        if self.has_ended:
+        if self.state.has_ended:
             return
         if self.executor is not None:
             self.executor.fail()
@@ -214,35 +202,32 @@ class Runtime:
 
     def leave(self) -> None:
         """At interpreter exit: the clean end if nothing went wrong, and none that could block otherwise."""
-        if self.has_ended:
+        if self.state.has_ended:
             return
-        if self.failure is not None:
+        if self.state.failure is not None:
             self._write_trace()
             if self.live is not None:
-                self.live.leave_failed(unseen=not self.failure_was_seen)
+                self.live.leave_failed(unseen=not self.state.was_failure_seen)
         elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
             self.abandon()
         else:
             try:
                 self.end(sys._getframe())
             except CelerityError:
-                if self.failure is None or self.live is None:
+                if self.state.failure is None or self.live is None:
                     raise
                 self.live.leave_failed(unseen=True)  # there is no program left to catch it
 
     def disown(self, fork: Fork) -> None:
         """In a forked child: refuse all calls, and never touch what only the parent has."""
-        self.fork = fork
-        self.has_ended = True
-        self._refuse()
+        self.state.disown(fork)
         tracer = self.tracer
         keep_for_ever(self.scheduler, self.executor, self.table, self.submitter, tracer and tracer.recorder)
         self.tracer = None
         self.completion.poison(fork.error("Future.result()"))
 
     def _forget(self) -> None:
-        self.has_ended = True
-        self._refuse()
+        self.state.end()
         self.completion.clear()
         self.pure_tables.clear()
         self.user_memory.clear()
@@ -259,73 +244,22 @@ class Runtime:
         write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
 
     def _stop_threads(self) -> None:
-        if self.scheduler is not None:
-            self.scheduler.stop()
+        self.scheduler.stop()
         if self.live is not None:
             self.live.stop()
         self.notifiers.stop()
 
-    def _refuse(self) -> None:
-        self.refuses = True
+    def _refuse_repeats(self) -> None:
         self.submitter.refuse()
-
-    # ---- who may call
-
-    def check_usable(self, call: str) -> None:
-        """Refuse calls from inside of tasks, after a failure, after the end, and in forked processes.
-
-        Raises:
-            ForkedProcess: If the runtime belongs to the parent of this process.
-            NestedUse: If the calling thread runs a kernel, host task, mapper or callback.
-            CelerityError: If the runtime has failed; the original exception is the cause.
-            ClosedQueue: If the runtime has ended.
-        """
-        if self.fork is not None:
-            raise self.fork.error(call)
-        if threading.get_ident() in self.inside:
-            raise NestedUse(
-                f"{call} was called from inside a kernel, host task, mapper or callback of the runtime. "
-                f"These run in the middle of other calls: submit and wait in the main program instead."
-            )
-        if self.failure is not None:
-            self.failure_was_seen = True
-            raise self.failure_error()
-        if self.has_ended:
-            raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
-
-    def _check_waiter(self, call: str) -> None:
-        if threading.get_ident() in self.inside:
-            self.check_usable(call)
-
-    def failure_error(self) -> CelerityError:
-        """A new exception that tells of the failure: of the class of the original, if that is one of ours."""
-        failure = self.failure
-        assert failure is not None
-        original = failure.exception()
-        if type(original) is TaskFailed and original.__cause__ is not None:
-            original = original.__cause__  # told with its context by us
-        kind: type[CelerityError] = TaskFailed
-        if isinstance(original, CelerityError) and not failure.is_remote:
-            kind = type(original)
-        try:
-            error = kind(f"{failure.message().rstrip('.')}. {WHAT_THEN}")
-        except Exception:  # noqa: BLE001 - a class of the user with other arguments
-            error = TaskFailed(failure.message())
-        error.__cause__ = original
-        return error
-
-    def _note_seen(self, error: BaseException) -> None:
-        if self.failure is not None and isinstance(error, CelerityError):
-            self.failure_was_seen = True
 
     # ---- submitting
 
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
-            self._check_waiter,
+            self.state.check_waiter,
             self.notices.report,
-            self._note_seen,
+            self.state.note_seen,
             self.completion.watch,
             self._spin.wait_s,
             self.notifiers,
@@ -339,13 +273,12 @@ class Runtime:
         self.blocked_s += seconds
         if self.tracer is not None:
             self.tracer.note_blocked(seconds)
-        if self.refuses:
-            self.check_usable(call)
+        self.check_usable(call)
 
     @property
     def next_id(self) -> int:
         """The id that the next submission is going to have."""
-        return self.scheduler.next_submission()  # type: ignore[no-any-return]
+        return self.scheduler.next_submission()
 
     def refuse_overtaken(self, submission: Submission) -> NoReturn:
         """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
@@ -371,8 +304,8 @@ class Runtime:
         return future
 
     def _poison_late(self, future: RuntimeFuture[Any]) -> None:
-        if self.failure is not None:  # whoever has poisoned all futures may not have seen this one
-            future.poison(self.failure_error())
+        if self.state.failure is not None:  # whoever has poisoned all futures may not have seen this one
+            future.poison(self.state.error())
 
     def wait(self, action: str, frame: FrameType) -> None:
         """Wait for everything that was submitted, and for the other ranks if `action` is "barrier"."""
@@ -380,8 +313,7 @@ class Runtime:
         future.is_private = True
         future.await_end()
         self.completion.retire(future.number)  # the executor thread takes its time
-        if self.refuses:
-            self.check_usable("wait()")
+        self.check_usable("wait()")
         self.user_memory.return_borrowed()
 
     def drain(self) -> None:
@@ -394,7 +326,9 @@ class Runtime:
 
     # ---- buffers
 
-    def create_buffer(self, record: Any, initial: str, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
+    def create_buffer(
+        self, record: BufferRecord, initial: str, raw: int, contents: np.ndarray[Any, Any] | None
+    ) -> None:
         """Announce a buffer to the graphs; sets the record's id and runtime."""
         self.check_usable(f"making a buffer of shape {record.shape}")
         dtype = record.dtype
@@ -416,9 +350,9 @@ class Runtime:
         if initial == "function":
             self.completion.initialised[record.id] = record
 
-    def destroy_buffer(self, record: Any) -> None:
+    def destroy_buffer(self, record: BufferRecord) -> None:
         """Free a buffer after its last use; called when the user's handle dies, on any thread."""
-        if self.has_ended:
+        if self.state.has_ended:
             return
         try:
             if record.initializer is not None:
@@ -437,7 +371,7 @@ class Runtime:
         self.check_usable("making a buffer from an array")
         return self.user_memory.lend(array, borrowed=borrowed)
 
-    def fence(self, record: Any, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
+    def fence(self, record: BufferRecord, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
@@ -464,12 +398,11 @@ class Runtime:
     # ---- failure
 
     def failed(self, failure: Failure) -> None:
-        """Enter the state *failed*: poison futures and refuse later calls. Called once, from any thread."""
-        self.failure = failure
-        self._refuse()
-        self.has_failed.set_at_once()
+        """Refuse later calls, and poison futures. Called once, from any thread."""
+        if not self.state.fail(failure):
+            return
         attempt(self.scheduler.release)
-        attempt(self.completion.poison, self.failure_error())
+        attempt(self.completion.poison, self.state.error())
         attempt(self.notices.report)  # they may tell why
 
     # ---- numbers

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celerity_py._native import SpinFlag, SubmissionTable
     from celerity_py.runtime.futures import RuntimeFuture
+    from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.submissions import Submission
 
 
 class Completion:
     """The table of submissions. The application adds to it; the executor thread, and threads that wait, take away."""
 
-    def __init__(self, runtime: Any) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         #: By id, until they are retired.
         self.submissions: dict[int, Submission] = {}
         #: Records of buffers with a function for their contents, by id.
-        self.initialised: dict[int, Any] = {}
+        self.initialised: dict[int, BufferRecord] = {}
         #: Adds to `submissions`; set by the runtime once there is a scheduler.
         self.table: SubmissionTable
         self._runtime = runtime
@@ -46,7 +48,9 @@ class Completion:
 
     def watch(self, future: RuntimeFuture[Any], flag: SpinFlag, limit_s: float) -> bool:
         """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
-        if not self._runtime.executor.watch(future.number, flag, limit_s) or future.has_listeners:
+        executor = self._runtime.executor
+        assert executor is not None
+        if not executor.watch(future.number, flag, limit_s) or future.has_listeners:
             return False
         if not future.is_private:
             self._fulfil(future)
@@ -74,10 +78,10 @@ class Completion:
         runtime = self._runtime
         runtime.notices.report()  # before anybody sees a result that is none
         runtime.user_memory.withdraw(future.raw)
-        if runtime.failure is None:
+        if runtime.state.failure is None:
             future.fulfil(future.array)
         else:
-            future.poison(runtime.failure_error())
+            future.poison(runtime.state.error())
         submission = self.submissions.get(future.number)
         if submission is not None:  # the result may be large, and belongs to the program now
             submission.future = None

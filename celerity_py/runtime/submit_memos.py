@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celerity_py import _native
 from celerity_py.cuda.launches import LaunchPlan
@@ -14,10 +14,13 @@ from celerity_py.vocabulary.accesses import Access, Port
 from celerity_py.vocabulary.index_spaces import boxes
 from celerity_py.vocabulary.submissions import Submission
 
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
+
 _CLASSES = {cls.__name__: cls for cls in (Access, CudaKernel, Hint, Kernel, Port, Submission)}
 
 
-def make_table(runtime: Any) -> _native.SubmissionTable:
+def make_table(runtime: Runtime) -> _native.SubmissionTable:
     """What makes submissions of this runtime part of the program."""
     table = _native.SubmissionTable(
         runtime.scheduler, runtime.executor, runtime.submissions, Submission, is_shared=runtime.size > 1
@@ -27,13 +30,13 @@ def make_table(runtime: Any) -> _native.SubmissionTable:
     return table
 
 
-def make_submitter(runtime: Any) -> _native.KernelSubmitter:
+def make_submitter(runtime: Runtime) -> _native.KernelSubmitter:
     """What repeats submits to this runtime."""
     return _native.KernelSubmitter(runtime.table, runtime, runtime.inside, boxes, _CLASSES, runtime.is_cuda)
 
 
 def remember(  # noqa: PLR0917 - what a submit knows
-    runtime: Any,
+    runtime: Runtime,
     kernel: Any,
     args: tuple[Any, ...],
     hints: Sequence[Hint] | Hint,
@@ -56,6 +59,7 @@ def remember(  # noqa: PLR0917 - what a submit knows
     """
     if not isinstance(kernel, CudaKernel | Kernel) or runtime.origins.checks is not None:
         return
+    assert submission.box is not None
     function: Any = None
     pack: Any = None
     scalars: list[int] = []

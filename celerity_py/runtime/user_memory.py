@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from celerity_py import _native
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -24,7 +26,7 @@ class UserMemory:
         executor: The native one; None in a dry run, where nothing is read or written.
     """
 
-    def __init__(self, executor: Any) -> None:
+    def __init__(self, executor: _native.Executor | None) -> None:
         self._executor = executor
         self._lent: dict[int, _Loan] = {}
 
@@ -47,12 +49,15 @@ class UserMemory:
 
     def return_borrowed(self) -> None:
         """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
+        executor = self._executor
+        if executor is None:
+            return
         for raw, loan in list(self._lent.items()):
             if loan.borrowed:
                 # An interrupted call is made again: it goes on with the copy that the executor may read already.
                 copy = loan.array.copy() if loan.copy is None else loan.copy
                 self._lent[raw] = _Loan(loan.array, borrowed=True, copy=copy)
-                self._executor.replace_user_memory(raw, address_of(copy))
+                executor.replace_user_memory(raw, address_of(copy))
                 self._lent[raw] = _Loan(copy, borrowed=False)
 
     def offer(self, array: NDArray[Any]) -> int:
@@ -63,7 +68,7 @@ class UserMemory:
 
     def withdraw(self, raw: int) -> None:
         """End what `offer` began."""
-        if raw:
+        if raw and self._executor is not None:
             self._executor.unregister_user_memory(raw)
 
     def clear(self) -> None:

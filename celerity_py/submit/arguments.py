@@ -14,6 +14,7 @@ from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
+from celerity_py.vocabulary.buffer_records import BufferOwner
 from celerity_py.vocabulary.index_spaces import box_of
 
 _MAX_CACHED = 4096
@@ -23,7 +24,7 @@ arities: dict[int, tuple[CodeType, int, type]] = {}
 
 
 def collect(
-    args: tuple[Any, ...], runtime: Any, label: str
+    args: tuple[Any, ...], runtime: BufferOwner, label: str
 ) -> tuple[list[tuple[int, int, Any]], list[tuple[int, str, str, bool]], list[Any], bool]:
     """Sort the arguments of a kernel.
 

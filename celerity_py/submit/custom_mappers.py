@@ -8,7 +8,7 @@ import inspect
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from celerity_py._native import Box, RangeMapper, Region, call_inside
@@ -22,11 +22,14 @@ from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import MapperChunk
 from celerity_py.vocabulary.submissions import Submission
 
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
+
 _MAX_PURE = 4096  # tables kept between submits
 
 
 def resolve_custom(  # noqa: PLR0917 - the parameters of a split
-    runtime: Any,
+    runtime: Runtime,
     submission: Submission,
     args: Sequence[Any],
     granularity: tuple[int, ...] | None,
@@ -221,7 +224,7 @@ class _Subject:
 
 
 def _warn_if_outside(
-    runtime: Any, submission: Submission, given: Access, results: Sequence[tuple[Box, Box | Region]]
+    runtime: Runtime, submission: Submission, given: Access, results: Sequence[tuple[Box, Box | Region]]
 ) -> None:
     """Warn of a mapper of whose results clamping leaves nothing: legal, and mostly a mistake in the coordinates.
 

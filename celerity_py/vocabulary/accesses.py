@@ -10,6 +10,7 @@ from celerity_py import _native, access
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.access import PureMapper
 from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.vocabulary.buffer_records import BufferRecord
 
 Mapper: TypeAlias = "RangeMapper | Callable[..., Any] | PureMapper"
 
@@ -30,11 +31,11 @@ class Port:
 
     __slots__ = ("buffer_id", "kind", "mode", "record", "runtime")
 
-    def __init__(self, record: Any, mode: int, runtime: Any) -> None:
+    def __init__(self, record: BufferRecord, mode: int) -> None:
         self.record = record
-        self.buffer_id: int = record.id
+        self.buffer_id = record.id
         self.mode = mode
-        self.runtime = runtime
+        self.runtime = record.runtime
         #: Equal for accesses that fit the same kernels.
         self.kind = kind_of(mode, record.dtype, len(record.shape))
 

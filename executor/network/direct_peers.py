@@ -4,12 +4,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from celerity_py.scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from celerity_py.executor.network.communicator import Communicator
+
+
+class DirectExecutor(Protocol):
+    """The part of `_native.Executor` that is used here."""
+
+    def offer_direct(self, local_ranks: list[int]) -> bytes:
+        """What other ranks of this host need to reach the memory of this one; empty if they cannot."""
+
+    def open_direct(self, rank: int, offer: bytes) -> None:
+        """Reach the memory of another rank; a RuntimeError tells why not."""
+
+    def agree_direct(self, ranks: list[int]) -> None:
+        """Transfer directly to and from these ranks."""
 
 
 class DirectPeers(NamedTuple):
@@ -29,7 +42,9 @@ class _Report(NamedTuple):
     required: bool
 
 
-def agree_on_direct_peers(native: Any, communicator: Communicator, *, wanted: bool, required: bool) -> DirectPeers:
+def agree_on_direct_peers(
+    native: DirectExecutor, communicator: Communicator, *, wanted: bool, required: bool
+) -> DirectPeers:
     """Connect the executors of one host for direct transfers. Collective.
 
     Args:

@@ -289,10 +289,12 @@ class FakeRuntime:
         return CHUNKS
 
 
-def submit(runtime: FakeRuntime, *mappers: Any) -> list[Any]:
+def submit(runtime: Any, *mappers: Any) -> list[Any]:
     """The mappers that the scheduler would get."""
-    record = SimpleNamespace(id=7, shape=(8, 8), dtype=np.dtype(np.float32), box=WHOLE, label='B7 "u"')
-    port = Port(record, READ, runtime)
+    record: Any = SimpleNamespace(
+        id=7, shape=(8, 8), dtype=np.dtype(np.float32), box=WHOLE, label='B7 "u"', runtime=runtime
+    )
+    port = Port(record, READ)
     args = [
         CustomAccess(None, mapper, port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
         Access(None, mapper, port)

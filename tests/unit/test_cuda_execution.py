@@ -75,6 +75,10 @@ class FakeRecord:
         self.arrays: dict[Any, Any] = {}
 
 
+def fake_record(*args: Any) -> Any:
+    return FakeRecord(*args)
+
+
 def call_of(function: Any, args: list[Any], bindings: list[Any], partials: list[Any]) -> Any:
     submission = Submission("kernel", "step", function, args, [], Box((0,), (8,)), sys._getframe())
     return {7: submission}, (1, 7, Box((2,), (6,)).flat(), bindings, partials, 0xABC)
@@ -98,14 +102,14 @@ def insert(made: Any, ordinal: int, device: int) -> tuple[Any, int, int, Any]:
 
 def test_views_alias_the_allocation_in_global_coordinates(log: list[str]) -> None:
     memory = np.arange(8, dtype=np.float32)
-    record = FakeRecord((16,))
+    record = fake_record((16,))
     binding = (3, (2, 9), address_of(memory), Box((4,), (12,)).flat(), Box((5,), (9,)).flat(), [Box((5,), (9,)).flat()])
 
     def step(chunk: Any, u: Any, factor: int) -> None:
         assert type(u) is CudaView
         u[5:7] = u[5:7] * factor
 
-    made = call_of(step, [Port(record, READ_WRITE, None), 10], [binding], [])
+    made = call_of(step, [Port(record, READ_WRITE), 10], [binding], [])
     run_kernel(*insert(made, 0, 0))
     assert memory.tolist() == [0, 10, 20, 3, 4, 5, 6, 7]
     assert list(record.arrays) == [(2, 9)]
@@ -118,7 +122,7 @@ def test_writing_through_a_read_access_is_refused(log: list[str]) -> None:
     def step(chunk: Any, u: Any) -> None:
         u[0:2] = 1
 
-    made = call_of(step, [Port(FakeRecord((4,)), READ, None)], [(3, (2, 9), address_of(memory), box, box, [box])], [])
+    made = call_of(step, [Port(fake_record((4,)), READ)], [(3, (2, 9), address_of(memory), box, box, [box])], [])
     with pytest.raises(ReadOnlyAccess, match=r'writes through its read access to B3 "u", at \[0:2\]'):
         run_kernel(*insert(made, 0, 0))
     assert log[-2:] == ["end of stream", "end of device"]
@@ -129,13 +133,13 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
     box = Box((0,), (4,)).flat()
     binding = (3, (2, 9), address_of(memory), box, box, [box])
     kept: list[Any] = []
-    record = FakeRecord((4,))
+    record = fake_record((4,))
     ways: list[Callable[[Any], Any]] = [lambda u: u[1:], lambda u: u.array[1:][:1], lambda u: u.array]
     for keep in ways:
-        made = call_of(lambda chunk, u: kept.append(keep(u)), [Port(record, READ, None)], [binding], [])  # noqa: B023
+        made = call_of(lambda chunk, u: kept.append(keep(u)), [Port(record, READ)], [binding], [])  # noqa: B023
         with pytest.raises(KeptArray, match=r'kernel "step" .* keeps an array .* from its view of B3 "u"'):
             run_kernel(*insert(made, 0, 0))
-    made = call_of(lambda chunk, u: kept.append(u), [Port(record, READ, None)], [binding], [])
+    made = call_of(lambda chunk, u: kept.append(u), [Port(record, READ)], [binding], [])
     run_kernel(*insert(made, 0, 0))
     with pytest.raises(KeptArray, match="has returned"):
         kept[-1][...]
@@ -143,7 +147,7 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
 
 def test_a_chunk_that_accesses_nothing_gets_an_empty_view(log: list[str]) -> None:
     seen: list[Any] = []
-    made = call_of(lambda chunk, u: seen.append(u[...].shape), [Port(FakeRecord((4, 4)), READ, None)], [None], [])
+    made = call_of(lambda chunk, u: seen.append(u[...].shape), [Port(fake_record((4, 4)), READ)], [None], [])
     run_kernel(*insert(made, 0, 0))
     assert seen == [(0, 0)]
 
@@ -157,7 +161,7 @@ def test_partial_results_start_with_the_identity(op: str, expected: int, log: li
         out.combine(5)
         out.combine(np.array([7], np.int32))
 
-    port = ReductionPort(FakeRecord((1,), np.int32), op)
+    port = ReductionPort(fake_record((1,), np.int32), op)
     run_kernel(*insert(call_of(step, [port], [], [(address_of(partial), op, "int32")]), 0, 0))
     assert partial == expected
 
@@ -190,7 +194,7 @@ def test_elements_left_unwritten_are_found_before_the_stream_is_left(
     memory = np.zeros(8, dtype)
     box = Box((4,), (12,)).flat()
     accessed = Box((5,), (9,)).flat()
-    port = Port(FakeRecord((16,), dtype), WRITE, None)
+    port = Port(fake_record((16,), dtype), WRITE)
 
     def step(chunk: Any, u: Any, until: int) -> None:
         u[5:until] = 3
@@ -209,11 +213,11 @@ def test_elements_left_unwritten_are_found_before_the_stream_is_left(
 def test_gaps_of_regions_are_watched(log: list[str], checks: CallChecks) -> None:
     memory = np.arange(8, dtype=np.float32)
     box, accessed = Box((0,), (8,)).flat(), [Box((0,), (2,)).flat(), Box((5,), (8,)).flat()]
-    record = FakeRecord((8,))
+    record = fake_record((8,))
 
     def call(step: Any) -> None:
         binding = (3, (2, 9), address_of(memory), box, box, accessed)
-        run_kernel(*insert(call_of(step, [Port(record, READ_WRITE, None)], [binding], []), 0, 0), checks)
+        run_kernel(*insert(call_of(step, [Port(record, READ_WRITE)], [binding], []), 0, 0), checks)
 
     def negate(chunk: Any, u: Any) -> None:
         u[0:2], u[5:8] = -u[0:2], -u[5:8]

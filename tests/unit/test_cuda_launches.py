@@ -37,8 +37,12 @@ class FakeRecord:
         self.runtime = None
 
 
+def fake_record(*args: Any) -> Any:
+    return FakeRecord(*args)
+
+
 def port(mode: int = READ, shape: tuple[int, ...] = (8, 8), dtype: Any = np.float32) -> Port:
-    return Port(FakeRecord(shape, dtype), mode, None)
+    return Port(fake_record(shape, dtype), mode)
 
 
 class FakeGpus:
@@ -52,7 +56,7 @@ class FakeGpus:
         self.most_threads = 1024
         self.most_shared_bytes = 200_000
         self.allowed: list[int] = []
-        self.runtime = SimpleNamespace(
+        self.runtime: Any = SimpleNamespace(
             cuda_token=object(),
             devices=SimpleNamespace(ordinals=(0, 2)),
             configuration=SimpleNamespace(bounds_check=False),
@@ -107,7 +111,7 @@ def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settin
 
 
 def test_a_kernel_that_fits_is_described_to_the_executor(gpus: FakeGpus) -> None:
-    total = ReductionPort(FakeRecord((1,), np.int16), "prod")
+    total = ReductionPort(fake_record((1,), np.int16), "prod")
     scalars = prepare(
         gpus,
         "accessor<float, 2> a, reducer<short, celerity::prod> r, accessor<const double, 0> b, int n, unsigned char c",
@@ -241,19 +245,19 @@ def test_streams_are_drained_before_code_is_loaded_and_only_then(gpus: FakeGpus)
         ("bool a", [1], ArgumentTypeError, "1 of type int, .* Pass a bool"),
         (
             "accessor<float, 2> a",
-            [ReductionPort(FakeRecord((1,)), "sum")],
+            [ReductionPort(fake_record((1,)), "sum")],
             ArgumentTypeError,
             r"""the reduction 'sum' into B3 "u", .* passed as celerity::reducer<T, Op>""",
         ),
         (
             "reducer<double, celerity::sum> a",
-            [ReductionPort(FakeRecord((1,)), "sum")],
+            [ReductionPort(fake_record((1,)), "sum")],
             ArgumentTypeError,
             r"elements are float32, those of the parameter double \(float64\). Write float",
         ),
         (
             "reducer<float, celerity::max> a",
-            [ReductionPort(FakeRecord((1,)), "min")],
+            [ReductionPort(fake_record((1,)), "min")],
             ArgumentTypeError,
             "the reduction 'min' .* The kernel combines by 'max'",
         ),

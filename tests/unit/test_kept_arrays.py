@@ -42,7 +42,7 @@ class FakeRecord:
         self.arrays: dict[Any, Any] = {}
 
 
-RECORD = FakeRecord()
+RECORD: Any = FakeRecord()
 MEMORY = np.arange(24, dtype=np.float64).reshape(SHAPE)
 
 
@@ -50,7 +50,7 @@ def call(function: Callable[..., Any], modes: tuple[int, ...] = (READ_WRITE,)) -
     """Call a kernel with views of MEMORY, as a launcher thread does."""
     flat = RECORD.box.flat()
     binding: Any = (3, (1, 9), MEMORY.__array_interface__["data"][0], flat, flat, [flat])
-    ports = [Port(RECORD, mode, None) for mode in modes]
+    ports = [Port(RECORD, mode) for mode in modes]
     submission = Submission("kernel", "step", function, ports, [], RECORD.box, sys._getframe())
     Binder().call(submission, Chunk(RECORD.box, RECORD.box, 0, None, np), [binding] * len(modes), ())
 

@@ -28,6 +28,9 @@ class FakeTask:
         return 'kernel "step" (submitted at app.py:12)'
 
 
+TASK: Any = FakeTask()
+
+
 def view_of(dtype: str) -> View:
     array = np.zeros(4, dtype)
     buffer = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
@@ -201,8 +204,8 @@ def test_a_chunk_is_no_box() -> None:
     ],
 )
 def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
-    record = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
-    reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), FakeTask())
+    record: Any = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
+    reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), TASK)
     expected = r'"step" .* uses the reduction into B3 "total" as an operand of .*contributes with out\.combine\(value\)'
     with pytest.raises(ArgumentTypeError, match=expected):
         use(reducer)

@@ -27,7 +27,7 @@ def test_the_runtime_ends_with_the_last_queue_and_starts_again() -> None:
         first.close()
         second.wait()
         runtime = lifecycle.current()
-    assert runtime.has_ended
+    assert runtime.state.has_ended
     assert threading.active_count() == threads
     with celerity.Queue():
         assert lifecycle.current() is not runtime

@@ -33,17 +33,18 @@ class FakeRecord:
         self.dtype = memory.dtype
         self.box = Box((0,) * memory.ndim, memory.shape)
         self.label = 'B3 "u"'
+        self.runtime = None
         self.arrays: dict[Any, Any] = {}
 
 
 def run(memory: Any, function: Callable[..., None], *accesses: tuple[int, list[Box]]) -> None:
     """Call a function with these accesses to a buffer that lies there, and check it."""
-    record = FakeRecord(memory)
+    record: Any = FakeRecord(memory)
     bindings: list[Any] = [
         (3, (2, 9), memory.ctypes.data, record.box.flat(), record.box.flat(), [box.flat() for box in boxes])
         for _, boxes in accesses
     ]
-    ports = [Port(record, mode, None) for mode, _ in accesses]
+    ports = [Port(record, mode) for mode, _ in accesses]
     submission = Submission("kernel", "step", function, ports, [], record.box, sys._getframe())
     binder = UnprotectedBinder()
     with CallChecks().around(submission, bindings, binder) as filled:

@@ -15,11 +15,11 @@ from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
 from tests.scripts import line_of, run
 
-OWNER = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')
+OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')
 
 
 def reducer_of(dtype: Any, op: str = "sum") -> tuple[Reducer, Any]:
-    record = SimpleNamespace(label='B3 "total"', dtype=np.dtype(dtype), runtime=None)
+    record: Any = SimpleNamespace(label='B3 "total"', dtype=np.dtype(dtype), runtime=None)
     array = np.empty((), dtype)
     return Reducer(array, ReductionPort(record, op), OWNER), array
 

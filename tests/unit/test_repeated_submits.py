@@ -379,9 +379,9 @@ class Launches:
             run_ahead=16,
             executor=None,
         )
-        record = SimpleNamespace(shape=(4, 6), dtype=np.dtype(np.float32))
+        record: Any = SimpleNamespace(shape=(4, 6), dtype=np.dtype(np.float32), runtime=self)
         record.id = self.scheduler.create_buffer((4, 6), 4, 4, "none", 0, "u")
-        self.port = Port(record, WRITE, self)
+        self.port: Any = Port(record, WRITE)
         self.table: dict[int, Any] = {}
         self.kernel = CudaKernel("", "launch")
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)

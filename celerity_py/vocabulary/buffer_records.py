@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""What the runtime knows of a buffer besides its handle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from celerity_py._native import Box
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import numpy as np
+
+    from celerity_py.vocabulary.submissions import Site
+
+
+class BufferOwner(Protocol):
+    """The runtime, as buffers see it."""
+
+    #: Threads that run user code for it.
+    inside: set[int]
+
+    def destroy_buffer(self, record: BufferRecord) -> None:
+        """Free a buffer after its last use; called when the user's handle dies, on any thread."""
+
+
+class BufferRecord:
+    """What outlives the user's handle of a buffer: kept by submissions until they are retired."""
+
+    __slots__ = ("arrays", "box", "dtype", "id", "initializer", "name", "runtime", "shape", "site")
+
+    #: Set, with `id`, when the runtime makes the buffer.
+    runtime: BufferOwner
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
+        self.id = 0
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        #: Where the buffer was made, for errors of its initial contents.
+        self.site = site
+        self.box = Box((0,) * len(shape), shape)
+        #: `fn(box) -> array`, or None.
+        self.initializer: Callable[[Box], Any] | None = None
+        #: By allocation: what arrays for writing and for reading are made of, and the allocated box.
+        self.arrays: dict[Hashable, tuple[Any, Any, Box]] = {}
+
+    @property
+    def label(self) -> str:
+        """Id and name, as in `B3 "u"`."""
+        return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
