@@ -6,19 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from celerity_py import _native
 from celerity_py.buffer import Buffer
-from celerity_py.calls.partial_results import OPERATIONS, ReductionPort
+from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
-
-_ORDERED = {"min", "max"}
-_DTYPES = {
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "bool",
-}
+from celerity_py.vocabulary.operations import OPERATIONS
 
 
 class Reduction:
@@ -80,12 +72,12 @@ def reduction(
             f"in a second kernel, as docs/how_to.md does; or reduce into one buffer per element."
         )
     dtype = record.dtype
-    if dtype.name not in _DTYPES or not dtype.isnative:
+    if dtype.name not in _native.SCALAR_TYPES or not dtype.isnative:
         raise UsageError(
             f"The reduction into {record.label} needs elements of an integer type, float32, float64, complex64, "
             f"complex128 or bool, not {dtype}."
         )
-    if op in _ORDERED and dtype.kind == "c":
+    if OPERATIONS[op].identity is None and dtype.kind == "c":
         raise UsageError(f"The reduction {op!r} into {record.label} needs an order, which {dtype} does not have.")
     if op == "xor" and dtype.kind not in "iub":
         raise UsageError(f"The reduction 'xor' into {record.label} needs integers or bool, not {dtype}.")

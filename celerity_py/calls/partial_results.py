@@ -10,35 +10,12 @@ import numpy as np
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.refused_operators import refuse_operators
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import can_hold, describe_value
 
-OPERATIONS: dict[str, np.ufunc] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "xor": np.bitwise_xor,
-}
-
 _SEQUENCES = (list, tuple, memoryview)
-
-
-def identity_of(op: str, dtype: np.dtype[Any]) -> Any:
-    """The value that leaves every other one unchanged by `op`."""
-    if op in {"sum", "or", "xor"}:
-        return dtype.type(0)
-    if op in {"prod", "and"}:
-        return dtype.type(1)
-    if dtype.kind == "f":
-        return dtype.type(np.inf if op == "min" else -np.inf)
-    if dtype.kind == "b":
-        return dtype.type(op == "min")
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.max if op == "min" else limits.min)
 
 
 class ReductionPort:
@@ -60,7 +37,7 @@ class ReductionPort:
     @property
     def has_value_of_nothing(self) -> bool:
         """Whether the result is one that nobody can mean if no chunk combines anything."""
-        return self.op in {"min", "max"} and not self.includes_current
+        return OPERATIONS[self.op].identity is None and not self.includes_current
 
     def fresh(self) -> ReductionPort:
         """One for another submit."""
@@ -76,7 +53,7 @@ class Reducer:
         """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
         array[()] = port.identity
         self._array = array
-        self._operation = OPERATIONS[port.op]
+        self._operation = OPERATIONS[port.op].combine
         self._port = port
         self._owner = owner
 

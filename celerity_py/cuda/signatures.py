@@ -10,17 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from celerity_py.scheduler.errors import UsageError
-
-#: Names of operations in `celerity.reduction`, by the types of the device header.
-OPERATIONS: Final = {
-    "sum": "sum",
-    "prod": "prod",
-    "min": "min",
-    "max": "max",
-    "logical_and": "and",
-    "logical_or": "or",
-    "bitwise_xor": "xor",
-}
+from celerity_py.vocabulary.operations import BY_DEVICE_TYPE
 
 _INTEGER_WORDS: Final = {"signed", "unsigned", "char", "short", "int", "long"}
 _COMPLEX: Final = {"float": "complex64", "double": "complex128"}
@@ -252,11 +242,11 @@ def _parse_ours(match: re.Match[str], text: str, given: list[str], aliases: dict
         raise UsageError(f"{who}: the parameter `{text}` is no celerity::{kind}<{', '.join(expected)}>.")
     if kind == "reducer":
         operation = _NAMESPACES.sub("", given[1])
-        if operation not in OPERATIONS:
-            known = ", ".join(f"celerity::{known}" for known in OPERATIONS)
+        if operation not in BY_DEVICE_TYPE:
+            known = ", ".join(f"celerity::{known}" for known in BY_DEVICE_TYPE)
             raise UsageError(f"{who}: the parameter `{text}` needs one of {known}, not {given[1]}.")
         element, _ = _parse_element(given[0], aliases)
-        return Parameter(kind, name, text, element=element, dtype=dtype_of(element), op=OPERATIONS[operation])
+        return Parameter(kind, name, text, element=element, dtype=dtype_of(element), op=BY_DEVICE_TYPE[operation])
     number = _resolve(given[-1], aliases)
     if number not in {"0", "1", "2", "3"}:
         raise UsageError(f"{who}: the parameter `{text}` needs a number of dimensions from 0 to 3, not {given[-1]}.")

@@ -19,4 +19,12 @@ Enum look_up(const std::string_view name, const char* const what) {
 	throw nanobind::value_error((text + ", but got '" + std::string(name) + "'").c_str());
 }
 
+/// What Python calls the values of an enumeration, in their order.
+template <typename Enum>
+nanobind::tuple all_names() {
+	nanobind::list list;
+	for(const char* const name : names_of<Enum>) list.append(name);
+	return nanobind::tuple(list);
+}
+
 } // namespace celerity::native

@@ -7,6 +7,7 @@ namespace nb = nanobind;
 void bind_grid(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_kernel_submitter(nb::module_& m);
+void bind_names(nb::module_& m);
 void bind_planning_notices(nb::module_& m);
 void bind_program_log(nb::module_& m);
 void bind_scheduler(nb::module_& m);
@@ -22,6 +23,7 @@ NB_MODULE(_native, m) {
 	nb::set_leak_warnings(false);
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
+	bind_names(m);
 	bind_planning_notices(m);
 	bind_trace(m);
 	bind_executor(m);

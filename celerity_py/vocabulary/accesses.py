@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from celerity_py import _native, access
 from celerity_py._native import Box, RangeMapper, Region
@@ -14,8 +14,8 @@ from celerity_py.vocabulary.buffer_records import BufferRecord
 
 Mapper: TypeAlias = "RangeMapper | Callable[..., Any] | PureMapper"
 
-READ, WRITE, READ_WRITE = 0, 1, 2
-MODE_NAMES = ("read", "write", "read_write")
+MODE_NAMES: Final[tuple[str, ...]] = _native.ACCESS_MODES
+READ, WRITE, READ_WRITE = (MODE_NAMES.index(name) for name in ("read", "write", "read_write"))
 
 
 _kinds: dict[tuple[Any, ...], int] = {}

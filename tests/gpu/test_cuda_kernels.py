@@ -13,10 +13,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access
-from celerity_py.calls.partial_results import OPERATIONS as UFUNCS
-from celerity_py.calls.partial_results import identity_of
-from celerity_py.cuda.signatures import OPERATIONS, SPELLINGS
+from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -297,7 +296,7 @@ def can_reduce(dtype: str, operation: str) -> bool:
     return not (kind == "f" and operation == "bitwise_xor")
 
 
-REDUCTIONS = [(dtype, operation) for dtype in SPELLINGS for operation in OPERATIONS if can_reduce(dtype, operation)]
+REDUCTIONS = [(dtype, operation) for dtype in SPELLINGS for operation in BY_DEVICE_TYPE if can_reduce(dtype, operation)]
 
 
 def few_values(dtype: str, operation: str) -> Array:
@@ -323,7 +322,7 @@ def test_reductions_are_those_of_numpy(launch: Launch, dtype: str, operation: st
     initial = few_values(dtype, operation)
     values = celerity.Buffer.from_array(initial)
     result = celerity.Buffer((), dtype)
-    op = OPERATIONS[operation]
+    op = BY_DEVICE_TYPE[operation]
     queue.parallel_for(
         2000,
         reducing(SPELLINGS[dtype], operation, how),
@@ -333,7 +332,7 @@ def test_reductions_are_those_of_numpy(launch: Launch, dtype: str, operation: st
     expected = np.asarray(identity_of(op, np.dtype(dtype)), dtype)
     with np.errstate(over="ignore"):
         for value in initial:
-            expected = np.asarray(UFUNCS[op](expected, value)).astype(dtype)
+            expected = np.asarray(OPERATIONS[op].combine(expected, value)).astype(dtype)
     np.testing.assert_array_equal(queue.fence(result).result(), expected)
 
 

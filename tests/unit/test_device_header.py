@@ -12,10 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celerity_py.calls.partial_results import OPERATIONS as UFUNCS
-from celerity_py.calls.partial_results import identity_of
 from celerity_py.cuda import compilation
-from celerity_py.cuda.signatures import OPERATIONS
+from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
@@ -110,11 +108,11 @@ DTYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 DTYPES += ["bool", "float32", "float64", "complex64", "complex128"]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", BY_DEVICE_TYPE)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reducers_combine_as_numpy_does(lines: dict[str, list[str]], name: str, dtype: str) -> None:
     kind = np.dtype(dtype).kind
-    op = OPERATIONS[name]
+    op = BY_DEVICE_TYPE[name]
     if (kind == "c" and op in {"min", "max", "xor"}) or (kind == "f" and op == "xor"):
         assert f"{dtype}_{name}" not in lines
         return
@@ -123,7 +121,7 @@ def test_reducers_combine_as_numpy_does(lines: dict[str, list[str]], name: str, 
     expected = np.asarray(identity_of(op, np.dtype(dtype)), dtype)
     assert bytes.fromhex(identity) == expected.tobytes()
     for item in values.astype(dtype):
-        expected = UFUNCS[op](expected, item).astype(dtype)
+        expected = OPERATIONS[op].combine(expected, item).astype(dtype)
     assert bytes.fromhex(result) == expected.tobytes()
     assert damaged == "0"
 

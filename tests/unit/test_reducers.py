@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import celerity_py
+from celerity_py import _native
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
+from celerity_py.vocabulary.operations import OPERATIONS
 from tests.scripts import line_of, run
 
+HEADER = Path(celerity_py.__file__).parent / "cuda" / "celerity_device.cuh"
 OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')
 
 
@@ -92,3 +96,9 @@ def test_half_an_item_does_not_vanish_in_an_integer_sum(tmp_path: Path) -> None:
     assert result.returncode == 1
     where = re.escape(line_of(tmp_path, "# the line"))
     assert re.search(rf'\(submitted at {where}\) combines 0.6 of type float into B1 "total"', result.stderr)
+
+
+def test_python_the_core_and_the_device_header_know_the_same_operations() -> None:
+    assert tuple(OPERATIONS) == _native.REDUCTION_OPERATIONS
+    types = re.findall(r"^struct (\w+) \{\};$", HEADER.read_text(), flags=re.MULTILINE)
+    assert types == [operation.device_type for operation in OPERATIONS.values()]

@@ -84,7 +84,7 @@ T combine(const reduction_op op, const T& a, const T& b) {
 	case reduction_op::max: return is_nan(a) || (!is_nan(b) && is_less(b, a)) ? a : b;
 	case reduction_op::logical_and: return static_cast<T>(a != T{} && b != T{} ? 1 : 0);
 	case reduction_op::logical_or: return static_cast<T>(a != T{} || b != T{} ? 1 : 0);
-	case reduction_op::bit_xor:
+	case reduction_op::bitwise_xor:
 		if constexpr(std::is_integral_v<T>) return wrap<T>(widen(a) ^ widen(b));
 		break;
 	}
@@ -99,7 +99,7 @@ boolean combine(const reduction_op op, const boolean a, const boolean b) {
 	case reduction_op::prod:
 	case reduction_op::min:
 	case reduction_op::logical_and: return {static_cast<std::uint8_t>(a.value != 0 && b.value != 0)};
-	case reduction_op::bit_xor: return {static_cast<std::uint8_t>((a.value != 0) != (b.value != 0))};
+	case reduction_op::bitwise_xor: return {static_cast<std::uint8_t>((a.value != 0) != (b.value != 0))};
 	}
 	return a;
 }
@@ -144,7 +144,7 @@ std::size_t size_of(const scalar_type type) {
 }
 
 bool is_defined(const reduction_op op, const scalar_type type) {
-	if(op != reduction_op::bit_xor) return true;
+	if(op != reduction_op::bitwise_xor) return true;
 	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;
 }
 
