@@ -9,8 +9,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from celerity_py import _native
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.vocabulary.submissions import line_of
 
@@ -31,23 +32,6 @@ _FIRST = ("application", "scheduler", "executor")
 _LAST = ("host tasks", "send", "receive", "barrier")
 
 
-class Event(NamedTuple):
-    """One entry of `_native.TraceRecorder.events`; ids are 0 where they do not apply."""
-
-    kind: str
-    start_ns: int
-    end_ns: int
-    operation: str
-    reason: str
-    instruction: int
-    submission: int
-    buffer: int
-    bytes: int
-    sequence: int
-    track: int
-    peer: int
-
-
 class _Slice(NamedTuple):
     name: str
     start_ns: int
@@ -55,6 +39,11 @@ class _Slice(NamedTuple):
     args: dict[str, Any]
     #: "s" or "f" and the number of the message, if an arrow begins or ends here.
     arrow: tuple[str, str] | None = None
+
+
+class _Issue(NamedTuple):
+    start_ns: int
+    action: _native.TracedIssue
 
 
 class Timeline:
@@ -70,14 +59,19 @@ class Timeline:
         self._buffers = tracer.buffers
         self._lanes = _name_lanes(lanes)
         self._submissions = {number: (kind, name, code, at) for number, kind, name, code, at in tracer.submissions}
-        events = [Event._make(values) for values in tracer.recorder.events()]
-        issues = [event for event in events if event.kind == "issue"]
-        self._issue_at = {(event.track, event.sequence): event for event in issues}
-        self._issue_of = {event.instruction: event for event in issues}
+        events = tracer.recorder.events()
+        self._issue_at: dict[tuple[int, int], _Issue] = {}
+        self._issue_of: dict[int, _Issue] = {}
+        for event in events:
+            if isinstance(event.action, _native.TracedIssue):
+                issue = _Issue(event.start_ns, event.action)
+                self._issue_of[issue.action.instruction] = issue
+                if issue.action.lane is not None:
+                    self._issue_at[issue.action.lane, issue.action.position] = issue
         self._end_of_lane: dict[str, int] = {}
         self.tracks: dict[str, list[_Slice]] = defaultdict(list)
         for event in events:
-            track, made = getattr(self, f"_show_{event.kind}")(event)
+            track, made = self._show(event)
             self.tracks[track].append(made)
 
     def ordered_tracks(self) -> Iterator[tuple[str, list[_Slice]]]:
@@ -99,100 +93,110 @@ class Timeline:
     def _buffer(self, number: int) -> str:
         return self._buffers.get(number, f"B{number}") if number else "staging"
 
-    def _name(self, event: Event) -> str:
-        match event.operation:
+    def _name(self, issue: _native.TracedIssue) -> str:
+        kind, buffer, size = issue.operation, self._buffer(issue.buffer), format_bytes(issue.size_bytes)
+        match kind:
             case "device_kernel" | "host_task":
-                return self._submission(event.submission)
+                return self._submission(issue.submission)
             case "copy":
-                return f"{self._buffer(event.buffer)}: {event.reason} {format_bytes(event.bytes)}"
+                return f"{buffer}: {issue.reason} {size}"
             case "gather_copy":
-                return f"{self._buffer(event.buffer)}: gather {format_bytes(event.bytes)}"
+                return f"{buffer}: gather {size}"
             case "alloc":
-                return f"alloc {self._buffer(event.buffer)} {format_bytes(event.bytes)}"
+                return f"alloc {buffer} {size}"
             case "free":
-                return f"free {format_bytes(event.bytes)}"
+                return f"free {size}"
             case "send":
-                return f"send {self._buffer(event.buffer)} to rank {event.peer}"
-            case "receive" | "split_receive" | "await_receive" | "gather_receive" | "initialize":
-                return f"{event.operation.replace('_', ' ')} {self._buffer(event.buffer)}"
+                return f"send {buffer} to rank {issue.peer}"
             case "fence":
-                return f"fence {self._submission(event.submission)}"
-            case _:
-                return event.operation
+                return f"fence {self._submission(issue.submission)}"
+        words = kind.replace("_", " ")
+        return f"{words} {buffer}" if issue.buffer else words
 
-    def _args(self, event: Event) -> dict[str, Any]:
+    def _args(self, submission: int = 0, instruction: int = 0, size_bytes: int = 0) -> dict[str, Any]:
         args: dict[str, Any] = {}
-        if event.submission:
-            args["submission"] = event.submission
-            if event.submission in self._submissions:
-                _, _, code, at = self._submissions[event.submission]
+        if submission:
+            args["submission"] = submission
+            if submission in self._submissions:
+                _, _, code, at = self._submissions[submission]
                 args["submitted at"] = f"{code.co_filename}:{line_of(code, at)}"
-        if event.instruction:
-            args["instruction"] = event.instruction
-        if event.bytes:
-            args["bytes"] = event.bytes
+        if instruction:
+            args["instruction"] = instruction
+        if size_bytes:
+            args["bytes"] = size_bytes
         return args
 
-    # ---- one function per kind of event
+    def _args_of(self, issue: _native.TracedIssue) -> dict[str, Any]:
+        return self._args(issue.submission, issue.instruction, issue.size_bytes)
 
-    def _show_issue(self, event: Event) -> tuple[str, _Slice]:
-        is_done_here = event.track < 0 and event.operation in {"alloc", "free", "reduce", "fence"}
-        name = self._name(event) if is_done_here else f"issue {self._name(event)}"
-        return "executor", _Slice(name, event.start_ns, event.end_ns, self._args(event))
+    # ---- slices
 
-    def _show_lane(self, event: Event) -> tuple[str, _Slice]:
-        track = self._lanes[event.track]
+    def _show(self, event: _native.TraceEvent) -> tuple[str, _Slice]:
+        """The track and the slice of an event."""
+        action, start_ns, end_ns = event.action, event.start_ns, event.end_ns
+        match action:
+            case _native.TracedIssue():
+                is_done_here = action.lane is None and action.operation in {"alloc", "free", "reduce", "fence"}
+                name = self._name(action) if is_done_here else f"issue {self._name(action)}"
+                return "executor", _Slice(name, start_ns, end_ns, self._args_of(action))
+            case _native.TracedLane():
+                return self._show_lane(action, start_ns, end_ns)
+            case _native.TracedCall():
+                track = "host tasks" if action.device is None else f"D{action.device} launcher"
+                return track, self._carry_out(self._issue_of.get(action.instruction), track, start_ns, end_ns)
+            case _native.TracedSend():
+                name = f"send {self._buffer(action.buffer)} to rank {action.peer}"
+                arrow = "s", _arrow(self._rank, action.peer, action.message)
+                return "send", _Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+            case _native.TracedReceive():
+                name = f"receive {self._buffer(action.buffer)} from rank {action.peer}"
+                arrow = "f", _arrow(action.peer, self._rank, action.message)
+                return "receive", _Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+            case _native.TracedBarrier():
+                args = self._args(instruction=action.instruction)
+                return "barrier", _Slice("barrier", start_ns, end_ns, args)
+            case _native.TracedWork():
+                args = {"instructions issued": action.instructions_issued}
+                return "executor", _Slice("work", start_ns, end_ns, args)
+            case _native.TracedPython():
+                return "executor", _Slice("Python: network and bookkeeping", start_ns, end_ns, {})
+            case _native.TracedPlan():
+                what = self._submission(action.submission) if action.input == "task" else action.input
+                args = self._args(action.submission) | {"instructions generated": action.instructions_generated}
+                return "scheduler", _Slice(f"plan {what}", start_ns, end_ns, args)
+            case _native.TracedApplication():
+                return "application", self._show_application(action, start_ns, end_ns)
+        assert_never(action)
+
+    def _show_lane(self, action: _native.TracedLane, start_ns: int, end_ns: int) -> tuple[str, _Slice]:
+        track = self._lanes[action.lane]
         # Times of devices are not exact, and on a lane nothing begins before its predecessor has ended.
-        start_ns = max(event.start_ns, self._end_of_lane.get(track, event.start_ns))
-        end_ns = max(start_ns, event.end_ns)
+        start_ns = max(start_ns, self._end_of_lane.get(track, start_ns))
+        end_ns = max(start_ns, end_ns)
         self._end_of_lane[track] = end_ns
-        issue = self._issue_at.get((event.track, event.sequence))
-        return track, self._carry_out(issue, track, start_ns, end_ns)
+        return track, self._carry_out(self._issue_at.get((action.lane, action.position)), track, start_ns, end_ns)
 
-    def _show_call(self, event: Event) -> tuple[str, _Slice]:
-        track = "host tasks" if event.track < 0 else f"D{event.track} launcher"
-        return track, self._carry_out(self._issue_of.get(event.instruction), track, event.start_ns, event.end_ns)
-
-    def _carry_out(self, issue: Event | None, track: str, start_ns: int, end_ns: int) -> _Slice:
+    def _carry_out(self, issue: _Issue | None, track: str, start_ns: int, end_ns: int) -> _Slice:
         if issue is None:  # replaced by newer events
             return _Slice(track, start_ns, end_ns, {})
-        args = self._args(issue) | {"queued_us": max(start_ns - issue.start_ns, 0) / 1000}
-        return _Slice(self._name(issue), start_ns, end_ns, args)
+        args = self._args_of(issue.action) | {"queued_us": max(start_ns - issue.start_ns, 0) / 1000}
+        return _Slice(self._name(issue.action), start_ns, end_ns, args)
 
-    def _show_send(self, event: Event) -> tuple[str, _Slice]:
-        name = f"send {self._buffer(event.buffer)} to rank {event.peer}"
-        return "send", self._message(event, name, "s", self._rank, event.peer)
+    def _args_of_message(self, action: _native.TracedSend | _native.TracedReceive) -> dict[str, Any]:
+        args = self._args(instruction=action.instruction, size_bytes=action.size_bytes)
+        return args | {"buffer": self._buffer(action.buffer), "peer": action.peer, "message": action.message}
 
-    def _show_receive(self, event: Event) -> tuple[str, _Slice]:
-        name = f"receive {self._buffer(event.buffer)} from rank {event.peer}"
-        return "receive", self._message(event, name, "f", event.peer, self._rank)
-
-    def _message(self, event: Event, name: str, phase: str, source: int, destination: int) -> _Slice:
-        args = {"buffer": self._buffer(event.buffer), "peer": event.peer, "message": event.sequence}
-        number = f"0x{source:04x}{destination:04x}{event.sequence & 0xFFFFFFFF:08x}"
-        return _Slice(name, event.start_ns, event.end_ns, self._args(event) | args, (phase, number))
-
-    def _show_barrier(self, event: Event) -> tuple[str, _Slice]:
-        return "barrier", _Slice("barrier", event.start_ns, event.end_ns, self._args(event))
-
-    def _show_work(self, event: Event) -> tuple[str, _Slice]:
-        return "executor", _Slice("work", event.start_ns, event.end_ns, {"instructions issued": event.sequence})
-
-    def _show_python(self, event: Event) -> tuple[str, _Slice]:
-        return "executor", _Slice("Python: network and bookkeeping", event.start_ns, event.end_ns, {})
-
-    def _show_plan(self, event: Event) -> tuple[str, _Slice]:
-        what = self._submission(event.submission) if event.operation == "task" else event.operation
-        args = self._args(event) | {"instructions generated": event.sequence}
-        return "scheduler", _Slice(f"plan {what}", event.start_ns, event.end_ns, args)
-
-    def _show_application(self, event: Event) -> tuple[str, _Slice]:
-        if event.operation == "blocked":
-            return "application", _Slice("blocked: too far ahead", event.start_ns, event.end_ns, {})
-        kind = self._submissions.get(event.submission, ("",))[0]
+    def _show_application(self, action: _native.TracedApplication, start_ns: int, end_ns: int) -> _Slice:
+        if action.call == "blocked":
+            return _Slice("blocked: too far ahead", start_ns, end_ns, {})
+        kind = self._submissions.get(action.submission, ("",))[0]
         about = "fence " if kind == "fence" else ""
-        name = f"{event.operation} {about}{self._submission(event.submission)}"
-        return "application", _Slice(name, event.start_ns, event.end_ns, self._args(event))
+        name = f"{action.call} {about}{self._submission(action.submission)}"
+        return _Slice(name, start_ns, end_ns, self._args(action.submission))
+
+
+def _arrow(source: int, destination: int, message: int) -> str:
+    return f"0x{source:04x}{destination:04x}{message & 0xFFFFFFFF:08x}"
 
 
 def _name_lanes(lanes: Sequence[tuple[str, int]]) -> list[str]:

@@ -55,6 +55,7 @@ class Script:
             alignment_bytes=8,
             buffer=1,
             allocated_box=row(0, count),
+            submission=0,
             **where,
         )
 
@@ -94,6 +95,7 @@ class Script:
             chunk=row(0, count),
             accesses=[access],
             reductions=[],
+            is_border=False,
             **where,
         )
 

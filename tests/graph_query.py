@@ -71,6 +71,8 @@ class Graph:
         return Selection(self, sum(1 << place for place in chosen), f"all({', '.join(parts)})")
 
     def name_of(self, record: Record) -> str:
+        if record["kind"] == "alloc":  # several tasks use it
+            return ""
         submission = record.get("submission", self._submissions.get(record.get("task", -1), 0))
         return self._names.get(submission, "")
 
@@ -84,7 +86,8 @@ class Graph:
         for field, wanted in fields.items():
             value = self.name_of(record) if field == "name" else record.get(field)
             if field == "buffer":
-                if self._numbers.get(record.get("buffer", -1), -1) != wanted.number:
+                buffer = record["transfer"][1] if "transfer" in record else record.get("buffer", -1)
+                if self._numbers.get(buffer, -1) != wanted.number:
                     return False
             elif not (wanted(value) if callable(wanted) else value == wanted):
                 return False

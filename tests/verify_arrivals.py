@@ -23,7 +23,7 @@ class AwaitedData:
         for command in trace.commands:
             if command["kind"] == "await_push":
                 task, buffer, _ = command["transfer"]
-                awaited = (trace.buffer_numbers[buffer], flat_tuple(command["boxes"]))
+                awaited = (trace.buffer_numbers[buffer], flat_tuple(command["awaited"]))
                 self._by_task.setdefault(task, []).append(awaited)
 
     def elements(self, task: int, buffer: int) -> int:

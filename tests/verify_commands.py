@@ -105,7 +105,7 @@ class RankCommands:
 
     def _await_push(self, record: Record) -> tuple[int, int, int]:
         transfer, buffer, consumer = self._transfer(record)
-        mask = self.oracle.mask(buffer, record["boxes"])
+        mask = self.oracle.mask(buffer, record["awaited"])
         if transfer in self.awaited:
             raise self.error(f"awaits {transfer} a second time")
         self.awaited[transfer] = mask

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from celerity_py import _native_testing
 from tests.allocations import (
     CELL_BYTES,
     PENDING,
@@ -30,10 +31,7 @@ from tests.verify_commands import verify_tiling
 from tests.verify_reductions import FIRST_SHARE, ReductionShares
 from tests.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
 
-REPLAYED_KINDS = (
-    *("alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize", "fence"),
-    *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
-)
+REPLAYED_KINDS = set(_native_testing.INSTRUCTION_KINDS) - {"horizon", "epoch"}
 
 
 class RankInstructions:
@@ -249,13 +247,14 @@ class RankInstructions:
         """Copying what is stale, or what is there already, is wrong or at best waste."""
         submission = self.submissions.get(record["key"][0], 0)
         buffer = self.trace.buffer_numbers.get(record["buffer"])
-        if buffer is None or submission == 0 or (found <= FIRST_SHARE).any() or record["reason"] == "reduction":
+        reason = record.get("reason", "coherence")  # only for that data is gathered
+        if buffer is None or submission == 0 or (found <= FIRST_SHARE).any() or reason == "reduction":
             return
-        if record["reason"] == "resize":
+        if reason == "resize":
             self._check_resize(record, buffer, submission, boxes, found)
             return
         self._expect(buffer, submission, boxes, found, "copies stale data of")
-        if record["reason"] == "coherence" and (replaced == found).all():
+        if reason == "coherence" and (replaced == found).all():
             raise self.error("copies what is there already")
 
     def _check_resize(

@@ -22,7 +22,7 @@
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/threads/spin_flag.hpp"
 #include "instruction_conversion.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
 
 namespace nb = nanobind;
@@ -33,20 +33,12 @@ void bind_executor(nb::module_& m);
 namespace celerity::native {
 namespace {
 
-nb::tuple to_python(const box& b) { return nb::make_tuple(b.min(0), b.min(1), b.min(2), b.max(0), b.max(1), b.max(2)); }
-nb::tuple to_python(const extents3& e) { return nb::make_tuple(e[0], e[1], e[2]); }
-std::uintptr_t to_python(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
-
-template <typename Boxes>
-nb::list to_python_list(const Boxes& boxes) {
-	nb::list list;
-	for(const box& b : boxes) list.append(to_python(b));
-	return list;
-}
+nb::tuple to_tuple(const extents3& e) { return nb::make_tuple(e[0], e[1], e[2]); }
+std::uintptr_t number_of(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 nb::tuple make_message(const char* const kind, const request_id request, const rank_id peer, const message_id message, const payload_location& p) {
-	return nb::make_tuple(kind, request.value, peer.value, message.value, to_python(p.address), to_python(p.allocated_shape), to_python(p.offset),
-	    to_python(p.extent), p.element_size_bytes);
+	return nb::make_tuple(kind, request.value, peer.value, message.value, number_of(p.address), to_tuple(p.allocated_shape), to_tuple(p.offset),
+	    to_tuple(p.extent), p.element_size_bytes);
 }
 
 struct event_converter {
@@ -113,15 +105,15 @@ nb::list run(executor_loop& self, const double timeout_s) {
 	return result;
 }
 
-nb::list to_python(const std::vector<bound_access>& accesses) {
+nb::list to_list(const std::vector<bound_access>& accesses) {
 	nb::list list;
 	for(const auto& access : accesses) {
 		if(access.allocation.is_null()) {
 			list.append(nb::none());
 			continue;
 		}
-		list.append(nb::make_tuple(access.buffer.value, nb::make_tuple(access.allocation.memory.value, access.allocation.raw), to_python(access.address),
-		    to_python(access.allocated_box), to_python(access.bounding_box), to_python_list(access.accessed)));
+		list.append(nb::make_tuple(access.buffer.value, to_python(access.allocation), number_of(access.address),
+		    to_python(access.allocated_box), to_python(access.bounding_box), to_python(access.accessed)));
 	}
 	return list;
 }
@@ -135,9 +127,9 @@ nb::object next_kernel(executor_loop& self, const std::uint32_t device) {
 	if(!call.has_value()) return nb::none();
 	nb::list reductions;
 	for(const auto& reduction : call->reductions) {
-		reductions.append(nb::make_tuple(to_python(reduction.address), name_of(reduction.op), name_of(reduction.type)));
+		reductions.append(nb::make_tuple(number_of(reduction.address), name_of(reduction.op), name_of(reduction.type)));
 	}
-	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_python(call->accesses), reductions, call->stream);
+	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_list(call->accesses), reductions, call->stream);
 }
 
 nb::object next_host_task(executor_loop& self) {
@@ -148,11 +140,11 @@ nb::object next_host_task(executor_loop& self) {
 	}
 	if(!call.has_value()) return nb::none();
 	if(const auto* const task = std::get_if<host_task_call>(&*call)) {
-		return nb::make_tuple("host_task", task->ticket, task->submission.value, to_python(task->chunk), to_python(task->accesses));
+		return nb::make_tuple("host_task", task->ticket, task->submission.value, to_python(task->chunk), to_list(task->accesses));
 	}
 	const auto& initialize = std::get<initialize_call>(*call);
-	return nb::make_tuple("initialize", initialize.ticket, initialize.buffer.value, to_python(initialize.address), to_python(initialize.allocated_box),
-	    to_python_list(initialize.boxes), initialize.element_size_bytes);
+	return nb::make_tuple("initialize", initialize.ticket, initialize.buffer.value, number_of(initialize.address), to_python(initialize.allocated_box),
+	    to_python(initialize.boxes), initialize.element_size_bytes);
 }
 
 nb::list unclaimed_pilots(executor_loop& self) {
@@ -163,7 +155,7 @@ nb::list unclaimed_pilots(executor_loop& self) {
 	}
 	nb::list result;
 	for(const auto& pilot : unclaimed) {
-		result.append(nb::make_tuple(pilot.source.value, pilot.message.value, flatten(pilot.transfer), to_python(pilot.sent_box)));
+		result.append(nb::make_tuple(pilot.source.value, pilot.message.value, to_python(pilot.transfer), to_python(pilot.sent_box)));
 	}
 	return result;
 }
@@ -176,11 +168,8 @@ nb::list active_instructions(executor_loop& self) {
 	}
 	nb::list result;
 	for(const auto& item : active) {
-		const nb::object where = item.where.has_value() ? nb::object(to_python(*item.where)) : nb::none();
-		const nb::object transfer = item.transfer.has_value() ? nb::cast(flatten(*item.transfer)) : nb::none();
 		const auto peer = item.peer.has_value() ? static_cast<std::int64_t>(item.peer->value) : -1;
-		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, where, peer, transfer, instruction_kind_names[item.kind],
-		    item.is_computing));
+		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, to_python(item.where), peer, to_python(item.transfer), name_of(item.kind), item.is_computing));
 	}
 	return result;
 }
@@ -192,7 +181,7 @@ nb::dict statistics(executor_loop& self) {
 		s = self.statistics();
 	}
 	nb::dict instructions;
-	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[instruction_kind_names[i]] = s.instructions[i];
+	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[names_of<instruction_kind>[i]] = s.instructions[i];
 	nb::dict copies;
 	nb::dict copied;
 	for(std::size_t i = 0; i < num_copy_reasons; ++i) {
@@ -265,7 +254,7 @@ void construct(executor_loop* const self, const std::size_t num_ranks, const std
 nb::list lanes(const executor_loop& self) {
 	nb::list result;
 	for(const auto& cls : self.lane_classes()) {
-		for(std::uint32_t i = 0; i < cls.size; ++i) result.append(nb::make_tuple(lane_kind_names[static_cast<std::size_t>(cls.kind)], cls.device.value));
+		for(std::uint32_t i = 0; i < cls.size; ++i) result.append(nb::make_tuple(name_of(cls.kind), cls.device.value));
 	}
 	return result;
 }

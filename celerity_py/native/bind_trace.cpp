@@ -1,66 +1,57 @@
 // SPDX-License-Identifier: MIT
-// The recorder of the timeline; what its numbers mean is decided here, once, in words.
+// The recorder of the timeline, and a class for each kind of event.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
 
-#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "executor/core/engine/lane_pool.hpp"
-#include "look_up.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
-#include "scheduler/core/vocabulary/instruction.hpp"
+#include "instruction_conversion.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
-using celerity::native::look_up;
+using namespace celerity::native;
 
 void bind_trace(nb::module_& m);
 
 namespace {
 
-const char* operation_name(const trace_event& event) {
-	switch(event.kind) {
-	case trace_kind::issue: return instruction_kind_names.at(event.operation);
-	case trace_kind::plan: return names_of<plan_input>.at(event.operation);
-	case trace_kind::application: return names_of<application_call>.at(event.operation);
-	default: return "";
-	}
+/// As a class whose properties are the fields: "plan" becomes "TracedPlan".
+template <typename Action>
+void bind_action(nb::module_& m) {
+	std::string name(Action::kind_name);
+	name.front() = static_cast<char>(name.front() - 'a' + 'A');
+	nb::class_<Action> cls(m, ("Traced" + name).c_str());
+	[&]<std::size_t... I>(std::index_sequence<I...>) {
+		(cls.def_prop_ro(field_names<Action>[I], [](const Action& self) { return to_plain(std::get<I>(self.fields())); }), ...);
+	}(std::make_index_sequence<num_fields<Action>>());
+	static_assert(has_complete_list<Action>);
 }
 
-nb::tuple to_python(const trace_event& event) {
-	const auto reason = std::string_view(operation_name(event)) == "copy" ? names_of<copy_reason>.at(event.reason) : "";
-	const auto track = event.track == no_lane ? -1 : static_cast<std::int64_t>(event.track);
-	return nb::make_tuple(name_of(event.kind), event.start_ns, event.end_ns, operation_name(event), reason, event.instruction,
-	    event.submission, event.buffer, event.bytes, event.sequence, track, event.peer);
-}
-
-nb::list events(const trace_recorder& self) {
-	std::vector<trace_event> found;
-	{
-		const nb::gil_scoped_release released;
-		found = self.events();
-	}
-	nb::list result;
-	for(const auto& event : found) result.append(to_python(event));
-	return result;
+template <typename... Actions>
+void bind_actions(nb::module_& m, std::type_identity<std::variant<Actions...>> /* all */) {
+	(bind_action<Actions>(m), ...);
 }
 
 void record_call(trace_recorder& self, const std::string_view call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
-	trace_event event;
-	event.kind = trace_kind::application;
-	event.operation = static_cast<std::uint8_t>(look_up<application_call>(call, "a call"));
-	event.start_ns = start_ns;
-	event.end_ns = end_ns;
-	event.submission = submission;
-	self.record(event);
+	self.record({start_ns, end_ns, traced_application{look_up<application_call>(call, "a call"), submission_id(submission)}});
 }
 
 } // namespace
 
 void bind_trace(nb::module_& m) {
+	bind_actions(m, std::type_identity<traced_action>());
+	nb::class_<trace_event>(m, "TraceEvent", "One entry of a timeline. Times are those of time.perf_counter_ns(). Ids are 0 where they do not apply.")
+	    .def_ro("start_ns", &trace_event::start_ns)
+	    .def_ro("end_ns", &trace_event::end_ns)
+	    .def_ro("action", &trace_event::action);
 	nb::class_<trace_recorder>(m, "TraceRecorder", "What scheduler, executor and application did and when: the latest events, from any thread.")
 	    .def(nb::new_([](const std::size_t capacity) { return std::make_shared<trace_recorder>(capacity); }), "capacity"_a,
 	        "Keeps at least so many events.")
@@ -72,8 +63,5 @@ void bind_trace(nb::module_& m) {
 	        },
 	        "call"_a, "start_ns"_a, "end_ns"_a, "submission"_a = 0,
 	        "The application was in a call ('submit', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.")
-	    .def("events", &events, nb::sig("def events(self) -> list[tuple[str, int, int, str, str, int, int, int, int, int, int, int]]"),
-	        R"(By start: (kind, start in ns, end in ns, operation, reason, instruction, submission, buffer, bytes, sequence, track, peer).
-
-Kinds are issue, lane, call, send, receive, barrier, work, python, plan and application; trace_recorder.hpp tells what the numbers are.)");
+	    .def("events", &trace_recorder::events, nb::call_guard<nb::gil_scoped_release>(), "What is there now, by start.");
 }

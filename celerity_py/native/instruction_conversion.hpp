@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Ids, boxes and keys as the tuples that Python sees.
+// What the cores know, as Python sees it. Ids are integers, enumerations their names, boxes (min0, min1, min2, max0, max1, max2), and structs that
+// list their fields are dictionaries.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <cstdint>
@@ -12,11 +17,16 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "look_up.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/geometry/grid.hpp"
+#include "scheduler/core/base/arena.hpp"
+#include "scheduler/core/base/fields.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity::native {
@@ -58,5 +68,135 @@ inline transfer_id unflatten(const flat_transfer& flat) {
 inline instruction_key unflatten(const flat_key& flat) {
 	return {task_id(std::get<0>(flat)), look_up<instruction_key::phase_type>(std::get<1>(flat), "a key's phase")};
 }
+
+template <typename T>
+inline constexpr bool is_strong_id = false;
+template <typename Tag, typename Rep>
+inline constexpr bool is_strong_id<strong_id<Tag, Rep>> = true;
+template <typename T>
+inline constexpr bool is_optional = false;
+template <typename T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+template <typename T>
+inline constexpr bool is_pair = false;
+template <typename A, typename B>
+inline constexpr bool is_pair<std::pair<A, B>> = true;
+/// Whose alternatives have names.
+template <typename T>
+concept variant_of_kinds = !std::is_null_pointer_v<std::remove_const_t<decltype(kind_names<T>)>>;
+
+template <described Struct>
+nanobind::dict to_python(const Struct& value);
+
+/// A number or a name, as a type that nanobind knows.
+template <typename T>
+auto to_plain(const T& value) {
+	if constexpr(is_strong_id<T>) {
+		return value.value;
+	} else if constexpr(std::is_enum_v<T>) {
+		return name_of(value);
+	} else if constexpr(is_optional<T>) {
+		return value.has_value() ? std::optional(to_plain(*value)) : std::nullopt;
+	} else {
+		return value;
+	}
+}
+
+template <typename T>
+nanobind::object to_python(const T& value) {
+	if constexpr(std::is_same_v<T, instruction_key>) {
+		return nanobind::make_tuple(value.task.value, name_of(value.phase));
+	} else if constexpr(requires { flatten(value); }) {
+		return nanobind::cast(flatten(value));
+	} else if constexpr(is_optional<T>) {
+		return value.has_value() ? nanobind::object(to_python(*value)) : nanobind::none();
+	} else if constexpr(is_pair<T>) {
+		return nanobind::make_tuple(to_python(value.first), to_python(value.second));
+	} else if constexpr(requires { value.boxes(); }) {
+		return to_python(value.boxes());
+	} else if constexpr(requires { value.begin(); }) {
+		nanobind::list list;
+		for(const auto& item : value) list.append(to_python(item));
+		return list;
+	} else {
+		return nanobind::cast(to_plain(value));
+	}
+}
+
+/// One of several kinds adds its name as "kind", and its fields.
+template <described Struct>
+void add_fields(nanobind::dict& out, const Struct& value) {
+	for_each_field(value, [&]<typename T>(const char* const name, const T& field) {
+		if constexpr(variant_of_kinds<T>) {
+			out["kind"] = kind_names<T>[field.index()];
+			std::visit([&](const auto& kind) { add_fields(out, kind); }, field);
+		} else {
+			out[name] = to_python(field);
+		}
+	});
+}
+
+template <described Struct>
+nanobind::dict to_python(const Struct& value) {
+	nanobind::dict result;
+	add_fields(result, value);
+	return result;
+}
+
+/// Reads what to_python() gives. Spans lie in the arena. Throws what Python raises if something is missing, or of another type.
+class record_reader {
+  public:
+	explicit record_reader(arena& storage) : m_arena(&storage) {}
+
+	template <described Struct>
+	void read_fields(const nanobind::dict& record, Struct& out) const {
+		for_each_field(out, [&]<typename T>(const char* const name, T& field) {
+			if constexpr(variant_of_kinds<T>) {
+				read_kind(record, field);
+			} else {
+				read(record[name], name, field);
+			}
+		});
+	}
+
+  private:
+	arena* m_arena;
+
+	template <typename T>
+	void read(const nanobind::handle value, const char* const name, T& out) const {
+		if constexpr(std::is_same_v<T, box>) {
+			out = unflatten(nanobind::cast<flat_box>(value));
+		} else if constexpr(std::is_same_v<T, allocation_id>) {
+			out = unflatten(nanobind::cast<flat_allocation>(value));
+		} else if constexpr(std::is_same_v<T, transfer_id>) {
+			out = unflatten(nanobind::cast<flat_transfer>(value));
+		} else if constexpr(std::is_same_v<T, instruction_key>) {
+			out = unflatten(nanobind::cast<flat_key>(value));
+		} else if constexpr(is_strong_id<T>) {
+			out = T(nanobind::cast<typename T::rep>(value));
+		} else if constexpr(std::is_enum_v<T>) {
+			out = look_up<T>(nanobind::cast<std::string>(value), name);
+		} else if constexpr(described<T>) {
+			read_fields(nanobind::cast<nanobind::dict>(value), out);
+		} else if constexpr(requires { out.subspan(0); }) {
+			std::vector<typename T::value_type> items;
+			for(const nanobind::handle item : nanobind::cast<nanobind::list>(value)) read(item, name, items.emplace_back());
+			out = m_arena->copy(items);
+		} else {
+			out = nanobind::cast<T>(value);
+		}
+	}
+
+	template <typename... Kinds>
+	void read_kind(const nanobind::dict& record, std::variant<Kinds...>& out) const {
+		const auto kind = nanobind::cast<std::string>(record["kind"]);
+		const auto read_as = [&]<typename Kind>(std::type_identity<Kind>) {
+			if(kind != Kind::kind_name) return false;
+			read_fields(record, out.template emplace<Kind>());
+			return true;
+		};
+		if(!(read_as(std::type_identity<Kinds>()) || ...)) throw nanobind::value_error(("unknown kind '" + kind + "'").c_str());
+	}
+};
 
 } // namespace celerity::native

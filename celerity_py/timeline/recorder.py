@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.vocabulary.submissions import Submission
 
-#: Events of a rank that are kept, the latest ones: 20 MiB of memory.
+#: Events of a rank that are kept, the latest ones: 24 MiB of memory.
 CAPACITY = 1 << 18
 _CLOCK_ROUNDS: Final = 32
 

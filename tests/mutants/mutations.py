@@ -33,6 +33,7 @@ RECEIVER = "executor/core/transfers/direct_receiver.cpp"
 SENDER = "executor/core/transfers/direct_sender.cpp"
 DISPATCH = "executor/core/loop/executor_dispatch.cpp"
 LOOP = "executor/core/loop/executor_loop.cpp"
+REQUESTS = "executor/core/loop/engine_requests.cpp"
 
 MUTATIONS = (
     Mutation(
@@ -422,15 +423,15 @@ MUTATIONS = (
     ),
     Mutation(
         "a send is complete when its lane has come past it",
-        DISPATCH,
-        "to_lane(m_backend->signal_class(send.source.memory), issue_policy::signal);",
-        "to_lane(m_backend->signal_class(send.source.memory));",
+        REQUESTS,
+        "to_lane(rules.devices.signal_class(send.source.memory), issue_policy::signal);",
+        "to_lane(rules.devices.signal_class(send.source.memory));",
     ),
     Mutation(
         "a receive is issued before it is known what it consists of",
-        DISPATCH,
-        "to_lane(m_backend->pull_class(receive.destination.memory), issue_policy::pull);",
-        "to_lane(m_backend->pull_class(receive.destination.memory));",
+        REQUESTS,
+        "to_lane(rules.devices.pull_class(receive.destination.memory), issue_policy::pull);",
+        "to_lane(rules.devices.pull_class(receive.destination.memory));",
     ),
     Mutation(
         "receives are issued in any order",
@@ -474,5 +475,127 @@ MUTATIONS = (
         "if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();",
         "",
         limit=5000,
+    ),
+    Mutation(
+        "the engine is not told what an instruction depends on",
+        REQUESTS,
+        "request.dependencies = item.dependencies;",
+        "",
+    ),
+    Mutation(
+        "the engine is not told the key of an instruction",
+        REQUESTS,
+        "request.key = item.key;",
+        "",
+        limit=2000,
+    ),
+    Mutation(
+        "kernels of launcher threads count as enqueued at once",
+        REQUESTS,
+        "rules.devices.defers_kernels() ? issue_policy::deferred : issue_policy::launched;",
+        "issue_policy::launched;",
+    ),
+    Mutation(
+        "a barrier passes by itself",
+        REQUESTS,
+        "if(!is_barrier) request.policy = issue_policy::clock;",
+        "if(!is_barrier || true) request.policy = issue_policy::clock;",
+    ),
+    Mutation(
+        "what leaves host memory goes to direct peers as a signal, too",
+        "executor/core/transfers/direct_context.hpp",
+        "return is_device_memory(send.source.memory) && is_peer(send.destination_rank);",
+        "return is_peer(send.destination_rank);",
+    ),
+    Mutation(
+        "a copy does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, {}, operation);",
+    ),
+    Mutation(
+        "a gather does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), ",
+        "m_backend->enqueue_gather({item.lane, item.sequence}, {}, ",
+    ),
+    Mutation(
+        "a kernel that the executor launches does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),",
+        "m_backend->enqueue_launch({item.lane, item.sequence}, {},",
+    ),
+    Mutation(
+        "a kernel of a launcher thread does not wait for other lanes",
+        DISPATCH,
+        "small_vector<lane_position, 4>(item.waits)}",
+        "{}}",
+    ),
+    Mutation(
+        "the result of a reduction goes to the beginning of its allocation",
+        DISPATCH,
+        "m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;",
+        "m_allocations.address(reduce.destination));",
+    ),
+    Mutation(
+        "a partial result goes to the beginning of its allocation",
+        DISPATCH,
+        "m_allocations.address(reduction.allocation)) + reduction.offset_bytes;",
+        "m_allocations.address(reduction.allocation));",
+    ),
+    Mutation(
+        "the loop issues only what has just come in",
+        LOOP,
+        "if(const int issued = issue_ready(); issued > 0) {",
+        "if(const int issued = has_progressed ? issue_ready() : 0; issued > 0) {",
+    ),
+    Mutation(
+        "what the host has done is not told to the engine",
+        LOOP,
+        "for(const auto id : m_done) m_engine.complete(id);",
+        "",
+    ),
+    Mutation(
+        "kernels that are enqueued are not told to the engine",
+        LOOP,
+        "for(const auto launched : mail.launches) m_engine.notify_issued(launched);",
+        "",
+    ),
+    Mutation(
+        "waits for other ranks are issued before pilots have left",
+        LOOP,
+        "m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_sender.has_unsent_pilots());",
+        "",
+        limit=5000,
+    ),
+    Mutation(
+        "pilots of direct messages go through the network as well",
+        LOOP,
+        "if(m_sender.is_planned(pilot.send)) continue; // it sends its own",
+        "",
+    ),
+    Mutation(
+        "launches are forgotten while kernels are under way",
+        LOOP,
+        "m_launches.drop(horizon->last_submission);",
+        "m_launches.drop(submission_id(~std::uint64_t{0}));",
+    ),
+    Mutation(
+        "a flag is written before its producers are done",
+        SENDER,
+        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, ",
+        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, {}, ",
+    ),
+    Mutation(
+        "a fetch does not wait for who uses the old data",
+        RECEIVER,
+        "m_shared.lanes.enqueue_pulls(own, waits, m_pulls);",
+        "m_shared.lanes.enqueue_pulls(own, {}, m_pulls);",
+    ),
+    Mutation(
+        "a fetch does not wait for the flag of the sender",
+        RECEIVER,
+        "m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});",
+        "m_pulls.emplace_back(pull_operation{{}, copy, {}, {}});",
     ),
 )

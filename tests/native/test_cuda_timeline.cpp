@@ -33,7 +33,7 @@ double device_ms = 0;
 double complete_ms = 0;
 std::set<fake_event*> events;
 
-double host_ms() { return 1e-6 * static_cast<double>(trace_now()); }
+double host_ms() { return 1e-6 * static_cast<double>(now_ns()); }
 fake_event& at(const cuda::event event) {
 	auto* const fake = reinterpret_cast<fake_event*>(event);
 	check(events.contains(fake), "an event is used that does not exist");
@@ -111,7 +111,8 @@ double error_of_begin_ms(const double offset_ms) {
 	gpu.complete_all();
 	const auto found = gpu.trace.events();
 	check(found.size() == 2, "one event per position");
-	check(found[0].track == 7 && found[0].sequence == 1 && found[1].sequence == 2, "lane and position are told");
+	const auto first = std::get<traced_lane>(found[0].action);
+	check(first.lane == 7 && first.position == 1 && std::get<traced_lane>(found[1].action).position == 2, "lane and position are told");
 	check(std::abs(1e-6 * static_cast<double>(found[1].end_ns - found[1].start_ns) - 1.5) < 1e-3, "the duration is measured");
 	ahead_ms = 0;
 	return std::abs(1e-6 * static_cast<double>(found[0].start_ns) - now_ms - 0.2);
@@ -150,7 +151,7 @@ void check_a_clock_that_drifts_is_held() {
 		gpu.complete_all();
 		const double after_ms = host_ms();
 		const auto event = gpu.trace.events().back();
-		check(event.sequence == gpu.last, "events are found in their order");
+		check(std::get<traced_lane>(event.action).position == gpu.last, "events are found in their order");
 		check(1e-6 * static_cast<double>(event.start_ns) >= before_ms - 1e-3, "nothing begins before it is issued");
 		check(1e-6 * static_cast<double>(event.end_ns) <= after_ms + 1e-3, "nothing ends after it is complete");
 	}

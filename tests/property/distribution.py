@@ -7,13 +7,10 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 
+from celerity_py._native_testing import COPY_REASONS, INSTRUCTION_KINDS
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
 from tests.trace import Record
 
-INSTRUCTION_KINDS = (
-    *("alloc", "free", "copy", "gather_copy", "device_kernel", "host_task", "initialize", "fence", "horizon", "epoch"),
-    *("send", "receive", "split_receive", "await_receive", "gather_receive", "reduce"),
-)
 COPY_PATHS = (
     *(
         "copy user->host",
@@ -31,7 +28,7 @@ COPY_PATHS = (
         "copy linear",
         "copy of several boxes",
     ),
-    *(f"copy for {reason}" for reason in ("coherence", "resize", "staging", "initial", "fence", "reduction")),
+    *(f"copy for {reason}" for reason in COPY_REASONS),
     *("send from device memory", "receive into device memory"),
 )
 REQUIRED_PERCENT = 5

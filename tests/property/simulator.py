@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from tests.property.interpreter import Meaning, interpret
-from tests.property.programs import Program
+from tests.property.programs import Epoch, Program
 from tests.property.simulated_rank import Payload, SimulatedRank, SimulationError
 from tests.trace import Trace
 
@@ -36,6 +36,7 @@ class World:
         """(source, destination, message) -> where it is, and its data if it has left already."""
         self.sent: list[list[int]] = [[] for _ in range(settings.num_ranks)]
         self.barrier: dict[int, int] = {}
+        self.num_barriers = 0
         self.most_considered = 6
         """Of what may happen next on a rank, of one kind."""
         self.is_desperate = False
@@ -105,6 +106,10 @@ class World:
 
     def _require_nothing_left(self) -> None:
         left = [text for rank in self.ranks for text in rank.leftovers()]
+        if len(self.ranks) > 1:
+            steps = [step for step in self.program.steps if isinstance(step, Epoch) and step.action == "barrier"]
+            if self.num_barriers != len(steps):
+                left.append(f"{self.num_barriers} barriers instead of {len(steps)}")
         if left or self.sends or any(self.pilots):
             left.append(f"messages {[*self.sends][:5]}, pilots for {[len(pilots) for pilots in self.pilots]}")
             raise SimulationError("deadlock, or something left over:\n" + "\n".join(left))
@@ -175,5 +180,6 @@ class World:
         self.barrier[rank] = request
         if len(self.barrier) == len(self.ranks):
             entered, self.barrier = self.barrier, {}
+            self.num_barriers += 1
             for number, id_ in entered.items():
                 self.ranks[number].executor.notify_complete(id_)

@@ -46,7 +46,7 @@ def test_only_the_missing_part_of_a_larger_halo_is_sent() -> None:
     cluster.kernel(16).read_write(u, one_to_one()).submit()
     cluster.kernel(16).read(u, neighborhood(1)).submit()
     cluster.kernel(16).read(u, neighborhood(3)).submit()
-    sizes = [sum(flat_size(box) for box in record["boxes"]) for record in cluster.commands(0).all("await_push")]
+    sizes = [sum(flat_size(box) for box in record["awaited"]) for record in cluster.commands(0).all("await_push")]
     assert sizes == [1, 2]
     cluster.finish().verify()
 

@@ -52,7 +52,13 @@ class Script:
     def alloc(self, memory: int, raw: int, where: tuple[int, ...]) -> int:
         size = 8 * (where[3] - where[0])
         return self.add(
-            "alloc", allocation=(memory, raw), size_bytes=size, alignment_bytes=8, buffer=1, allocated_box=where
+            "alloc",
+            allocation=(memory, raw),
+            size_bytes=size,
+            alignment_bytes=8,
+            buffer=1,
+            allocated_box=where,
+            submission=0,
         )
 
     def free(self, memory: int, raw: int, count: int, **where: Any) -> int:

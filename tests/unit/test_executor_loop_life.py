@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from celerity_py import _native, _native_testing
-from tests.executor_harness import DEVICE0, HOST, Harness, Script, row
+from tests.executor_harness import DEVICE0, HOST, Harness, Script
 
 
 def test_run_returns_at_the_timeout_and_when_it_is_woken() -> None:
@@ -119,9 +119,8 @@ def test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest(harn
     h = harness()
     s = Script()
     s.alloc(DEVICE0, 1, 1 << 17)
-    s.add(
-        "alloc", allocation=(DEVICE0, 2), size_bytes=1 << 62, alignment_bytes=8, buffer=7, allocated_box=row(0, 1 << 59)
-    )
+    s.alloc(DEVICE0, 2, 1 << 59)
+    s.records[-1]["buffer"] = 7
     s.submit(h.executor)
     _, failure = h.run_until("failed")
     assert failure.kind is _native.FailureKind.MEMORY

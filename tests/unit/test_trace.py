@@ -24,11 +24,16 @@ from tests.timelines import Timeline, read_timeline
 # ---- the recorder
 
 
+def submission_of(event: _native.TraceEvent) -> int:
+    assert isinstance(event.action, _native.TracedApplication)
+    return event.action.submission
+
+
 def test_the_recorder_keeps_the_latest_events_in_order_and_counts_the_others() -> None:
     recorder = _native.TraceRecorder(64)
     for time_ns in range(100):
         recorder.record_call("submit", 1000 - time_ns, 2000, time_ns)
-    assert [event[6] for event in recorder.events()] == list(range(99, 35, -1))
+    assert [submission_of(event) for event in recorder.events()] == list(range(99, 35, -1))
     assert recorder.num_lost == 36
 
 
@@ -36,10 +41,8 @@ def test_the_recorder_puts_the_outer_of_two_calls_first() -> None:
     recorder = _native.TraceRecorder(64)
     recorder.record_call("blocked", 5, 6)
     recorder.record_call("submit", 5, 9)
-    assert [(event[0], event[3]) for event in recorder.events()] == [
-        ("application", "submit"),
-        ("application", "blocked"),
-    ]
+    calls = [event.action for event in recorder.events()]
+    assert [call.call for call in calls if isinstance(call, _native.TracedApplication)] == ["submit", "blocked"]
 
 
 def test_threads_may_record_while_others_read() -> None:
@@ -53,7 +56,8 @@ def test_threads_may_record_while_others_read() -> None:
     for thread in threads:
         thread.start()
     for _ in range(20):
-        assert all((event[2], event[6]) == (2 * event[1], 3 * event[1]) for event in recorder.events())
+        for event in recorder.events():
+            assert (event.end_ns, submission_of(event)) == (2 * event.start_ns, 3 * event.start_ns)
     for thread in threads:
         thread.join()
     assert recorder.num_lost >= 15000 - 256

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The pure machines of the executor, for tests and for the simulation of many ranks in one process.
-#include <algorithm>
-
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -20,42 +18,22 @@ namespace {
 
 using lane_class_tuple = std::tuple<std::string, std::uint32_t, std::uint32_t, std::uint32_t>;
 
-lane_kind parse_lane_kind(const std::string& name) {
-	for(std::size_t kind = 0; kind < lane_kind_names.size(); ++kind) {
-		if(name == lane_kind_names[kind]) return static_cast<lane_kind>(kind);
-	}
-	throw std::invalid_argument("no kind of lane is called '" + name + "'");
-}
-
-issue_policy parse_policy(const std::string& name) {
-	const auto found = std::find(issue_policy_names.begin(), issue_policy_names.end(), name);
-	if(found == issue_policy_names.end()) throw std::invalid_argument("no policy is called '" + name + "'");
-	return static_cast<issue_policy>(found - issue_policy_names.begin());
-}
-
-remote_waits parse_remote_waits(const std::string& name) {
-	if(name == "none") return remote_waits::none;
-	if(name == "pulls") return remote_waits::pulls;
-	if(name == "answers") return remote_waits::answers;
-	throw std::invalid_argument("lanes wait for 'none', 'pulls' or 'answers', not for '" + name + "'");
-}
-
 std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& tuples) {
 	std::vector<lane_class> classes;
-	for(const auto& [kind, device, size, domain] : tuples) classes.push_back({parse_lane_kind(kind), device_id(device), size, domain});
+	for(const auto& [kind, device, size, domain] : tuples) classes.push_back({look_up<lane_kind>(kind, "a kind of lane"), device_id(device), size, domain});
 	return classes;
 }
 
 class python_engine {
   public:
 	python_engine(const std::vector<lane_class_tuple>& classes, const std::string& remote, const bool lanes_wait)
-	    : m_engine(make_lane_classes(classes), {parse_remote_waits(remote), lanes_wait}) {}
+	    : m_engine(make_lane_classes(classes), {look_up<remote_waits>(remote, "what lanes wait for"), lanes_wait}) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
 	    const std::string& policy, const std::uint32_t lane_class) {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
-		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, parse_policy(policy), lane_class, nullptr});
+		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, look_up<issue_policy>(policy, "a policy"), lane_class, nullptr});
 	}
 
 	nb::object next() {

@@ -23,7 +23,7 @@ nb::dict measure(const std::string& topology, const std::size_t num_ranks, const
 	}
 	nb::dict instructions;
 	for(std::size_t i = 0; i < num_instruction_kinds; ++i) {
-		if(values.instructions_by_kind[i] > 0) instructions[instruction_kind_names[i]] = values.instructions_by_kind[i];
+		if(values.instructions_by_kind[i] > 0) instructions[names_of<instruction_kind>[i]] = values.instructions_by_kind[i];
 	}
 	nb::dict result;
 	result["seconds"] = values.seconds;

@@ -108,6 +108,8 @@ graph_context* make_context(const std::size_t num_ranks, const std::uint32_t ran
 } // namespace
 
 void bind_graphs(nb::module_& m) {
+	m.attr("COPY_REASONS") = all_names<copy_reason>();
+	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
 	nb::class_<graph_context>(m, "GraphContext",
 	    "The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.")
 	    .def(nb::new_(&make_context), nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "device_peers"_a = true,

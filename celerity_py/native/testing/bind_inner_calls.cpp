@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include "executor/core/loop/executor_loop.hpp"
+#include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "testing_bindings.hpp"
@@ -16,7 +17,15 @@ void bind_inner_calls(nb::module_& m) {
 	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
 	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
 	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
-	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"));
+	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"))
+	    .def_prop_ro(
+	        "instructions",
+	        [](const instruction_records& self) {
+		        nb::list records;
+		        for(const auto* const node : self.batch().instructions) records.append(to_python(*node));
+		        return records;
+	        },
+	        nb::for_getter(nb::sig("def instructions(self) -> list[dict[str, typing.Any]]")), "As dicts again.");
 
 	m.def(
 	    "submit", [](executor_loop& executor, const instruction_records& records) { executor.submit(records.batch()); }, "executor"_a, "records"_a,

@@ -5,12 +5,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <memory>
 #include <utility>
 
+#include "executor/core/loop/engine_requests.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
+#include "instruction_records.hpp"
 #include "scripted_backend.hpp"
 #include "testing_bindings.hpp"
 
@@ -19,8 +20,6 @@ using namespace nb::literals;
 
 namespace celerity::native {
 namespace {
-
-constexpr std::array<const char*, 5> step_names{"copy", "signal", "pull", "kernel", "launch"};
 
 std::uintptr_t number_of(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
 
@@ -43,10 +42,9 @@ nb::tuple to_python(const scripted_backend::launched_kernel& kernel) {
 
 nb::tuple step(scripted_backend& self, const std::int64_t which) {
 	const auto result = self.step(which);
-	const auto* const name = step_names[static_cast<std::size_t>(result.kind)];
 	const bool is_launch = result.kind == scripted_backend::step_kind::launch;
 	const nb::object launch = is_launch ? nb::object(to_python(*result.launch)) : nb::none();
-	return nb::make_tuple(name, result.position.lane, result.position.sequence, launch);
+	return nb::make_tuple(name_of(result.kind), result.position.lane, result.position.sequence, launch);
 }
 
 nb::tuple make(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const std::uint32_t compute_lanes,
@@ -73,6 +71,30 @@ nb::tuple make(const std::size_t num_ranks, const std::uint32_t rank, const std:
 	const nb::object driver = nb::cast(devices, nb::rv_policy::reference);
 	nb::setattr(driver, "executor", owner); // which owns it
 	return nb::make_tuple(owner, driver);
+}
+
+/// What an executor on such devices asks its engine for.
+nb::list make_requests(const instruction_records& records, const std::size_t num_ranks, const std::size_t num_devices, const bool stream_like,
+    const std::vector<bool>& direct_peers, const std::vector<std::uint64_t>& launches) {
+	scripted_backend devices({num_devices, 1, 1, stream_like, false, false});
+	const allocation_table allocations;
+	executor_statistics statistics;
+	direct_context direct{devices, allocations, statistics, nullptr};
+	for(const bool is_peer : direct_peers) direct.neighbours.emplace_back().is_peer = is_peer;
+	launch_table table;
+	for(const auto submission : launches) table.add(submission_id(submission), {});
+	const request_rules rules{devices, table, direct, num_ranks, num_devices};
+	nb::list result;
+	for(const auto* const item : records.batch().instructions) {
+		const auto request = make_request(*item, rules);
+		if(!is_on_lane(request.policy)) {
+			result.append(nb::make_tuple(name_of(request.policy), nb::none(), nb::none()));
+			continue;
+		}
+		const auto& lanes = devices.lane_classes()[request.lane_class];
+		result.append(nb::make_tuple(name_of(request.policy), name_of(lanes.kind), lanes.device.value));
+	}
+	return result;
 }
 
 } // namespace
@@ -107,6 +129,17 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, "
 	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]"),
 	    "A real executor on devices that a test drives.");
+	m.def("make_requests", &make_requests, "records"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "stream_like"_a = false,
+	    "direct_peers"_a = std::vector<bool>(), "launches"_a = std::vector<std::uint64_t>(),
+	    nb::sig("def make_requests(records: InstructionRecords, *, num_ranks: int = 1, num_devices: int = 1, stream_like: bool = False, "
+	            "direct_peers: collections.abc.Sequence[bool] = (), launches: collections.abc.Sequence[int] = ()) "
+	            "-> list[tuple[str, str | None, int | None]]"),
+	    R"(What executors ask their engines for: (policy, kind of the lane, its device) for each instruction.
+
+Args:
+    records: The instructions.
+    direct_peers: By rank; empty if there are none.
+    launches: Submissions whose kernels the executor launches itself.)");
 	m.def(
 	    "register_scripted_launch",
 	    [](executor_loop& executor, const std::uint64_t submission) { executor.register_launch(submission_id(submission), {}); }, "executor"_a, "submission"_a,

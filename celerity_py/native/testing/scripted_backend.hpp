@@ -3,6 +3,7 @@
 // that many ranks can live in one process, and every order of events that real devices could choose can be tried.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -36,7 +37,7 @@ class scripted_backend final : public backend {
 		std::vector<void*> access_addresses;
 		std::vector<void*> reduction_addresses;
 	};
-	/// What a step was.
+	/// What a step was; its names stand below the class.
 	enum class step_kind : std::uint8_t { copy, signal, pull, kernel, launch };
 	struct step_result {
 		step_kind kind = step_kind::copy;
@@ -136,3 +137,6 @@ class scripted_backend final : public backend {
 };
 
 } // namespace celerity::native
+
+template <>
+inline constexpr std::array<const char*, 5> celerity::names_of<celerity::native::scripted_backend::step_kind>{"copy", "signal", "pull", "kernel", "launch"};

@@ -5,28 +5,22 @@
 #include <cstdint>
 
 #include "engine/lane_pool.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace celerity {
 
 inline void trace_lane(trace_recorder& trace, const lane_position& position, const std::int64_t start_ns, const std::int64_t end_ns) {
-	trace_event event;
-	event.kind = trace_kind::lane;
-	event.start_ns = start_ns;
-	event.end_ns = end_ns;
-	event.track = position.lane;
-	event.sequence = position.sequence;
-	trace.record(event);
+	trace.record({start_ns, end_ns, traced_lane{position.lane, position.sequence}});
 }
 
 /// Reports what happens between its construction and its end as the lane being at `position`; nothing without a recorder.
 class lane_trace {
   public:
 	lane_trace(trace_recorder* const trace, const lane_position& position)
-	    : m_trace(trace), m_position(position), m_start_ns(trace != nullptr ? trace_now() : 0) {}
+	    : m_trace(trace), m_position(position), m_start_ns(trace != nullptr ? now_ns() : 0) {}
 	/// Before anybody may hear that the position is complete.
 	void end() const {
-		if(m_trace != nullptr) trace_lane(*m_trace, m_position, m_start_ns, trace_now());
+		if(m_trace != nullptr) trace_lane(*m_trace, m_position, m_start_ns, now_ns());
 	}
 
   private:

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/base/names.hpp"
 
 namespace celerity {
 
 enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal, urgent };
-/// By lane_kind.
-inline constexpr std::array<const char*, 8> lane_kind_names{
+template <>
+inline constexpr std::array<const char*, 8> names_of<lane_kind>{
     "compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent"};
 
 using lane_index = std::uint32_t;

@@ -36,8 +36,8 @@ enum class issue_policy : std::uint8_t {
 	pull,
 };
 constexpr bool is_on_lane(const issue_policy policy) { return policy >= issue_policy::plain; }
-/// By issue_policy.
-inline constexpr std::array<const char*, 7> issue_policy_names{"host", "clock", "plain", "launched", "deferred", "signal", "pull"};
+template <>
+inline constexpr std::array<const char*, 7> names_of<issue_policy>{"host", "clock", "plain", "launched", "deferred", "signal", "pull"};
 
 /// What lanes wait for besides each other.
 enum class remote_waits : std::uint8_t {
@@ -45,6 +45,8 @@ enum class remote_waits : std::uint8_t {
 	pulls,   ///< An instruction that depends on a signal is issued after the answer.
 	answers, ///< Plain instructions and pulls wait on their lanes for the answers to signals. They respect keys as a pull does.
 };
+template <>
+inline constexpr std::array<const char*, 3> names_of<remote_waits>{"none", "pulls", "answers"};
 
 struct engine_options {
 	remote_waits remote = remote_waits::pulls;

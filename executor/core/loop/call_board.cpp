@@ -37,7 +37,7 @@ bool call_board::is_running(const call_ticket ticket) {
 
 void call_board::add_running(const call_ticket ticket, const lane_position& position, const device_id device) {
 	const std::lock_guard lock(m_mutex);
-	m_running.emplace(ticket, running_call{position, device, m_trace != nullptr ? trace_now() : 0});
+	m_running.emplace(ticket, running_call{position, device, m_trace != nullptr ? now_ns() : 0});
 }
 
 call_board::running_call call_board::take_running(const call_ticket ticket, const bool is_kernel) {
@@ -52,13 +52,8 @@ call_board::running_call call_board::take_running(const call_ticket ticket, cons
 		m_running.erase(running);
 	}
 	if(m_trace == nullptr || (is_kernel && !m_backend.defers_kernels())) return call; // the lane tells the same
-	trace_event event;
-	event.kind = trace_kind::call;
-	event.start_ns = call.start_ns;
-	event.end_ns = trace_now();
-	event.instruction = ticket;
-	event.track = is_kernel ? call.device.value : no_lane;
-	m_trace->record(event);
+	const auto device = is_kernel ? std::optional(call.device) : std::nullopt;
+	m_trace->record({call.start_ns, now_ns(), traced_call{instruction_id(ticket), device}});
 	return call;
 }
 

@@ -12,7 +12,7 @@
 #include "backends/backend.hpp"
 #include "events/executor_events.hpp"
 #include "scheduler/core/base/small_vector.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "threads/call_queue.hpp"
 
 namespace celerity {

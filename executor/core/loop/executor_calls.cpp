@@ -94,7 +94,7 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		entry.is_computing = call == call_state::running || (is_kernel && call == call_state::on_stream && live.may_run);
 		if(!is_waiting) return;
 		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
-		if(!transfer->text.empty()) entry.text = label(live.id) + " " + instruction_kind_names[live.payload->operation.index()] + ": " + transfer->text;
+		if(!transfer->text.empty()) entry.text = label(live.id) + " " + name_of(kind_of(live.payload->operation)) + ": " + transfer->text;
 		if(transfer->peer.has_value()) entry.peer = transfer->peer;
 	});
 	std::stable_sort(active.begin(), active.end(), [](const auto& a, const auto& b) { return a.age_s > b.age_s; });

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What the executor does with each kind of instruction: where it goes, and what happens when its time has come.
+// What the executor does with each kind of instruction when its time has come.
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <new>
 #include <stdexcept>
 
-#include "events/labels.hpp"
 #include "executor_loop.hpp"
 #include "memory/reduce_kernels.hpp"
-#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 
@@ -20,49 +18,6 @@ constexpr std::size_t most_holders = 3;
 
 } // namespace
 
-engine_request executor_loop::make_request(const instruction& item) const {
-	engine_request request;
-	request.id = item.id;
-	request.key = item.key;
-	request.priority = item.priority;
-	request.dependencies = item.dependencies;
-	request.payload = &item;
-	const auto to_lane = [&](const std::uint32_t lane_class, const issue_policy policy = issue_policy::plain) {
-		request.policy = policy;
-		request.lane_class = lane_class;
-	};
-	std::visit(overloaded{
-	               [&](const copy_instruction& copy) { to_lane(m_backend->copy_class(copy.source.memory, copy.destination.memory)); },
-	               [&](const gather_copy_instruction& copy) { to_lane(m_backend->gather_class(copy.destination.memory)); },
-	               [&](const device_kernel_instruction& kernel) {
-		               if(kernel.device.value >= m_options.num_devices) throw std::logic_error("a kernel for a device that does not exist");
-		               const bool is_native = m_launches.find(kernel.submission) != nullptr;
-		               const auto by_launcher = m_backend->defers_kernels() ? issue_policy::deferred : issue_policy::launched;
-		               to_lane(m_backend->kernel_class(kernel.device, kernel.is_border), is_native ? issue_policy::plain : by_launcher);
-	               },
-	               [&](const send_instruction& send) {
-		               if(!m_sender.is_direct(send)) return; // by the host
-		               to_lane(m_backend->signal_class(send.source.memory), issue_policy::signal);
-	               },
-	               [&](const receive_instruction& receive) {
-		               if(!m_direct.has_peers()) return; // by the host
-		               to_lane(m_backend->pull_class(receive.destination.memory), issue_policy::pull);
-	               },
-	               [&](const split_receive_instruction&) {
-		               if(m_direct.has_peers()) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");
-	               },
-	               [&](const horizon_instruction&) { request.policy = issue_policy::clock; },
-	               [&](const epoch_instruction& epoch) {
-		               // A barrier is an operation of the host; what follows it must not be issued before.
-		               const bool is_barrier = epoch.action == epoch_action::barrier && m_options.num_ranks > 1;
-		               request.policy = is_barrier ? issue_policy::host : issue_policy::clock;
-	               },
-	               [&](const auto&) { request.policy = issue_policy::host; },
-	           },
-	    item.operation);
-	return request;
-}
-
 lane_waits executor_loop::waits_of(const issue& item) {
 	m_answers.clear();
 	for(const auto id : item.signals) {
@@ -71,13 +26,9 @@ lane_waits executor_loop::waits_of(const issue& item) {
 	return {item.waits, m_answers, item.depends_on_one};
 }
 
-void executor_loop::dispatch(const issue& item) {
-	if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();
-	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
-}
-
 // ---- memory ---------------------------------------------------------------------------------------------------------------------
 
+template <>
 void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 	// One after the other, so that none is passed for ever.
 	if(alloc.allocation.memory == host_memory && (!m_waiting_allocations.empty() || !m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes))) {
@@ -132,6 +83,7 @@ memory_holders executor_loop::find_holders(const alloc_instruction& lacking) con
 	return result;
 }
 
+template <>
 void executor_loop::execute(const issue& item, const free_instruction& free) {
 	if(free.allocation.memory == user_memory) {
 		m_allocations.unregister_user_memory(free.allocation.raw);
@@ -151,6 +103,7 @@ copy_operation executor_loop::counted(copy_operation operation, const copy_reaso
 	return operation;
 }
 
+template <>
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
 	const auto operation = counted({m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
 	                                   copy.boxes, copy.element_size_bytes},
@@ -158,6 +111,7 @@ void executor_loop::execute(const issue& item, const copy_instruction& copy) {
 	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
 }
 
+template <>
 void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
 	void* const destination = m_allocations.address(gather.destination);
 	small_vector<copy_operation, 8> copies;
@@ -169,6 +123,7 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
 }
 
+template <>
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
 	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
 	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
@@ -192,6 +147,7 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 	return bound;
 }
 
+template <>
 void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
 	if(const auto* const launch = m_launches.find(kernel.submission)) {
 		small_vector<void*, 8> accesses;
@@ -209,11 +165,13 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 	m_calls.push(kernel.device, std::move(job));
 }
 
+template <>
 void executor_loop::execute(const issue& item, const host_task_instruction& task) {
 	++m_num_host_calls;
 	m_calls.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
 }
 
+template <>
 void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
 	++m_num_host_calls;
 	m_calls.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
@@ -222,14 +180,16 @@ void executor_loop::execute(const issue& item, const initialize_instruction& ini
 
 // ---- communication ----------------------------------------------------------------------------------------------------------------
 
+template <>
 void executor_loop::execute(const issue& item, const send_instruction& send) {
-	if(m_sender.is_direct(send)) {
+	if(m_direct.is_direct(send)) {
 		m_sender.signal(item, waits_of(item));
 	} else {
 		m_communication.send(item.id, send);
 	}
 }
 
+template <>
 void executor_loop::execute(const issue& item, const receive_instruction& receive) {
 	if(m_receiver.is_receiving(item.id)) {
 		m_receiver.pull(item, waits_of(item));
@@ -238,24 +198,36 @@ void executor_loop::execute(const issue& item, const receive_instruction& receiv
 	}
 }
 
+template <>
 void executor_loop::execute(const issue& item, const split_receive_instruction& receive) { m_communication.arbiter().split_receive(item.id, receive); }
+template <>
 void executor_loop::execute(const issue& item, const await_receive_instruction& receive) { m_communication.arbiter().await_receive(item.id, receive); }
+template <>
 void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) { m_communication.arbiter().gather_receive(item.id, receive); }
 
 // ---- synchronisation ----------------------------------------------------------------------------------------------------------------
 
+template <>
 void executor_loop::execute(const issue& item, const fence_instruction& fence) {
 	m_announcements.add(completed_event{fence.submission});
 	m_done.push_back(item.id);
 }
 
+template <>
 void executor_loop::execute(const issue& /* item */, const horizon_instruction& /* horizon */) {
 	throw std::logic_error("horizons complete by themselves");
 }
 
+template <>
 void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
 	if(epoch.action != epoch_action::barrier) throw std::logic_error("an epoch without barrier completes by itself");
 	m_communication.barrier(item.id);
+}
+
+// Last: it needs all of the above.
+void executor_loop::dispatch(const issue& item) {
+	if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();
+	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
 }
 
 } // namespace celerity

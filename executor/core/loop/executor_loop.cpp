@@ -55,7 +55,8 @@ executor_loop::executor_loop(const executor_options& options, const backend_fact
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
       m_calls(options.num_devices, *m_backend, m_trace),
       m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_direct{*m_backend, m_allocations, m_statistics, m_trace},
-      m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
+      m_rules{*m_backend, m_launches, m_direct, options.num_ranks, options.num_devices}, m_sender(m_direct), m_receiver(m_direct),
+      m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
 }
@@ -74,21 +75,12 @@ std::optional<flag_segment::offer> executor_loop::offer_direct(const std::vector
 
 // ---- the executor thread ----------------------------------------------------------------------------------------------------------
 
-void executor_loop::trace_span(const trace_kind kind, const std::int64_t start_ns, const std::uint64_t count) const {
-	trace_event event;
-	event.kind = kind;
-	event.start_ns = start_ns;
-	event.end_ns = trace_now();
-	event.sequence = count;
-	m_trace->record(event);
-}
-
 std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
 	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
 	const bool was_awaiting = has_outstanding_communication();
 	std::vector<executor_event> events;
 	std::vector<progress_event> progress;
-	if(m_left_at_ns != 0) trace_span(trace_kind::python, std::exchange(m_left_at_ns, 0), 0);
+	if(m_left_at_ns != 0) m_trace->record({std::exchange(m_left_at_ns, 0), now_ns(), traced_python{}});
 	while(true) {
 		const auto seen = m_wake_up.prepare();
 		bool must_return = m_is_woken.exchange(false, std::memory_order_relaxed);
@@ -111,7 +103,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 		must_return |= m_announcements.must_hand_over();
 		if(must_return) {
 			m_announcements.take(events);
-			if(m_trace != nullptr && !events.empty()) m_left_at_ns = trace_now();
+			if(m_trace != nullptr && !events.empty()) m_left_at_ns = now_ns();
 			return events;
 		}
 		wait(seen, m_announcements.is_empty() ? deadline : std::min(deadline, m_announcements.deadline()));
@@ -164,7 +156,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 }
 
 bool executor_loop::work() {
-	const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
+	const std::int64_t start_ns = m_trace != nullptr ? now_ns() : 0;
 	std::uint64_t num_issued = 0;
 	bool has_worked = false;
 	try {
@@ -197,7 +189,7 @@ bool executor_loop::work() {
 	}
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
 	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
-	if(m_trace != nullptr && has_worked) trace_span(trace_kind::work, start_ns, num_issued);
+	if(m_trace != nullptr && has_worked) m_trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;
 }
 
@@ -221,11 +213,11 @@ bool executor_loop::take_inbox() {
 }
 
 void executor_loop::take_batch(const instruction_batch& batch) {
-	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction));
+	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction, m_rules));
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	if(m_direct.has_peers()) {
 		for(const auto* const instruction : batch.instructions) {
-			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_sender.is_direct(*send)) {
+			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct.is_direct(*send)) {
 				m_sender.plan(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
 			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
 				m_receiver.plan(instruction->id, *receive, stamp);
@@ -324,7 +316,7 @@ int executor_loop::issue_ready() {
 		m_engine.allow_lanes(!is_lane_full());
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
-		const std::int64_t start_ns = m_trace != nullptr ? trace_now() : 0;
+		const std::int64_t start_ns = m_trace != nullptr ? now_ns() : 0;
 		dispatch(item);
 		if(m_direct.has_peers() && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
 		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);

@@ -23,14 +23,15 @@
 #include "backends/backend.hpp"
 #include "call_board.hpp"
 #include "engine/out_of_order_engine.hpp"
+#include "engine_requests.hpp"
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
 #include "executor_inbox.hpp"
 #include "memory/allocation_table.hpp"
 #include "progress_report.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "threads/busy_clock.hpp"
 #include "threads/event_count.hpp"
 #include "transfers/communication.hpp"
@@ -172,6 +173,7 @@ class executor_loop final : public instruction_sink {
 	allocation_table m_allocations; // user memory has a lock of its own
 	executor_statistics m_statistics;
 	direct_context m_direct; // gone before the backend
+	request_rules m_rules;
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	communication m_communication;
@@ -210,7 +212,6 @@ class executor_loop final : public instruction_sink {
 	std::uint64_t program_digest_at(task_id consumer) const;
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
 	bool may_go_on() const;
-	void trace_span(trace_kind kind, std::int64_t start_ns, std::uint64_t count) const;
 	bool poll_lanes();
 	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
@@ -230,29 +231,14 @@ class executor_loop final : public instruction_sink {
 	std::vector<submission_id> kernels_in_flight() const;
 	failed_event& enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::fault);
 
-	// executor_dispatch.cpp: one function per kind of instruction
-	engine_request make_request(const instruction& instruction) const;
+	// executor_dispatch.cpp: a specialisation per kind of instruction
 	void dispatch(const issue& item);
-	void execute(const issue& item, const alloc_instruction& alloc);
+	template <typename Operation>
+	void execute(const issue& item, const Operation& operation) = delete;
 	void allocate(instruction_id id, const alloc_instruction& alloc);
 	bool allocate_waiting();
-	void execute(const issue& item, const free_instruction& free);
 	/// Fills in how much it is, and counts it.
 	copy_operation counted(copy_operation operation, copy_reason reason);
-	void execute(const issue& item, const copy_instruction& copy);
-	void execute(const issue& item, const gather_copy_instruction& gather);
-	void execute(const issue& item, const device_kernel_instruction& kernel);
-	void execute(const issue& item, const host_task_instruction& task);
-	void execute(const issue& item, const initialize_instruction& initialize);
-	void execute(const issue& item, const send_instruction& send);
-	void execute(const issue& item, const receive_instruction& receive);
-	void execute(const issue& item, const split_receive_instruction& receive);
-	void execute(const issue& item, const await_receive_instruction& receive);
-	void execute(const issue& item, const gather_receive_instruction& receive);
-	void execute(const issue& item, const reduce_instruction& reduce);
-	void execute(const issue& item, const fence_instruction& fence);
-	void execute(const issue& item, const horizon_instruction& horizon);
-	void execute(const issue& item, const epoch_instruction& epoch);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);
 	void* address_of(const reduction_binding& reduction) const;

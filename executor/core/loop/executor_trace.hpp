@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/out_of_order_engine.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace celerity {
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "instruction_facts.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 #include "transfers/receive_arbiter.hpp"
@@ -12,15 +13,10 @@
 namespace celerity {
 
 /// An instruction that has been issued and is not complete, as a person who looks for the reason of a hang wants to see it.
-struct active_instruction {
+struct active_instruction : instruction_facts {
 	double age_s = 0;
 	std::string text;
-	submission_id submission; ///< 0 if it belongs to none
-	buffer_id buffer;         ///< 0 if it concerns none
-	std::optional<box> where;
-	std::optional<rank_id> peer;
-	std::optional<transfer_id> transfer;
-	std::size_t kind = 0;      ///< of its operation
+	instruction_kind kind{};   ///< of its operation
 	bool is_computing = false; ///< code of the user runs; for a GPU: nothing that it waits for is missing
 };
 

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
-namespace celerity {
+#include "scheduler/core/base/clock.hpp"
 
-inline std::int64_t now_ns() {
-	return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+namespace celerity {
 
 /// Sums up the time during which something runs. One thread switches it, any thread reads it.
 class busy_clock {

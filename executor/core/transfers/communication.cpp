@@ -22,22 +22,13 @@ void communication::send(const instruction_id instruction, const send_instructio
 	void* const address = m_allocations.address(send.source);
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
 	m_statistics.sent_bytes_host += size_bytes;
-	trace_event traced;
-	traced.kind = trace_kind::send;
-	traced.instruction = instruction.value;
-	traced.buffer = send.transfer.buffer.value;
-	traced.bytes = size_bytes;
-	traced.sequence = send.message.value;
-	traced.peer = send.destination_rank.value;
+	const traced_send traced{instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
 	m_events.emplace_back(send_event{
 	    add_request(instruction, traced), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
 }
 
 void communication::barrier(const instruction_id instruction) {
-	trace_event traced;
-	traced.kind = trace_kind::barrier;
-	traced.instruction = instruction.value;
-	m_events.emplace_back(barrier_event{add_request(instruction, traced)});
+	m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})});
 }
 
 void communication::flush(std::vector<instruction_id>& completed) {
@@ -82,7 +73,7 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
 	if(m_trace != nullptr) {
 		auto traced = m_traced.extract(request);
-		traced.mapped().end_ns = trace_now();
+		traced.mapped().end_ns = now_ns();
 		m_trace->record(traced.mapped());
 	}
 	const auto& subject = node.mapped();
@@ -95,21 +86,14 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	}
 }
 
-trace_event communication::describe(const posted_receive& post, const box& received) const {
-	trace_event traced;
-	traced.kind = trace_kind::receive;
-	traced.instruction = post.instruction.value;
-	traced.buffer = post.transfer.buffer.value;
-	traced.bytes = static_cast<std::uint64_t>(received.area()) * post.element_size_bytes;
-	traced.sequence = post.message.value;
-	traced.peer = post.source.value;
-	return traced;
+traced_receive communication::describe(const posted_receive& post, const box& received) {
+	return {post.instruction, post.transfer.buffer, static_cast<std::uint64_t>(received.area()) * post.element_size_bytes, post.message, post.source};
 }
 
-request_id communication::add_request(const request_subject& subject, const trace_event& traced) {
+request_id communication::add_request(const request_subject& subject, const traced_action& traced) {
 	const request_id request(++m_last_request);
 	m_requests.emplace(request, subject);
-	if(m_trace != nullptr) m_traced.emplace(request, traced).first->second.start_ns = trace_now();
+	if(m_trace != nullptr) m_traced.emplace(request, trace_event{now_ns(), 0, traced});
 	return request;
 }
 

@@ -12,7 +12,7 @@
 #include "events/executor_statistics.hpp"
 #include "memory/allocation_table.hpp"
 #include "receive_arbiter.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity {
@@ -55,8 +55,8 @@ class communication {
 
 	void post(const posted_receive& post);
 	void post_part(const posted_receive& post);
-	request_id add_request(const request_subject& subject, const trace_event& traced);
-	trace_event describe(const posted_receive& post, const box& received) const;
+	request_id add_request(const request_subject& subject, const traced_action& traced);
+	static traced_receive describe(const posted_receive& post, const box& received);
 };
 
 } // namespace celerity

@@ -28,18 +28,4 @@ void direct_context::agree(const std::vector<rank_id>& peers) {
 	}
 }
 
-void direct_context::trace_transfer(const trace_kind kind, const instruction_id id, const std::int64_t issued_ns, const buffer_id buffer,
-    const std::size_t size_bytes, const message_id message, const rank_id peer) const {
-	trace_event event;
-	event.kind = kind;
-	event.start_ns = issued_ns;
-	event.end_ns = trace_now();
-	event.instruction = id.value;
-	event.buffer = buffer.value;
-	event.bytes = size_bytes;
-	event.sequence = message.value;
-	event.peer = peer.value;
-	trace->record(event);
-}
-
 } // namespace celerity

@@ -14,7 +14,7 @@
 #include "events/executor_statistics.hpp"
 #include "flag_segment.hpp"
 #include "memory/allocation_table.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace celerity {
 
@@ -70,8 +70,12 @@ struct direct_context {
 
 	bool has_peers() const { return !neighbours.empty(); }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
-	/// With a timeline: a part of a message, from when its instruction was issued until now.
-	void trace_transfer(trace_kind kind, instruction_id id, std::int64_t issued_ns, buffer_id buffer, std::size_t size_bytes, message_id message, rank_id peer) const;
+	/// Whether the peer fetches it out of the memory of a device.
+	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && is_peer(send.destination_rank); }
+	/// Nothing without a timeline.
+	void trace_until_now(const std::int64_t issued_ns, const traced_action& transfer) const {
+		if(trace != nullptr) trace->record({issued_ns, now_ns(), transfer});
+	}
 };
 
 inline std::size_t bytes_of(const box& b, const std::size_t element_size_bytes) { return static_cast<std::size_t>(b.area()) * element_size_bytes; }

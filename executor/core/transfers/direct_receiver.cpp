@@ -95,7 +95,7 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 	const lane_position own{item.lane, item.sequence};
 	void* const destination = m_shared.allocations.address(receive.destination);
 	state.state = receive_state::state_type::issued;
-	if(m_shared.trace != nullptr) state.issued_ns = trace_now();
+	if(m_shared.trace != nullptr) state.issued_ns = now_ns();
 	m_pulls.clear();
 	for(const auto& [key, message, where] : state.parts) {
 		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
@@ -124,9 +124,9 @@ void direct_receiver::retire(const instruction_id id) {
 	if(retired.empty()) return;
 	const auto& [receive, layout, stamp, state, parts, issued_ns] = retired.mapped();
 	for(const auto& [key, message, where] : parts) {
-		if(m_shared.trace != nullptr && message->is_direct()) {
-			m_shared.trace_transfer(trace_kind::receive, id, issued_ns, receive->transfer.buffer, bytes_of(where, receive->element_size_bytes), key.message,
-			    key.source);
+		if(message->is_direct()) {
+			const auto size_bytes = bytes_of(where, receive->element_size_bytes);
+			m_shared.trace_until_now(issued_ns, traced_receive{id, receive->transfer.buffer, size_bytes, key.message, key.source});
 		}
 		message->unretired -= where.area();
 		if(message->unretired > 0) continue;

@@ -126,7 +126,7 @@ void direct_sender::signal(const issue& item, const lane_waits& waits) {
 	out.state = outgoing::state_type::issued;
 	m_unanswered.push_back(&out);
 	m_shared.statistics.sent_bytes_direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
-	if(m_shared.trace != nullptr) out.issued_ns = trace_now();
+	if(m_shared.trace != nullptr) out.issued_ns = now_ns();
 	auto& flag = m_ready_flags[out.ready_index];
 	m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out));
 	flag.is_issued = true;
@@ -156,10 +156,8 @@ void direct_sender::poll(std::vector<instruction_id>& answered) {
 
 void direct_sender::finish(const outgoing& out) {
 	const auto& send = *out.send;
-	if(m_shared.trace != nullptr) {
-		m_shared.trace_transfer(trace_kind::send, out.item->id, out.issued_ns, send.transfer.buffer, bytes_of(send.sent_box, send.element_size_bytes),
-		    send.message, send.destination_rank);
-	}
+	const auto size_bytes = bytes_of(send.sent_box, send.element_size_bytes);
+	m_shared.trace_until_now(out.issued_ns, traced_send{out.item->id, send.transfer.buffer, size_bytes, send.message, send.destination_rank});
 	auto& to = m_destinations.at(send.destination_rank);
 	to.free_slots.push_back(out.slot);
 	leave_ready_flag(out.ready_index);

@@ -20,7 +20,6 @@ class direct_sender {
   public:
 	explicit direct_sender(direct_context& shared) : m_shared(shared) {}
 
-	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && m_shared.is_peer(send.destination_rank); }
 	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The instruction outlives its completion.
 	void plan(const instruction& item, const send_instruction& send, std::uint64_t stamp, std::uint64_t program_digest);
 	bool is_planned(const instruction_id send) const { return m_outgoing.contains(send); }

@@ -379,7 +379,7 @@ void command_graph_generator::record_write(buffer_state& buffer, const region& w
 }
 
 void command_graph_generator::finish_command(
-    const std::shared_ptr<const task>& node, decltype(command::operation)&& operation, std::vector<command>& out) {
+    const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out) {
 	m_window.depend_on_epoch_if_alone(true);
 	out.push_back(command{m_window.current(), node, std::move(operation)});
 	if(!m_record) return;

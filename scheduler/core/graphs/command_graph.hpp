@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
 #include "geometry/region_map.hpp"
@@ -20,37 +21,56 @@
 
 namespace celerity {
 
-struct epoch_command {};
-struct horizon_command {};
+struct epoch_command {
+	static constexpr const char* kind_name = "epoch";
+	CELERITY_FIELDS()
+};
+struct horizon_command {
+	static constexpr const char* kind_name = "horizon";
+	CELERITY_FIELDS()
+};
 /// Runs this rank's chunk of a kernel or host task.
 struct execution_command {
+	static constexpr const char* kind_name = "execution";
 	box chunk;
 	bool initializes_reductions = false; ///< this rank's partial results include the buffers' current values
 	bool is_partial = false;             ///< other ranks hold further partial results of the task's reductions
+	CELERITY_FIELDS(chunk, initializes_reductions, is_partial)
 };
 /// Sends data that this rank owns to all ranks that need it for one task and lack it.
 struct push_command {
+	static constexpr const char* kind_name = "push";
 	transfer_id transfer;
 	std::vector<std::pair<rank_id, region>> targets;
+	CELERITY_FIELDS(transfer, targets)
 };
 /// Receives all data of one buffer that this rank's chunk of one task reads and lacks: later tasks count on all of it, whether or not a device reads it.
 struct await_push_command {
+	static constexpr const char* kind_name = "await_push";
 	transfer_id transfer;
 	region awaited;
 	box chunk; ///< that reads it
+	CELERITY_FIELDS(transfer, awaited, chunk)
 };
 /// Combines the partial results of several ranks (in rank order) into the buffer.
 struct reduction_command {
+	static constexpr const char* kind_name = "reduction";
 	transfer_id transfer;
 	task_reduction reduction;       ///< of the task that produced the partial results
 	std::uint32_t num_contributors; ///< ranks 0 to num_contributors - 1 hold a partial result
+	CELERITY_FIELDS(transfer, reduction, num_contributors)
 };
-struct fence_command {};
+struct fence_command {
+	static constexpr const char* kind_name = "fence";
+	CELERITY_FIELDS()
+};
+
+using command_operation = std::variant<epoch_command, horizon_command, execution_command, push_command, await_push_command, reduction_command, fence_command>;
 
 struct command {
 	command_id id;
 	std::shared_ptr<const task> node;
-	std::variant<epoch_command, horizon_command, execution_command, push_command, await_push_command, reduction_command, fence_command> operation;
+	command_operation operation;
 };
 
 /// A command with its edges and accesses, for tests and graph printing.
@@ -150,7 +170,7 @@ class command_graph_generator {
 	void record_read(buffer_state& buffer, const region& where);
 	void record_write(buffer_state& buffer, const region& where, bool is_replicated);
 	void begin_command();
-	void finish_command(const std::shared_ptr<const task>& node, decltype(command::operation)&& operation, std::vector<command>& out);
+	void finish_command(const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out);
 	void apply_epoch(command_id epoch);
 };
 

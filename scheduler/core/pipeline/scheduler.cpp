@@ -281,16 +281,14 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 
 void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {
 	static_assert(std::variant_size_v<event> == static_cast<std::size_t>(plan_input::flush) + 1);
-	trace_event planned;
-	planned.kind = trace_kind::plan;
-	planned.operation = static_cast<std::uint8_t>(e.index()); // plan_input
-	if(const auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) planned.submission = (*submitted)->submission.value;
+	traced_plan planned{static_cast<plan_input>(e.index()), {}, 0};
+	if(const auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) planned.submission = (*submitted)->submission;
 	const auto instructions_before = pipeline.counts().instructions;
-	planned.start_ns = trace_now();
+	const auto start_ns = now_ns();
 	handle(pipeline, std::move(e));
-	planned.end_ns = trace_now();
-	planned.sequence = pipeline.counts().instructions - instructions_before;
-	m_settings.trace->record(planned);
+	const auto end_ns = now_ns();
+	planned.instructions_generated = pipeline.counts().instructions - instructions_before;
+	m_settings.trace->record({start_ns, end_ns, planned});
 }
 
 void scheduler::dry_sink::submit(instruction_batch&& batch) {

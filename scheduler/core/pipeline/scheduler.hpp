@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/trace_recorder.hpp"
+#include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/ids.hpp"
 #include "base/names.hpp"
 #include "geometry/grid.hpp"
@@ -45,7 +46,7 @@ enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16
 template <>
 inline constexpr std::array<const char*, 13> names_of<scalar_type>{
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool"};
-enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bit_xor };
+enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bitwise_xor };
 template <>
 inline constexpr std::array<const char*, 7> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor"};
 
@@ -73,6 +74,7 @@ struct task_reduction {
 	scalar_type type = scalar_type::float32;
 	bool include_current = false;
 	reduction_id id; ///< assigned by the task graph, in program order
+	CELERITY_FIELDS(buffer, op, type, include_current, id)
 };
 
 /// Immutable once submitted; shared by the three generators.

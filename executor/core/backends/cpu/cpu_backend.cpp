@@ -164,12 +164,12 @@ bool cpu_backend::begin_kernel(const lane_position position, const std::span<con
 	for(const auto& wait : waits) {
 		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 	}
-	if(m_trace != nullptr) m_kernel_starts_ns[position.lane] = trace_now();
+	if(m_trace != nullptr) m_kernel_starts_ns[position.lane] = now_ns();
 	return !m_progress[position.lane].is_cancelled();
 }
 
 void cpu_backend::end_kernel(const lane_position position) {
-	if(m_trace != nullptr) trace_lane(*m_trace, position, m_kernel_starts_ns[position.lane], trace_now());
+	if(m_trace != nullptr) trace_lane(*m_trace, position, m_kernel_starts_ns[position.lane], now_ns());
 	m_progress[position.lane].publish(position.sequence);
 	m_completions.signal();
 }

@@ -41,7 +41,7 @@ void cuda_lane::begin(const std::uint64_t sequence) {
 	if(sequence - completed() >= m_events.size()) grow();
 	auto& mark = begin_at(sequence);
 	if(mark.event == nullptr) m_driver.check(m_driver.event_create(&mark.event, cuda::event_default), "cuEventCreate");
-	mark.issued_ns = trace_now();
+	mark.issued_ns = now_ns();
 	m_driver.check(m_driver.event_record(mark.event, m_stream), "cuEventRecord");
 }
 

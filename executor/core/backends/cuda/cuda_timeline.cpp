@@ -20,9 +20,9 @@ cuda_timeline::cuda_timeline(const cuda::driver& driver, const cuda::stream stre
 	// The first one sets things up in the driver, which takes its time.
 	for(int round = 0; round < 2; ++round) {
 		m_driver.check(m_driver.event_record(m_reference, stream), "cuEventRecord");
-		const std::int64_t recorded_ns = trace_now();
+		const std::int64_t recorded_ns = now_ns();
 		m_driver.check(m_driver.stream_synchronize(stream), "cuStreamSynchronize");
-		m_reference_ns = recorded_ns + (trace_now() - recorded_ns) / 2;
+		m_reference_ns = recorded_ns + (now_ns() - recorded_ns) / 2;
 	}
 }
 
@@ -31,7 +31,7 @@ cuda_timeline::~cuda_timeline() {
 }
 
 void cuda_timeline::add(const lane_position& position, const cuda::event begin, cuda::event& end, const std::int64_t issued_ns) {
-	const std::int64_t found_ns = trace_now();
+	const std::int64_t found_ns = now_ns();
 	float until_begin_ms = 0;
 	float duration_ms = 0;
 	if(m_driver.event_elapsed(&until_begin_ms, m_reference, begin) != cuda::success) return; // a gap is better than a failure

@@ -6,7 +6,7 @@
 
 #include "cuda_driver.hpp"
 #include "engine/lane_pool.hpp"
-#include "scheduler/core/base/trace_recorder.hpp"
+#include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace celerity {
 

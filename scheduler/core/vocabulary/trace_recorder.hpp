@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// What happened when, for the timeline. Both cores write to it, from any thread, and none waits for another: a ring in which the newest events replace the
+// oldest. Without a recorder all this costs is a test of a null pointer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fields.hpp"
+#include "base/ids.hpp"
+#include "instruction.hpp"
+#include "base/names.hpp"
+
+namespace celerity {
+
+enum class plan_input : std::uint8_t { task, buffer, buffer_end, progress, flush };
+template <>
+inline constexpr std::array<const char*, 5> names_of<plan_input>{"task", "buffer", "end of buffer", "progress", "flush"};
+enum class application_call : std::uint8_t { submit, blocked, wait };
+template <>
+inline constexpr std::array<const char*, 3> names_of<application_call>{"submit", "blocked", "wait"};
+
+// What happened. Ids are 0 where they do not apply.
+
+/// The executor put an instruction on a lane, gave it to a thread, or carried it out itself.
+struct traced_issue {
+	static constexpr const char* kind_name = "issue";
+	instruction_id instruction;
+	instruction_kind operation{};
+	std::optional<copy_reason> reason; ///< of a copy
+	submission_id submission;
+	buffer_id buffer;
+	std::uint64_t size_bytes = 0;
+	std::optional<rank_id> peer; ///< of a send
+	std::optional<std::uint32_t> lane;
+	std::uint64_t position = 0; ///< on the lane
+	CELERITY_FIELDS(instruction, operation, reason, submission, buffer, size_bytes, peer, lane, position)
+};
+/// A lane was at one of its positions. The traced_issue with the same lane and position tells with what.
+struct traced_lane {
+	static constexpr const char* kind_name = "lane";
+	std::uint32_t lane = 0;
+	std::uint64_t position = 0;
+	CELERITY_FIELDS(lane, position)
+};
+/// A thread was in a function of the user.
+struct traced_call {
+	static constexpr const char* kind_name = "call";
+	instruction_id instruction;
+	std::optional<device_id> device; ///< none: a host-task thread
+	CELERITY_FIELDS(instruction, device)
+};
+/// From the request until the memory may be reused.
+struct traced_send {
+	static constexpr const char* kind_name = "send";
+	instruction_id instruction;
+	buffer_id buffer;
+	std::uint64_t size_bytes = 0;
+	message_id message;
+	rank_id peer;
+	CELERITY_FIELDS(instruction, buffer, size_bytes, message, peer)
+};
+/// From the request until the data is there.
+struct traced_receive {
+	static constexpr const char* kind_name = "receive";
+	instruction_id instruction;
+	buffer_id buffer;
+	std::uint64_t size_bytes = 0;
+	message_id message;
+	rank_id peer;
+	CELERITY_FIELDS(instruction, buffer, size_bytes, message, peer)
+};
+struct traced_barrier {
+	static constexpr const char* kind_name = "barrier";
+	instruction_id instruction;
+	CELERITY_FIELDS(instruction)
+};
+/// The executor thread was at work.
+struct traced_work {
+	static constexpr const char* kind_name = "work";
+	std::uint64_t instructions_issued = 0;
+	CELERITY_FIELDS(instructions_issued)
+};
+/// The executor thread carried out in Python what it was asked for.
+struct traced_python {
+	static constexpr const char* kind_name = "python";
+	CELERITY_FIELDS()
+};
+/// The scheduler worked on one input.
+struct traced_plan {
+	static constexpr const char* kind_name = "plan";
+	plan_input input{};
+	submission_id submission;
+	std::uint64_t instructions_generated = 0;
+	CELERITY_FIELDS(input, submission, instructions_generated)
+};
+/// The application was in a call of the runtime.
+struct traced_application {
+	static constexpr const char* kind_name = "application";
+	application_call call{};
+	submission_id submission;
+	CELERITY_FIELDS(call, submission)
+};
+
+using traced_action = std::variant<traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work, traced_python,
+    traced_plan, traced_application>;
+
+struct trace_event {
+	std::int64_t start_ns = 0; ///< by now_ns()
+	std::int64_t end_ns = 0;
+	traced_action action;
+};
+static_assert(std::is_trivially_copyable_v<trace_event>);
+
+class trace_recorder {
+  public:
+	/// Keeps at least the latest `min_capacity` events.
+	explicit trace_recorder(std::size_t min_capacity);
+	trace_recorder(const trace_recorder&) = delete;
+	trace_recorder& operator=(const trace_recorder&) = delete;
+
+	std::size_t capacity() const { return m_mask + 1; }
+	/// Any thread; never blocks.
+	void record(const trace_event& event);
+	/// What is there now, by start; of two that start together the longer one first. Any thread.
+	std::vector<trace_event> events() const;
+	/// Replaced by newer ones, or dropped because another thread was writing at the same place.
+	std::uint64_t num_lost() const;
+
+  private:
+	/// `ticket` is 0 while nothing is there, the number of the event in it (from 1), or `busy`.
+	struct slot {
+		std::atomic<std::uint64_t> ticket{0};
+		trace_event event;
+	};
+	static constexpr std::uint64_t busy = ~std::uint64_t{0};
+
+	std::size_t m_mask;
+	std::unique_ptr<slot[]> m_slots;
+	alignas(64) std::atomic<std::uint64_t> m_num_recorded{0};
+	std::atomic<std::uint64_t> m_num_dropped{0};
+};
+
+} // namespace celerity
