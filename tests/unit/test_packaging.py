@@ -37,7 +37,8 @@ INSTALLED = {
     "celerity_py/submit": "__init__ arguments custom_mappers plain_values violations",
     "celerity_py/timeline": "__init__ recorder",
     "celerity_py/vocabulary": """
-        __init__ accesses index_spaces notation operations parts refused_operators submissions type_rules
+        __init__ accesses buffer_records index_spaces notation operations parts refused_operators
+        submissions type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """
