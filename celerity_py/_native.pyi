@@ -302,6 +302,12 @@ class RangeMapper:
             RuntimeError: If this is a table that has no entry for `chunk`.
         """
 
+ACCESS_MODES: tuple = ('read', 'write', 'read_write')
+
+REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
+
+SCALAR_TYPES: tuple = ...
+
 class NoticeKind(enum.Enum):
     """What a PlanningNotice tells of."""
 
@@ -356,6 +362,122 @@ class PlanningNotice:
     @property
     def text(self) -> str: ...
 
+class TracedIssue:
+    @property
+    def instruction(self) -> int: ...
+
+    @property
+    def operation(self) -> str: ...
+
+    @property
+    def reason(self) -> str | None: ...
+
+    @property
+    def submission(self) -> int: ...
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def peer(self) -> int | None: ...
+
+    @property
+    def lane(self) -> int | None: ...
+
+    @property
+    def position(self) -> int: ...
+
+class TracedLane:
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+class TracedCall:
+    @property
+    def instruction(self) -> int: ...
+
+    @property
+    def device(self) -> int | None: ...
+
+class TracedSend:
+    @property
+    def instruction(self) -> int: ...
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def message(self) -> int: ...
+
+    @property
+    def peer(self) -> int: ...
+
+class TracedReceive:
+    @property
+    def instruction(self) -> int: ...
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def message(self) -> int: ...
+
+    @property
+    def peer(self) -> int: ...
+
+class TracedBarrier:
+    @property
+    def instruction(self) -> int: ...
+
+class TracedWork:
+    @property
+    def instructions_issued(self) -> int: ...
+
+class TracedPython:
+    pass
+
+class TracedPlan:
+    @property
+    def input(self) -> str: ...
+
+    @property
+    def submission(self) -> int: ...
+
+    @property
+    def instructions_generated(self) -> int: ...
+
+class TracedApplication:
+    @property
+    def call(self) -> str: ...
+
+    @property
+    def submission(self) -> int: ...
+
+class TraceEvent:
+    """
+    One entry of a timeline. Times are those of time.perf_counter_ns(). Ids are 0 where they do not apply.
+    """
+
+    @property
+    def start_ns(self) -> int: ...
+
+    @property
+    def end_ns(self) -> int: ...
+
+    @property
+    def action(self) -> TracedIssue | TracedLane | TracedCall | TracedSend | TracedReceive | TracedBarrier | TracedWork | TracedPython | TracedPlan | TracedApplication: ...
+
 class TraceRecorder:
     """
     What scheduler, executor and application did and when: the latest events, from any thread.
@@ -373,12 +495,8 @@ class TraceRecorder:
         The application was in a call ('submit', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.
         """
 
-    def events(self) -> list[tuple[str, int, int, str, str, int, int, int, int, int, int, int]]:
-        """
-        By start: (kind, start in ns, end in ns, operation, reason, instruction, submission, buffer, bytes, sequence, track, peer).
-
-        Kinds are issue, lane, call, send, receive, barrier, work, python, plan and application; trace_recorder.hpp tells what the numbers are.
-        """
+    def events(self) -> list[TraceEvent]:
+        """What is there now, by start."""
 
 class FailureKind(enum.Enum):
     """What of the executor has failed."""
