@@ -45,6 +45,10 @@ def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 
     Returns seconds per round (construction to destruction), and the number of tasks, commands and instructions by kind.
     """
 
+COPY_REASONS: tuple = ...
+
+INSTRUCTION_KINDS: tuple = ...
+
 class GraphContext:
     """
     The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.
@@ -247,6 +251,10 @@ class InstructionRecords:
 
     def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
 
+    @property
+    def instructions(self) -> list[dict[str, Any]]:
+        """As dicts again."""
+
 def submit(executor: celerity_py._native.Executor, records: InstructionRecords) -> None:
     """
     Submits recorded instructions to an executor, as the scheduler submits its own.
@@ -303,6 +311,16 @@ class ScriptedDevices:
 
 def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]:
     """A real executor on devices that a test drives."""
+
+def make_requests(records: InstructionRecords, *, num_ranks: int = 1, num_devices: int = 1, stream_like: bool = False, direct_peers: Sequence[bool] = (), launches: Sequence[int] = ()) -> list[tuple[str, str | None, int | None]]:
+    """
+    What executors ask their engines for: (policy, kind of the lane, its device) for each instruction.
+
+    Args:
+        records: The instructions.
+        direct_peers: By rank; empty if there are none.
+        launches: Submissions whose kernels the executor launches itself.
+    """
 
 def register_scripted_launch(executor: celerity_py._native.Executor, submission: int) -> None:
     """
