@@ -118,24 +118,25 @@ void scripted_backend::enqueue_gather(const lane_position position, const lane_w
 	enqueue(position, std::move(op));
 }
 
-void scripted_backend::enqueue_launch(const lane_position position, const lane_waits& waits, const launch_operation& launch) {
+void scripted_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
 	auto op = make(step_kind::launch, waits);
 	const auto& kernel = *launch.instruction;
-	op.launch = {kernel.submission, kernel.chunk, kernel.accesses, {launch.access_addresses.begin(), launch.access_addresses.end()},
-	    {launch.reduction_addresses.begin(), launch.reduction_addresses.end()}};
+	op.launch = {kernel.submission, kernel.chunk, kernel.accesses, {}, {}};
+	op.launch.access_addresses.assign(launch.access_addresses.begin(), launch.access_addresses.end());
+	op.launch.reduction_addresses.assign(launch.reduction_addresses.begin(), launch.reduction_addresses.end());
 	enqueue(position, std::move(op));
 }
 
 bool scripted_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
-	enqueue(position, make(step_kind::kernel, {waits, {}, false}));
+	enqueue(position, make(step_kind::kernel, {waits, {}}));
 	m_begun = position;
 	return true;
 }
 
-void scripted_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
+void scripted_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool depends_on_one) {
 	auto op = make(step_kind::signal, waits);
 	op.flag = flag;
-	op.is_early = waits.is_one;
+	op.is_early = depends_on_one;
 	if(op.is_early && (op.waits.size() != 1 || !op.answers.empty())) throw std::logic_error("there are several waits, or none");
 	m_kept.emplace_back(position, std::move(op));
 }

@@ -68,7 +68,7 @@ class scripted_backend final : public backend {
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
-	void enqueue_launch(lane_position position, const lane_waits& waits, const launch_operation& launch) override;
+	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 	bool must_poll() const override { return true; }
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
@@ -80,7 +80,7 @@ class scripted_backend final : public backend {
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* /* address */, std::size_t /* size_bytes */) override {}
-	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag, bool depends_on_one) override;
 	void flush() override;
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 

@@ -38,8 +38,6 @@ struct shared_flag {
 struct lane_waits {
 	std::span<const lane_position> positions;
 	std::span<const shared_flag> answers; ///< of other ranks
-	/// There is one position, for which the lane may have waited before, and nothing else: neither an answer, nor anything older on the lane.
-	bool is_one = false;
 };
 
 /// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
@@ -101,7 +99,7 @@ class backend {
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
 	/// Only for kernels that were registered with this backend.
-	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, const launch_operation& /* launch */) {
+	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, launch_operation&& /* launch */) {
 		throw std::logic_error("this backend launches no kernels by itself");
 	}
 	/// Sets every byte, and returns when that is done.
@@ -135,7 +133,8 @@ class backend {
 	/// first instruction.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
 	/// May be kept back until flush(): flags behind one producer go together. Without an address nothing is written, as another signal does that.
-	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */) {
+	/// `depends_on_one`: on the one position that is in `waits`, and on nothing older on its lane. The lane may have waited for that before.
+	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */, bool /* depends_on_one */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 	/// To be called before anything but another signal is enqueued, allocated or freed, and before the thread waits for anything.

@@ -7,10 +7,10 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity {
@@ -31,12 +31,13 @@ struct native_launch {
 	box space;                      ///< the whole index space
 };
 
-/// A launch for one chunk. Everything it points to is read during the call only.
+/// A launch for one chunk. Launch and instruction outlive its completion.
 struct launch_operation {
 	const native_launch* launch = nullptr;
 	const device_kernel_instruction* instruction = nullptr;
-	std::span<void* const> access_addresses;    ///< of the allocations; null for empty accesses
-	std::span<void* const> reduction_addresses; ///< of the elements
+	small_vector<void*, 6> access_addresses;    ///< of the allocations; null for empty accesses
+	small_vector<void*, 2> reduction_addresses; ///< of the elements
+	void* violation = nullptr; ///< for the backend: where a kernel that checks bounds reports
 };
 
 /// Launches by submission. The application registers them in the order of submission, the executor looks them up and drops those that are over.

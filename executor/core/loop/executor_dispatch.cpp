@@ -23,7 +23,7 @@ lane_waits executor_loop::waits_of(const issue& item) {
 	for(const auto id : item.signals) {
 		if(const auto answer = m_sender.answer_to(id); answer.address != nullptr) m_answers.push_back(answer);
 	}
-	return {item.waits, m_answers, item.depends_on_one};
+	return {item.waits, m_answers};
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 template <>
 void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
 	if(const auto* const launch = m_launches.find(kernel.submission)) {
-		small_vector<void*, 8> accesses;
-		for(const auto& access : kernel.accesses) accesses.push_back(m_allocations.address(access.allocation));
-		small_vector<void*, 2> reductions;
-		for(const auto& reduction : kernel.reductions) reductions.push_back(address_of(reduction));
-		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),
-		    {launch, &kernel, std::span(accesses.data(), accesses.size()), std::span(reductions.data(), reductions.size())});
+		launch_operation operation;
+		operation.launch = launch;
+		operation.instruction = &kernel;
+		for(const auto& access : kernel.accesses) operation.access_addresses.push_back(m_allocations.address(access.allocation));
+		for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(address_of(reduction));
+		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), std::move(operation));
 		return;
 	}
 	kernel_job job{{item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence},

@@ -128,7 +128,7 @@ void direct_sender::signal(const issue& item, const lane_waits& waits) {
 	m_shared.statistics.sent_bytes_direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
 	if(m_shared.trace != nullptr) out.issued_ns = now_ns();
 	auto& flag = m_ready_flags[out.ready_index];
-	m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out));
+	m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out), item.depends_on_one);
 	flag.is_issued = true;
 }
 

@@ -145,7 +145,7 @@ void cpu_backend::enqueue_gather(const lane_position position, const lane_waits&
 	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
 }
 
-void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag) {
+void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool /* depends_on_one */) {
 	const pull_operation step{{}, {}, flag, {}};
 	enqueue(position, waits, std::span(&step, 1), 0);
 }

@@ -49,7 +49,7 @@ class cpu_backend final : public backend {
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
-	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag, bool depends_on_one) override;
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
 	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }

@@ -53,9 +53,6 @@ class kept_context {
 	cuda::context m_context = nullptr;
 };
 
-/// Of a slab, within this process.
-std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
-
 } // namespace
 
 cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
@@ -336,7 +333,7 @@ void cuda_backend::fill(const memory_id memory, void* const address, const std::
 	m_driver.check(m_driver.stream_synchronize(device.utility), "cuStreamSynchronize");
 }
 
-// ---- operations on lanes; what copies and flags put on them is in cuda_backend_copies.cpp ---------------------------------------------
+// ---- operations on lanes; what copies put on them is in cuda_backend_copies.cpp ---------------------------------------------
 
 void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& operation) {
 	if(position.lane == m_host_lane_index) {
@@ -361,7 +358,6 @@ void cuda_backend::enqueue_gather(const lane_position position, const lane_waits
 
 void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation) {
 	operation.waits = small_vector<lane_position, 4>(waits.positions);
-	operation.waits_for_one = waits.is_one;
 	for(const auto& answer : waits.answers) {
 		if(!is_reached(answer)) operation.answers.push_back(answer);
 	}
@@ -384,7 +380,7 @@ void cuda_backend::issue(const cuda_operation& operation) {
 	}
 	make_current(lane.context());
 	std::visit(overloaded{
-	               [&](const cuda_operation::signals& signals) { issue_signals(operation, signals); },
+	               [&](const cuda_signals& signals) { issue_signals(operation, signals); },
 	               [&](const std::vector<pull_operation>& pulls) {
 		               if(issue_at(operation.position, operation, pulls)) write_answers(lane, pulls);
 	               },
@@ -398,7 +394,7 @@ bool cuda_backend::issue_at(const lane_position position, const cuda_operation& 
 	auto& lane = *m_lanes[position.lane];
 	lane.catch_up();
 	// First what is likely to be there already: to look at a flag takes a stream longer than to look at an event.
-	enqueue_flags(lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
+	enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
 	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
 	lane.begin(position.sequence);
 	issue_on(lane, what);
@@ -406,25 +402,11 @@ bool cuda_backend::issue_at(const lane_position position, const cuda_operation& 
 	return true;
 }
 
-void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals) {
-	if(operation.waits_for_one && issue_behind(operation.waits[0], signals)) return;
-	for(const auto& signal : signals) {
-		if(!issue_at(signal.position, operation, signal.flag)) return;
+void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_signals& signals) {
+	if(signals.write_behind_producer(m_driver, m_lanes)) return;
+	for(const auto& [position, flag] : signals) {
+		if(!issue_at(position, operation, flag)) return;
 	}
-}
-
-// On the producer's own stream, if nothing has followed it yet: that saves the way of an event from one stream to another.
-bool cuda_backend::issue_behind(const lane_position producer, const cuda_operation::signals& signals) {
-	auto& lane = *m_lanes[producer.lane];
-	if(lane.device() != m_device_of_lane[signals.front().position.lane]) return false;
-	small_vector<shared_flag, 8> flags;
-	for(const auto& signal : signals) {
-		if(signal.flag.address != nullptr) flags.push_back(signal.flag);
-	}
-	const auto write = [&] { enqueue_flags(lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size())); };
-	if(flags.empty() ? lane.recorded() < producer.sequence : !lane.append_behind(producer.sequence, write)) return false;
-	for(const auto& signal : signals) m_lanes[signal.position.lane]->follow(signal.position.sequence, lane, producer.sequence);
-	return true;
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------------
@@ -449,16 +431,13 @@ void cuda_backend::end_kernel(const lane_position position) {
 	m_completions.signal();
 }
 
-void cuda_backend::enqueue_launch(const lane_position position, const lane_waits& waits, const launch_operation& launch) {
-	violation_report* report = nullptr;
+void cuda_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
 	if(static_cast<const cuda_function&>(*launch.launch->kernel).checks_bounds()) {
-		report = take_report();
+		auto* const report = take_report();
 		m_checked.push_back({position, launch.instruction, report});
+		launch.violation = report;
 	}
-	hand_over(waits, {position, {}, {},
-	    cuda_operation::launch{launch.launch, launch.instruction, small_vector<void*, 6>(launch.access_addresses),
-	        small_vector<void*, 2>(launch.reduction_addresses), report},
-	    {}});
+	hand_over(waits, {position, {}, {}, std::move(launch), {}});
 }
 
 cuda_backend::violation_report* cuda_backend::take_report() {
@@ -487,7 +466,7 @@ std::optional<bounds_violation> cuda_backend::take_violation() {
 	return found;
 }
 
-void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launch) {
+void cuda_backend::issue_on(cuda_lane& lane, const launch_operation& launch) {
 	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
@@ -498,54 +477,12 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_operation::launch& launc
 		    "cuMemcpyAsync");
 	}
 	auto& parameters = m_parameters[launch.instruction->device.value];
-	const std::span accesses(launch.access_addresses.data(), launch.access_addresses.size());
-	const std::span reductions(launch.reduction_addresses.data(), launch.reduction_addresses.size());
-	parameters.pack(function, {launch.launch, launch.instruction, accesses, reductions}, launch.violation);
+	parameters.pack(function, launch);
 	const auto grid = function.grid(launch.instruction->chunk);
 	const auto block = function.block();
 	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],
 	                   function.shared_bytes(), lane.stream(), parameters.pointers(), nullptr),
 	    "cuLaunchKernel");
-}
-
-// ---- transfers between the ranks of a host -------------------------------------------------------------------------------------------
-
-shared_location cuda_backend::locate(const memory_id memory, const void* const address) const {
-	const auto& arena = *m_devices.at(device_of(memory).value).arena;
-	const auto where = arena.locate(address);
-	const auto& slab = arena.slabs()[where.slab];
-	shared_location location;
-	location.slab = slab_number(memory, where.slab);
-	location.slab_size_bytes = slab.size_bytes;
-	location.offset_bytes = where.offset_bytes;
-	auto [known, is_new] = m_handles.try_emplace(location.slab);
-	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, cuda::to_device_pointer(slab.address)), "cuIpcGetMemHandle");
-	static_assert(sizeof known->second == sizeof location.handle);
-	std::memcpy(location.handle.data(), &known->second, sizeof known->second);
-	return location;
-}
-
-void* cuda_backend::open_peer_slab(const shared_location& location) {
-	if(const auto known = m_opened.find(location.handle); known != m_opened.end()) return known->second;
-	make_current(m_devices.front().context);
-	cuda::ipc_handle handle{};
-	std::memcpy(&handle, location.handle.data(), sizeof handle);
-	cuda::device_pointer address = 0;
-	m_driver.check(m_driver.ipc_open_handle(&address, handle, cuda::ipc_lazy_enable_peer_access), "cuIpcOpenMemHandle");
-	auto* const opened = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-	m_opened.emplace(location.handle, opened);
-	return opened;
-}
-
-void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes) {
-	make_current(m_devices.front().context);
-	const auto code = m_driver.host_register(address, size_bytes, cuda::host_memory_portable | cuda::host_memory_mapped);
-	if(code == cuda::error_host_memory_already_registered) return;
-	m_driver.check(code, "cuMemHostRegister");
-	m_adopted.emplace_back(address, size_bytes);
-	cuda::device_pointer mapped = 0;
-	m_driver.check(m_driver.host_get_device_pointer(&mapped, address, 0), "cuMemHostGetDevicePointer");
-	if(mapped != cuda::to_device_pointer(address)) throw std::runtime_error("the GPU sees registered memory at another address than the host");
 }
 
 } // namespace celerity

@@ -76,7 +76,7 @@ class cuda_backend final : public backend {
 
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
-	void enqueue_launch(lane_position position, const lane_waits& waits, const launch_operation& launch) override;
+	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;
@@ -85,7 +85,7 @@ class cuda_backend final : public backend {
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
 	void adopt_flags(void* address, std::size_t size_bytes) override;
-	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag) override;
+	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag, bool depends_on_one) override;
 	void flush() override;
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
@@ -136,14 +136,15 @@ class cuda_backend final : public backend {
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
 	std::vector<std::pair<void*, std::size_t>> m_adopted;
-	cuda_operation::signals m_kept_signals; // all behind m_signalled
-	lane_position m_signalled;
+	cuda_signals m_kept_signals; // until flush()
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<std::uint64_t> m_num_waits{0};
 	std::atomic<bool> m_is_cancelled{false};
 	bool m_is_stopped = false;
 
+	/// Of a slab, within this process.
+	static std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
@@ -155,15 +156,12 @@ class cuda_backend final : public backend {
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
 	/// Completes `operation` by what it has to wait for.
 	void hand_over(const lane_waits& waits, cuda_operation&& operation);
-	/// `kind` is a kind of memory_operation.
-	void enqueue_flags(cuda::stream stream, int kind, std::span<const shared_flag> flags);
 	void issue(const cuda_operation& operation);
 	/// `what`, which is all of `operation` or a part, with its waits. False if cancelled.
 	template <typename What>
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
-	void issue_signals(const cuda_operation& operation, const cuda_operation::signals& signals);
-	bool issue_behind(lane_position producer, const cuda_operation::signals& signals);
-	void issue_on(cuda_lane& lane, const cuda_operation::launch& launch);
+	void issue_signals(const cuda_operation& operation, const cuda_signals& signals);
+	void issue_on(cuda_lane& lane, const launch_operation& launch);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);

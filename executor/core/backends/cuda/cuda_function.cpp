@@ -63,7 +63,7 @@ void packed_parameters::put(const T& value) {
 
 void packed_parameters::put_bytes(const std::span<const std::byte> bytes) { m_bytes.insert(m_bytes.end(), bytes.begin(), bytes.end()); }
 
-void packed_parameters::pack(const cuda_function& function, const launch_operation& launch, void* const violation) {
+void packed_parameters::pack(const cuda_function& function, const launch_operation& launch) {
 	using kind = cuda_function::parameter::kind_type;
 	const auto& instruction = *launch.instruction;
 	m_bytes.clear();
@@ -110,7 +110,7 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 				put<std::int64_t>(static_cast<std::int64_t>(num_boxes));
 				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.min(d); }, parameter.dims, 0);
 				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.max(d); }, parameter.dims, 1);
-				put(reinterpret_cast<std::uintptr_t>(violation));
+				put(reinterpret_cast<std::uintptr_t>(launch.violation));
 				put<std::int64_t>(static_cast<std::int64_t>(next_access));
 			}
 			++next_access;

@@ -52,8 +52,8 @@ class cuda_function final : public native_kernel {
 /// The values of a launch's parameters, as the driver wants them. Reused from launch to launch.
 class packed_parameters {
   public:
-	/// Throws std::invalid_argument if the launch does not fit the parameters. `violation` is where a kernel that checks bounds reports.
-	void pack(const cuda_function& function, const launch_operation& launch, void* violation);
+	/// Throws std::invalid_argument if the launch does not fit the parameters. A kernel that checks bounds reports to its `violation`.
+	void pack(const cuda_function& function, const launch_operation& launch);
 	void** pointers() { return m_pointers.data(); }
 
   private:

@@ -18,6 +18,7 @@
 
 #include "backends/backend.hpp"
 #include "cuda_lane.hpp"
+#include "cuda_signals.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "threads/event_count.hpp"
 
@@ -25,25 +26,13 @@ namespace celerity {
 
 /// Something to put on a lane of a device, with everything it needs. Layouts, boxes and instructions outlive it.
 struct cuda_operation {
-	struct launch {
-		const native_launch* launch = nullptr;
-		const device_kernel_instruction* instruction = nullptr;
-		small_vector<void*, 6> access_addresses;
-		small_vector<void*, 2> reduction_addresses;
-		void* violation = nullptr; ///< where the kernel reports, if it checks bounds
-	};
-	struct signal {
-		lane_position position;
-		shared_flag flag;
-	};
-	using signals = small_vector<signal, 4>; ///< all of one device, and with the same waits
-	lane_position position;                  ///< of signals, the first one's
+	lane_position position; ///< of signals, the first one's
 	small_vector<lane_position, 4> waits;
 	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
-	std::variant<copy_operation, std::vector<copy_operation>, launch, signals, std::vector<pull_operation>> what;
+	/// A flag is one to write; without address there is nothing to do.
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, shared_flag, cuda_signals, std::vector<pull_operation>> what;
 	/// How many operations each worker must have issued before this one; empty if that does not matter.
 	small_vector<std::uint64_t, 8> behind;
-	bool waits_for_one = false; ///< nothing else matters, nor what its lane has waited for before
 };
 
 class cuda_worker {
