@@ -181,14 +181,13 @@ coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the r
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py
 
-# These need GPUs and are started by hand, as their docstrings say.
-GPU_BENCHMARKS := direct_protocols dispatch
-BENCHMARKS = $(filter-out $(GPU_BENCHMARKS),$(basename $(notdir $(shell grep -l __main__ cluster_jobs/benchmarks/*.py))))
+# Those of dispatch need a GPU and are started by hand, as its docstring says.
+BENCHMARKS = $(filter-out micro.dispatch,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))
 
 bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each, into results/
 	mkdir -p results
 	for name in $(BENCHMARKS); do \
-		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name --output results/$$name.json; \
+		timeout 900 $(BIN)/python -m cluster_jobs.benchmarks.$$name --output results/$${name#*.}.json; \
 	done
 
 # e.g. a commit or branch; by default where this branch left main

@@ -5,7 +5,7 @@
     CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/wave_sim.py
 
 Every step reads a halo of one cell around each chunk; two buffers take turns as the old and the new state.
-`--benchmark` measures the steady state; `cluster_jobs/benchmarks/strong_scaling.py` uses it.
+`--benchmark` measures the steady state; `cluster_jobs/benchmarks/scaling/strong_scaling.py` uses it.
 """
 
 from __future__ import annotations

@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cluster_jobs.benchmarks import (
-    dag_suite,
-    direct_protocols,
-    dispatch,
-    launching,
-    metg,
-    scaling_apps,
-    scaling_plot,
-    strong_scaling,
-    task_patterns,
-)
-from cluster_jobs.benchmarks.peers import matmul, metg_plan, wave
+from cluster_jobs.benchmarks import launching
+from cluster_jobs.benchmarks.dags import dag_suite
+from cluster_jobs.benchmarks.granularity import metg, metg_plan, task_patterns
+from cluster_jobs.benchmarks.micro import dispatch
+from cluster_jobs.benchmarks.scaling import scaling_apps, scaling_plot, strong_scaling
+from cluster_jobs.benchmarks.scaling.peers import matmul, wave
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +46,8 @@ def _benchmark(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_scaling_measures_each_place_in_both_layouts_checks_it_and_draws_a_plot(tmp_path: Path) -> None:
     output = tmp_path / "wave.json"
     result = _benchmark(
-        "strong_scaling", "--backend", "cpu", "--gpus", "1,2", "--size", "64", "--steps", "4", "--repetitions", "1",
+        "scaling.strong_scaling",
+        "--backend", "cpu", "--gpus", "1,2", "--size", "64", "--steps", "4", "--repetitions", "1",
         "--output", str(output),
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
@@ -139,8 +134,8 @@ def _help_of(app: str) -> str:
 
 def test_the_peers_of_the_wave_are_found() -> None:
     app = scaling_apps.APPS["wave_sim"]
-    assert app.peer("process") == "cluster_jobs.benchmarks.peers.wave_sim_process"
-    assert app.peer("rank") == "cluster_jobs.benchmarks.peers.wave_sim_nccl"
+    assert app.peer("process") == "cluster_jobs.benchmarks.scaling.peers.wave_sim_process"
+    assert app.peer("rank") == "cluster_jobs.benchmarks.scaling.peers.wave_sim_nccl"
 
 
 def test_every_registered_application_is_there_and_has_the_arguments_of_its_ablations() -> None:
@@ -163,7 +158,8 @@ def test_the_plot_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
 def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) -> None:
     output = tmp_path / "metg.json"
     result = _benchmark(
-        "metg", "--backend", "cpu", "--devices", "2", "--patterns", "fft,tree", "--tasks-per-device", "2",
+        "granularity.metg",
+        "--backend", "cpu", "--devices", "2", "--patterns", "fft,tree", "--tasks-per-device", "2",
         "--longest-us", "400", "--sample-seconds", "0.002", "--repetitions", "1", "--output", str(output),
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
@@ -182,7 +178,8 @@ def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) ->
 def test_ours_and_by_hand_leave_on_three_ranks_what_numpy_computes(pattern: str) -> None:
     for only in ("celerity", "mpi-numpy"):
         command = launching.on_ranks(launching.default_launcher(), 3)
-        command += [sys.executable, "-m", "cluster_jobs.benchmarks.metg", "--only", only, "--backend", "cpu"]
+        command += [sys.executable, "-m", "cluster_jobs.benchmarks.granularity.metg", "--only", only]
+        command += ["--backend", "cpu"]
         command += ["--devices", "3", "--patterns", pattern, "--tasks-per-device", "3", "--longest-us", "1"]
         variables = {**launching.devices_of("cpu", "rank", 3), "CELERITY_CHECK": "1"}
         lines = launching.run([*command, "--sample-seconds", "0.0001"], variables, TIME_LIMIT_S).splitlines()
@@ -276,17 +273,16 @@ def test_without_a_driver_programs_try_themselves_out_on_the_cpu(options_of: Any
 
 
 @pytest.mark.usefixtures("no_driver")
-def test_without_a_gpu_its_benchmarks_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    for main in (dispatch.main, direct_protocols.main):
-        with pytest.raises(SystemExit):
-            main([])
-        assert "there is no CUDA device" in capsys.readouterr().err
+def test_without_a_gpu_its_benchmark_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        dispatch.main([])
+    assert "there is no CUDA device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", [["--steps", "400"], ["--minutes", "0.01"], ["--restarts", "2"]])
 def test_endurance_tells_memory_by_rank_and_part(mode: list[str], tmp_path: Path) -> None:
     output = tmp_path / "endurance.json"
-    result = _benchmark("endurance", *mode, "--parts", "2", "--output", str(output))
+    result = _benchmark("micro.endurance", *mode, "--parts", "2", "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     rows = json.loads(output.read_text())["rows"]
     assert [row["part"] for row in rows] == [1, 2]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks import dag_measure, dag_suite, dag_table
-from cluster_jobs.benchmarks.dag_measure import Ours, Pace
-from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
+from cluster_jobs.benchmarks.dags import dag_measure, dag_suite, dag_table
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
 
 ROOT = Path(__file__).parents[2]
 TIME_LIMIT_S = 240
@@ -25,7 +25,7 @@ TIME_LIMIT_S = 240
 
 def _suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CELERITY_")}
-    command = [sys.executable, "-m", "cluster_jobs.benchmarks.dag_suite", *arguments]
+    command = [sys.executable, "-m", "cluster_jobs.benchmarks.dags.dag_suite", *arguments]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
     )

@@ -19,7 +19,7 @@ PEERS = [
 
 
 def _run(peer: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"cluster_jobs.benchmarks.peers.{peer}", *arguments]
+    command = [sys.executable, "-m", f"cluster_jobs.benchmarks.scaling.peers.{peer}", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 

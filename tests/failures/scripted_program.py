@@ -13,8 +13,8 @@ from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.live_executor import LiveExecutor
 from celerity_py.executor.network.launch_detection import make_communicator
-from tests.planned_rank import Planned
-from tests.scripted_executor import ScriptedExecutor, ScriptedRuntime
+from tests.support.planned_rank import Planned
+from tests.support.scripted_executor import ScriptedExecutor, ScriptedRuntime
 
 communicator = make_communicator()
 native, runtime = ScriptedExecutor(), ScriptedRuntime()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_jobs.benchmarks.dag_regimes import ALL
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", ALL)
 def test_all_variants_of_a_program_run_and_are_right(name: str, tmp_path: Path) -> None:
     output = tmp_path / "dags.json"
-    command = [sys.executable, "-m", "cluster_jobs.benchmarks.dag_suite", "--backend", "cuda", "--programs", name]
+    command = [sys.executable, "-m", "cluster_jobs.benchmarks.dags.dag_suite", "--backend", "cuda", "--programs", name]
     command += ["--regimes", "R1,R2,R3,R3b,R4", "--scale", "0.01", "--rounds", "5", "--output", str(output)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CELERITY_")}
     result = subprocess.run(

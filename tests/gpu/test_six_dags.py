@@ -9,7 +9,7 @@ import pytest
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks.cuda_driver import count_devices
-from cluster_jobs.benchmarks.dag_programs import PROGRAMS, ResidentProgram
+from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, ResidentProgram
 
 #: Longer than it takes to issue a whole program, so that nothing is complete when its successors are issued.
 HOLD_US = 20_000

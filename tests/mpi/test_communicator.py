@@ -19,7 +19,7 @@ from celerity_py.executor.network.communicator import (
     Notice,
     Payload,
 )
-from tests.sparse_memory import sparse_zeros
+from tests.support.sparse_memory import sparse_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

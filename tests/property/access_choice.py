@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests import mappers, uneven_mappers
-from tests.elements import FlatBox, UserBox, element_mask, flat_boxes, full_box, to_flat
-from tests.mappers import Mapper
 from tests.property.draws import Draws, chance, choice
 from tests.property.programs import Access, BufferDecl
+from tests.support import mappers, uneven_mappers
+from tests.support.mappers import Mapper
+from tests.verification.elements import FlatBox, UserBox, element_mask, flat_boxes, full_box, to_flat
 
 PERMUTATIONS: dict[int, list[tuple[int, ...]]] = {
     2: [(1, 0)],

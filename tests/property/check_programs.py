@@ -24,7 +24,7 @@ from tests.property.distribution import Distribution
 from tests.property.program_strategy import programs
 from tests.property.programs import Program
 from tests.property.simulator import World
-from tests.verifier import verify
+from tests.verification.verifier import verify
 
 DEFAULT_SEED = 20_000
 

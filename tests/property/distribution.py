@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from celerity_py._native_testing import COPY_REASONS, INSTRUCTION_KINDS
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
-from tests.trace import Record
+from tests.verification.graph_records import Record
 
 COPY_PATHS = (
     *(

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.elements import UserBox
 from tests.property.mistakes import Illegal, Tampering
 from tests.property.programs import Access, BufferDecl, Destroy, Fence, Flush, HostTask, Kernel, Step
+from tests.verification.elements import UserBox
 
 ODD_RANK = 1
 
@@ -69,15 +69,15 @@ class Plain:
         return celerity.Buffer.from_function(decl.shape, dtype, lambda box: values[box.slices], name=decl.name)
 
     def _fence(self, step: Fence) -> Any:
-        from tests.contexts import native_box
+        from tests.verification.contexts import native_box
 
         return self.queue.fence(self.buffers[step.buffer], native_box(step.box), on="all" if step.on_all else "master")
 
     def _submit(self, task: Kernel | HostTask, how: str) -> None:
         import celerity_py as celerity
         from celerity_py import hints
-        from tests.contexts import native_box
         from tests.property.live_run import mapper_for
+        from tests.verification.contexts import native_box
 
         def body(chunk: Any, *arguments: Any) -> None:
             BODIES.get(how, Call.touch)(Call(self, chunk, task, arguments))
@@ -121,7 +121,7 @@ class Call:
 
     def views(self, *modes: str) -> list[tuple[Access, Any, list[UserBox]]]:
         """Those with one of these modes, or all; with the boxes that the access declares."""
-        from tests.contexts import user_box
+        from tests.verification.contexts import user_box
 
         box = user_box(self.chunk.box)
         return [
@@ -132,7 +132,7 @@ class Call:
 
     def touch(self, write: Callable[[Any, UserBox], None] | None = None) -> None:
         """Do what the accesses say; `write` is for those that overwrite."""
-        from tests.contexts import native_box
+        from tests.verification.contexts import native_box
 
         for access, view, boxes in self.views():
             for box in boxes:
@@ -155,7 +155,7 @@ def _raise(call: Call) -> None:
 
 
 def _read_beyond(call: Call) -> None:
-    from tests.contexts import native_box
+    from tests.verification.contexts import native_box
 
     call.touch()
     for _, view, boxes in call.views("read"):
@@ -164,7 +164,7 @@ def _read_beyond(call: Call) -> None:
 
 
 def _write_read(call: Call) -> None:
-    from tests.contexts import native_box
+    from tests.verification.contexts import native_box
 
     for _, view, boxes in call.views("read"):
         for box in boxes:
@@ -173,7 +173,7 @@ def _write_read(call: Call) -> None:
 
 
 def _keep(call: Call) -> None:
-    from tests.contexts import native_box
+    from tests.verification.contexts import native_box
 
     call.touch()
     call.plain.kept += [view[native_box(box)] for _, view, boxes in call.views() for box in boxes]
@@ -185,7 +185,7 @@ def _keep_view(call: Call) -> None:
 
 
 def _write_all_but_some(view: Any, box: UserBox) -> None:
-    from tests.contexts import native_box
+    from tests.verification.contexts import native_box
 
     low, high = box[0]
     if high - low > 2:
@@ -194,7 +194,7 @@ def _write_all_but_some(view: Any, box: UserBox) -> None:
 
 def _write_local(view: Any, box: UserBox) -> None:
     """As if each chunk began at zero."""
-    from tests.contexts import native_box
+    from tests.verification.contexts import native_box
 
     view[native_box(tuple((0, high - low) for low, high in box))] = 3
 

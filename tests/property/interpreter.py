@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tests.elements import FlatBox, UserBox, flat_boxes, flat_indices, full_box, to_flat
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -26,6 +25,7 @@ from tests.property.programs import (
     Reduction,
     Task,
 )
+from tests.verification.elements import FlatBox, UserBox, flat_boxes, flat_indices, full_box, to_flat
 
 Words = npt.NDArray[np.uint64]
 Versions = npt.NDArray[np.int64]

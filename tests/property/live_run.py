@@ -14,9 +14,6 @@ import numpy.typing as npt
 
 import celerity_py as celerity
 from celerity_py import Region, access, hints
-from tests.contexts import native_box, native_region, user_box
-from tests.elements import UserBox, full_box
-from tests.mappers import Mapper
 from tests.property.interpreter import (
     UNINITIALISED,
     WORD_MASK,
@@ -39,6 +36,9 @@ from tests.property.programs import (
     Step,
     Task,
 )
+from tests.support.mappers import Mapper
+from tests.verification.contexts import native_box, native_region, user_box
+from tests.verification.elements import UserBox, full_box
 
 Values = npt.NDArray[Any]
 

@@ -6,9 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from tests import mappers
-from tests.elements import UserBox, box_size, full_box
-from tests.mappers import Mapper, custom
 from tests.property.draws import Draws, SeededDraws, choice
 from tests.property.programs import (
     Access,
@@ -23,6 +20,9 @@ from tests.property.programs import (
     Step,
     Task,
 )
+from tests.support import mappers
+from tests.support.mappers import Mapper, custom
+from tests.verification.elements import UserBox, box_size, full_box
 
 DIVERGED = ("DivergedPrograms",)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.contexts import native_region
-from tests.elements import full_box
 from tests.property.draws import Draws, choice
 from tests.property.mistakes import MISTAKES, Illegal, Tampering, large_kernels, shape_of
 from tests.property.programs import Access, Kernel, Program
+from tests.verification.contexts import native_region
+from tests.verification.elements import full_box
 
 _Fits = Callable[[Program, Kernel, Access], bool]
 

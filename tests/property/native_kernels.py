@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 import celerity_py as celerity
-from tests.elements import UserBox, flat_boxes, flat_indices, full_box, to_flat
 from tests.property.programs import Access, Kernel, Mode, Operator
+from tests.verification.elements import UserBox, flat_boxes, flat_indices, full_box, to_flat
 
 Values = npt.NDArray[Any]
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from tests import mappers, uneven_mappers
-from tests.elements import UserBox, full_box
 from tests.property.access_choice import (
     LiveBuffer,
     WriterChoice,
@@ -36,6 +34,8 @@ from tests.property.programs import (
     Settings,
     Task,
 )
+from tests.support import mappers, uneven_mappers
+from tests.verification.elements import UserBox, full_box
 
 INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function")]
 OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")

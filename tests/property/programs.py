@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tests.elements import UserBox
-from tests.mappers import Mapper, show_box
+from tests.support.mappers import Mapper, show_box
+from tests.verification.elements import UserBox
 
 Mode: TypeAlias = Literal["read", "write", "read_write"]
 Initial: TypeAlias = Literal["none", "array", "function"]

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py import _native_testing
-from tests.allocations import CELL_BYTES, cells_of
-from tests.contexts import RankContext
-from tests.elements import FlatBox, flat_indices, flat_size, to_flat
 from tests.property.distribution import paths_of
 from tests.property.interpreter import Meaning, fold
 from tests.property.programs import Fence, HostTask, Kernel, Program
-from tests.trace import Trace
+from tests.support.allocations import CELL_BYTES, cells_of
+from tests.verification.contexts import RankContext
+from tests.verification.elements import FlatBox, flat_indices, flat_size, to_flat
+from tests.verification.graph_records import Trace
 
 if TYPE_CHECKING:
     from tests.property.simulator import World

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tests.property.interpreter import Meaning, interpret
 from tests.property.programs import Epoch, Program
 from tests.property.simulated_rank import Payload, SimulatedRank, SimulationError
-from tests.trace import Trace
+from tests.verification.graph_records import Trace
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.contexts import native_box, native_mapper, user_box
-from tests.elements import UserBox, element_mask, flat_boxes, full_box, to_flat
 from tests.property.program_generator import seeded_program
 from tests.property.programs import HostTask, Kernel
+from tests.verification.contexts import native_box, native_mapper, user_box
+from tests.verification.elements import UserBox, element_mask, flat_boxes, full_box, to_flat
 
 
 def random_chunks(random: Random, whole: UserBox) -> list[UserBox]:

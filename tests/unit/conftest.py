@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import celerity_py as celerity
-from tests.executor_harness import Harness
+from tests.support.executor_harness import Harness
 
 
 @pytest.fixture(params=[1, 3])

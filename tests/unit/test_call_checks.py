@@ -15,7 +15,7 @@ import celerity_py as celerity
 from celerity_py import Box, Region, access
 from celerity_py.calls.call_checks import CallChecks, box_around
 from celerity_py.calls.fill_patterns import fill_of, outside, position_of
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 DTYPES = (
     *("int8", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64", "complex64", "complex128", "bool"),

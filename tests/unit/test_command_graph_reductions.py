@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contexts import Cluster
-from tests.mappers import all_, custom, one_to_one, shifted
 from tests.property.programs import Mode
 from tests.property.simulator import World
-from tests.verifier import verify
+from tests.support.mappers import all_, custom, one_to_one, shifted
+from tests.verification.contexts import Cluster
+from tests.verification.verifier import verify
 
 RANKS = (1, 2, 3, 4)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contexts import Cluster
-from tests.elements import UserBox, from_flat
-from tests.mappers import (
+from tests.support.mappers import (
     Mapper,
     all_,
     blocks,
@@ -21,6 +19,8 @@ from tests.mappers import (
     shifted,
     slice_,
 )
+from tests.verification.contexts import Cluster
+from tests.verification.elements import UserBox, from_flat
 
 
 def chunks(cluster: Cluster, name: str, dims: int) -> list[UserBox]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contexts import Cluster
-from tests.elements import flat_size
-from tests.mappers import Mapper, all_, fixed, neighborhood, one_to_one, rows_apart, slice_
+from tests.support.mappers import Mapper, all_, fixed, neighborhood, one_to_one, rows_apart, slice_
+from tests.verification.contexts import Cluster
+from tests.verification.elements import flat_size
 
 
 def pushed_elements(cluster: Cluster, rank: int) -> int:

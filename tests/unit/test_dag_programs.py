@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks.dag_programs import PROGRAMS, ResidentProgram
+from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, ResidentProgram
 
 
 @pytest.fixture

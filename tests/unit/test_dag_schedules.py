@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster_jobs.benchmarks.dag_programs import Program, Use
-from cluster_jobs.benchmarks.dag_regimes import ALL, MIXES, REGIMES, build, joined
-from cluster_jobs.benchmarks.dag_schedules import (
+from cluster_jobs.benchmarks.dags.dag_programs import Program, Use
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, MIXES, REGIMES, build, joined
+from cluster_jobs.benchmarks.dags.dag_schedules import (
     SCHEDULES,
     Operation,
     Schedule,

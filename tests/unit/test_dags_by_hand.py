@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster_jobs.benchmarks import dag_measure
 from cluster_jobs.benchmarks.cuda_driver import DriverError
-from cluster_jobs.benchmarks.dag_programs import Program
-from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
-from cluster_jobs.benchmarks.dag_schedules import schedule_of
-from cluster_jobs.benchmarks.peers import dags
+from cluster_jobs.benchmarks.dags import dag_measure, dags_by_hand
+from cluster_jobs.benchmarks.dags.dag_programs import Program
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
+from cluster_jobs.benchmarks.dags.dag_schedules import schedule_of
 
 HOST, DEVICE = 1, 2
 
@@ -179,19 +178,19 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
     fake = FakeGpu()
     monkeypatch.setitem(sys.modules, "cupy", fake.cupy)
     monkeypatch.setitem(sys.modules, "cupyx", fake.cupyx)
-    monkeypatch.setattr(dags, "Driver", lambda ordinal: fake)
+    monkeypatch.setattr(dags_by_hand, "Driver", lambda ordinal: fake)
 
-    def function(self: dags.Arrays, step: Any) -> int:
+    def function(self: dags_by_hand.Arrays, step: Any) -> int:
         fake.kernels[id(step.kernel)] = step.kernel
         return id(step.kernel)
 
-    monkeypatch.setattr(dags.Arrays, "function", function)
+    monkeypatch.setattr(dags_by_hand.Arrays, "function", function)
     yield fake
     FakeGpu.arrays = {}
 
 
-def _arrays(program: Program, *, from_host: bool, whole: bool = False) -> dags.Arrays:
-    arrays = dags.Arrays(program, from_host=from_host, whole=whole)
+def _arrays(program: Program, *, from_host: bool, whole: bool = False) -> dags_by_hand.Arrays:
+    arrays = dags_by_hand.Arrays(program, from_host=from_host, whole=whole)
     on_device: dict[str, Any] = arrays.on_device
     FakeGpu.arrays = {array.data.ptr: array.array for array in on_device.values()}
     return arrays
@@ -204,7 +203,7 @@ def test_each_variant_computes_what_numpy_computes(name: str, regime: str, gpu: 
     program = joined(name, build(name, REGIMES[regime], scale=1e-4))
     arrays = _arrays(program, from_host=from_host, whole=whole)
     for kind in ("a0", "a1", "b", "c") + (("c+copies",) if from_host else ()):
-        variant = dags.HandWritten(kind, arrays, schedule_of(name), from_host=from_host)
+        variant = dags_by_hand.HandWritten(kind, arrays, schedule_of(name), from_host=from_host)
         first = dag_measure.first_results(variant, program, from_host=from_host)
         dag_measure.check_again(variant, first, from_host=from_host)
         launches, copied, waits = gpu.launches, dict(gpu.copied), gpu.waits
@@ -222,7 +221,7 @@ def test_each_variant_computes_what_numpy_computes(name: str, regime: str, gpu: 
 def test_a_variant_without_its_copies_is_found(gpu: FakeGpu) -> None:
     program = joined("VEC", build("VEC", REGIMES["R3"], scale=1e-4))
     arrays = _arrays(program, from_host=True)
-    variant = dags.HandWritten("a1", arrays, schedule_of("VEC"), from_host=True)
+    variant = dags_by_hand.HandWritten("a1", arrays, schedule_of("VEC"), from_host=True)
     arrays.sources[True]["y"][...] = 0
     with pytest.raises(AssertionError, match="result"):
         dag_measure.first_results(variant, program, from_host=True)
@@ -231,9 +230,9 @@ def test_a_variant_without_its_copies_is_found(gpu: FakeGpu) -> None:
 def test_a_variant_that_leaves_old_results_is_found(gpu: FakeGpu) -> None:
     program = joined("VEC", build("VEC", REGIMES["R4"], scale=1e-2))
     arrays = _arrays(program, from_host=False)
-    good = dags.HandWritten("a1", arrays, schedule_of("VEC"), from_host=False)
+    good = dags_by_hand.HandWritten("a1", arrays, schedule_of("VEC"), from_host=False)
     dag_measure.first_results(good, program, from_host=False)
-    lazy = dags.HandWritten("b", arrays, schedule_of("VEC"), from_host=False)
+    lazy = dags_by_hand.HandWritten("b", arrays, schedule_of("VEC"), from_host=False)
     lazy._again = []
     with pytest.raises(AssertionError, match="result"):
         dag_measure.first_results(lazy, program, from_host=False)
@@ -241,4 +240,4 @@ def test_a_variant_that_leaves_old_results_is_found(gpu: FakeGpu) -> None:
 
 def test_a_status_of_the_driver_is_an_error() -> None:
     with pytest.raises(DriverError, match="700"):
-        dags.issue([(lambda: 0, ()), (lambda: 700, ())])
+        dags_by_hand.issue([(lambda: 0, ()), (lambda: 700, ())])

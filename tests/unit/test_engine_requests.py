@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celerity_py import _native_testing
-from tests.executor_harness import DEVICE0, DEVICE1, HOST, TRANSFER, USER, Record, Script, row, send_record
+from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, TRANSFER, USER, Record, Script, row, send_record
 
 BOX = row(0, 10)
 ON_THE_HOST = ("host", None, None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 
 def test_an_exception_in_a_kernel_is_raised_by_wait_fences_and_every_later_call(tmp_path: Path) -> None:

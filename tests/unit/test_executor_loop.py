@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from celerity_py import _native
-from tests.executor_harness import DEVICE0, DEVICE1, HOST, USER, Harness, Script, array_at, row, void
+from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, USER, Harness, Script, array_at, row, void
 
 #: What nobody waits for is handed over so late.
 UNANNOUNCED_S = 2e-3

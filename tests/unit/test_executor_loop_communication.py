@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celerity_py import _native
-from tests.executor_harness import HOST, TRANSFER, Harness, Script, make_pilot, row, send_record, void
+from tests.support.executor_harness import HOST, TRANSFER, Harness, Script, make_pilot, row, send_record, void
 
 
 def test_pilots_leave_at_once_and_sends_when_their_data_is_ready(harness: Callable[..., Harness]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from celerity_py import _native, _native_testing
-from tests.executor_harness import DEVICE0, HOST, Harness, Script
+from tests.support.executor_harness import DEVICE0, HOST, Harness, Script
 
 
 def test_run_returns_at_the_timeout_and_when_it_is_woken() -> None:

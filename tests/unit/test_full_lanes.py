@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from celerity_py import _native_testing
-from tests import mappers, uneven_mappers
-from tests.engine_requests import issue_all, submit
 from tests.property.programs import Access, BufferDecl, Fence, HostTask, Kernel, Program, Reduction, Settings
 from tests.property.simulator import World
+from tests.support import mappers, uneven_mappers
+from tests.support.engine_requests import issue_all, submit
 
 TWO_CLASSES = [("compute", 0, 2, 0)]
 

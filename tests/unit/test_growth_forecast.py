@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.contexts import BufferHandle, Cluster
-from tests.graph_query import Selection
-from tests.mappers import fixed, history, one_to_one, row_of_columns
+from tests.support.mappers import fixed, history, one_to_one, row_of_columns
+from tests.verification.contexts import BufferHandle, Cluster
+from tests.verification.graph_query import Selection
 
 ROWS, COLUMNS = 200, 8
 ENOUGH = ROWS * COLUMNS * 4

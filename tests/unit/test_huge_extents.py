@@ -16,9 +16,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from tests.contexts import Cluster, TaskBuilder
-from tests.elements import UserBox
-from tests.mappers import fixed, neighborhood, one_to_one, slice_
+from tests.support.mappers import fixed, neighborhood, one_to_one, slice_
+from tests.verification.contexts import Cluster, TaskBuilder
+from tests.verification.elements import UserBox
 
 HUGE = 2**31 + 11
 Factors = tuple[int, ...]

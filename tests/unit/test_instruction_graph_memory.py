@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contexts import Cluster
-from tests.elements import flat_size
-from tests.graph_query import Graph, Selection
-from tests.mappers import Mapper, all_, fixed, history, neighborhood, one_to_one, row_of_columns, slice_
+from tests.support.mappers import Mapper, all_, fixed, history, neighborhood, one_to_one, row_of_columns, slice_
+from tests.verification.contexts import Cluster
+from tests.verification.elements import flat_size
+from tests.verification.graph_query import Graph, Selection
 
 HOST = 1
 DEVICES = (2, 3)
@@ -99,7 +99,7 @@ def test_a_growing_access_keeps_what_was_written() -> None:
 
 def fixed_rest() -> Mapper:
     """Of a kernel over [10:40) everything but [20:30)."""
-    from tests.mappers import custom
+    from tests.support.mappers import custom
 
     return custom(
         "all but [20:30)",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contexts import Cluster
-from tests.mappers import all_, neighborhood, one_to_one, shifted
+from tests.support.mappers import all_, neighborhood, one_to_one, shifted
+from tests.verification.contexts import Cluster
 
 
 @pytest.mark.parametrize("num_devices", [1, 2, 3])

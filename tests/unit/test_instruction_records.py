@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from celerity_py import _native_testing
-from tests.contexts import RankContext
-from tests.executor_harness import DEVICE0, Script
 from tests.property.program_generator import seeded_program
+from tests.support.executor_harness import DEVICE0, Script
+from tests.verification.contexts import RankContext
 
 NUM_PROGRAMS = 60
 

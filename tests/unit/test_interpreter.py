@@ -6,11 +6,11 @@ import statistics
 import numpy as np
 import pytest
 
-from tests import mappers
-from tests.elements import box_size, element_mask, flat_boxes, full_box, to_flat
 from tests.property.interpreter import POISON, UninitialisedReadError, contributions, fold, interpret, scramble
 from tests.property.program_generator import seeded_program
 from tests.property.programs import Access, BufferDecl, Fence, HostTask, Kernel, Program, Reduction, Settings
+from tests.support import mappers
+from tests.verification.elements import box_size, element_mask, flat_boxes, full_box, to_flat
 
 
 def run(*steps: BufferDecl | Kernel | HostTask | Fence) -> Program:

@@ -26,7 +26,7 @@ from celerity_py.errors import KeptArray
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, Port
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Submission
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 SHAPE = (4, 6)
 

@@ -10,12 +10,12 @@ import pytest
 
 from celerity_py import _native_testing
 from celerity_py.configuration import resolve
-from cluster_jobs.benchmarks.dag_programs import Program, Use
-from cluster_jobs.benchmarks.dag_regimes import ALL, REGIMES, build, joined
-from cluster_jobs.benchmarks.dag_schedules import dependencies, reachable, width_of
-from tests import mappers
-from tests.contexts import Cluster
-from tests.trace import Record
+from cluster_jobs.benchmarks.dags.dag_programs import Program, Use
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
+from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, reachable, width_of
+from tests.support import mappers
+from tests.verification.contexts import Cluster
+from tests.verification.graph_records import Record
 
 KERNELS, COPIES = 0, 1
 #: Of a GPU.

@@ -18,8 +18,8 @@ from celerity_py.executor.live_executor import LiveExecutor
 from celerity_py.executor.network.communicator import Arrivals, Payload
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
-from tests.planned_rank import Planned
-from tests.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFailure, ScriptedRuntime
+from tests.support.planned_rank import Planned
+from tests.support.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFailure, ScriptedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from celerity_py.calls.views import View
 from celerity_py.executor.failures.missing_attributes import explain_missing
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.parts import Chunk, MapperChunk
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 
 class FakeTask:

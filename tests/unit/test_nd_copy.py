@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from celerity_py import _native_testing
-from tests.sparse_memory import sparse_zeros
+from tests.support.sparse_memory import sparse_zeros
 
 FlatBox = tuple[int, int, int, int, int, int]
 Layout = tuple[bool, FlatBox, int]

@@ -15,9 +15,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from tests.contexts import Cluster
-from tests.graph_query import Graph
-from tests.mappers import all_, one_to_one
+from tests.support.mappers import all_, one_to_one
+from tests.verification.contexts import Cluster
+from tests.verification.graph_query import Graph
 
 
 def graphs(cluster: Cluster) -> list[Graph]:

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from celerity_py import _native_testing
-from tests.engine_requests import FOUR_LANES, ONE_LANE, TWO_DEVICES, TWO_DOMAINS, Phase, issue_all, submit
+from tests.support.engine_requests import FOUR_LANES, ONE_LANE, TWO_DEVICES, TWO_DOMAINS, Phase, issue_all, submit
 
 
 def test_a_chain_is_issued_at_once_on_one_lane() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from celerity_py.calls.outer_variables import OuterVariables
 from celerity_py.scheduler.errors import UsageError
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 factor: Any = 1
 handed_on: Any = 0

@@ -16,7 +16,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.scheduler.errors import ArgumentTypeError
-from tests.scripts import run
+from tests.support.scripts import run
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
-from tests.planned_rank import READ, Planned
+from tests.support.planned_rank import READ, Planned
 
 
 def test_ranks_that_run_the_same_program_have_the_same_digest() -> None:

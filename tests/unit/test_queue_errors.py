@@ -23,8 +23,8 @@ from celerity_py.errors import (
     OverlappingAccess,
     UsageError,
 )
-from tests.kernels import scale
-from tests.scripts import run
+from tests.support.kernels import scale
+from tests.support.scripts import run
 
 
 def nothing(chunk: Any, *views: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py.errors import OutOfMemory
-from tests.kernels import iota, scale
+from tests.support.kernels import iota, scale
 
 
 def test_a_fence_gives_a_fresh_writable_array_of_the_box(queue: celerity.Queue) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region, access
-from tests.kernels import iota, scale
-from tests.scripts import line_of, run
+from tests.support.kernels import iota, scale
+from tests.support.scripts import line_of, run
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (3, 4, 5), ()])

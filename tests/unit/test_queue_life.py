@@ -17,7 +17,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import ClosedQueue, ConfigurationError, NestedUse
 from celerity_py.runtime import lifecycle
-from tests.kernels import scale
+from tests.support.kernels import scale
 
 
 def test_the_runtime_ends_with_the_last_queue_and_starts_again() -> None:

@@ -15,7 +15,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import ConfigurationError
-from tests.kernels import scale
+from tests.support.kernels import scale
 
 
 def test_statistics_count_submissions_and_tell_submit_time_from_blocked_time(queue: celerity.Queue) -> None:

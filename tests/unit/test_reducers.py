@@ -16,7 +16,7 @@ from celerity_py import _native
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
 from celerity_py.vocabulary.operations import OPERATIONS
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 HEADER = Path(celerity_py.__file__).parent / "cuda" / "celerity_device.cuh"
 OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')

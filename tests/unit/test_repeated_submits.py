@@ -29,7 +29,7 @@ from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.runtime import lifecycle
 from celerity_py.vocabulary.accesses import WRITE, Access, Port
 from celerity_py.vocabulary.submissions import Submission
-from tests.kernels import iota, scale
+from tests.support.kernels import iota, scale
 
 ONE = access.one_to_one()
 

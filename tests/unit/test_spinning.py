@@ -28,7 +28,7 @@ from celerity_py.runtime.devices import Devices
 from celerity_py.runtime.futures import RuntimeFuture
 from celerity_py.runtime.spinning import SpinTimes, spin_times
 from celerity_py.runtime.submissions_in_flight import Completion
-from tests.kernels import iota, scale
+from tests.support.kernels import iota, scale
 
 GPU = Devices("cuda", 1, (0,))
 

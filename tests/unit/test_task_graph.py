@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from celerity_py._native import Box, NoticeKind, Region
-from tests.contexts import BufferHandle, Cluster
-from tests.mappers import all_, fixed, one_to_one
+from tests.support.mappers import all_, fixed, one_to_one
+from tests.verification.contexts import BufferHandle, Cluster
 
 SIZE = 16
 

@@ -19,7 +19,7 @@ from celerity_py.executor.quantities import format_bytes
 from celerity_py.timeline import recorder
 from celerity_py.timeline.recorder import Clock, agree_on_clock
 from celerity_py.trace import _rows, _Slice, main
-from tests.timelines import Timeline, read_timeline
+from tests.support.timelines import Timeline, read_timeline
 
 # ---- the recorder
 

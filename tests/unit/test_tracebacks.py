@@ -12,7 +12,7 @@ import pytest
 
 from celerity_py.executor.failures.failure import WHAT_THEN, Failure
 from celerity_py.executor.failures.user_frames import trim_frames
-from tests.scripts import line_of, run
+from tests.support.scripts import line_of, run
 
 PACKAGE = str(Path(sys.modules["celerity_py"].__file__ or "").parent)
 

@@ -8,10 +8,10 @@ from copy import deepcopy
 
 import pytest
 
-from tests import mappers
 from tests.property.programs import Access, BufferDecl, Epoch, Fence, Kernel, Program, Settings, Step
-from tests.trace import Record, Trace
-from tests.verifier import VerificationError, verify
+from tests.support import mappers
+from tests.verification.graph_records import Record, Trace
+from tests.verification.verifier import VerificationError, verify
 
 SPACE = (0, 0, 0, 4, 1, 1)
 FRONT, BACK = (0, 0, 0, 2, 1, 1), (2, 0, 0, 4, 1, 1)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from celerity_py import _native
-from tests.contexts import Cluster
-from tests.mappers import Mapper, all_, custom, fixed, one_to_one
 from tests.property.programs import Access, Kernel, Program
 from tests.property.simulator import World
-from tests.verifier import verify
+from tests.support.mappers import Mapper, all_, custom, fixed, one_to_one
+from tests.verification.contexts import Cluster
+from tests.verification.verifier import verify
 
 SIZE = 16
 TRANSPORTS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: MIT
+"""The programs of GrCUDA and KeSCo on one GPU: ours beside the same kernels by hand, in the same process and run.
+
+    python -m cluster_jobs.benchmarks.dags.dag_suite --output results/dags.json
+    python -m cluster_jobs.benchmarks.dags.dag_suite --programs VEC,IMG --regimes R1,R4 --variants a1,b,d
+    python -m cluster_jobs.benchmarks.dags.dag_suite --backend cpu        # only tries ours out
+    python -m cluster_jobs.benchmarks.dags.dag_suite --merge results/a.json results/b.json --output results/both.json
+
+Programs: VEC, B&S, IMG, ML, HITS, DL, and two mixtures of our own. Variants: a0, one stream, waited for behind each
+kernel, pageable copies; a1, one stream, pinned copies; b, streams and events by hand with the fewest waits; c, a CUDA
+graph captured from b, and c+copies with its copies; d, celerity_py. Regimes: R1, data on the device and small grids;
+R2, grids that fill the device; R3 (R3b), the host renews inputs and reads an element (all) of the results; R4, tiny.
+
+Each variant is compared with NumPy before it is timed. Rounds go through the variants in turns. A run is timed by
+itself, until the host knows that it is over, and in a row of runs that are waited for once; in R3 only by itself, and
+without the time in which the host renews the inputs. Each program has a process of its own, so that nothing that goes
+wrong in one stops the others; with --output, the file is written after each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import celerity_py as celerity
+from cluster_jobs.benchmarks import environment, report
+from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks.dags import dag_measure, dag_table
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Variant, describe
+from cluster_jobs.benchmarks.dags.dag_programs import Program
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, DEFAULT_REGIMES, REGIMES, Regime, build, joined
+from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, least_waits_of, reduced, schedule_of, width_of
+
+VARIANTS = ("a0", "a1", "b", "c", "c+copies", "d")
+CPU_SCALE = 1e-3
+GRACE_S = 120.0  # for a program to start, to compute with NumPy and to end, besides its time for measuring
+
+
+# ---- one program, in this process
+
+
+def _make_variants(
+    program: Program, name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace
+) -> tuple[list[Variant], dict[str, str]]:
+    """The variants that there are in this regime and on this machine, and what went wrong with others."""
+    variants: list[Variant] = []
+    problems: dict[str, str] = {}
+    arrays: Any = None
+    for kind in options.variants:
+        if kind == "c+copies" and not regime.from_host:
+            continue
+        try:
+            if kind == "d":
+                variants.append(Ours(program, queue, from_host=regime.from_host, whole=regime.reads_whole))
+                continue
+            from cluster_jobs.benchmarks.dags import dags_by_hand
+
+            arrays = arrays or dags_by_hand.Arrays(program, from_host=regime.from_host, whole=regime.reads_whole)
+            variants.append(dags_by_hand.HandWritten(kind, arrays, schedule_of(name), from_host=regime.from_host))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            problems[kind] = describe(error)
+    return variants, problems
+
+
+def measure_regime(
+    name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace, until: float
+) -> dict[str, Any]:
+    """Check and time the variants of a program in a regime; a row of the file."""
+    began = [time.monotonic()]
+    program = joined(name, build(name, regime, scale=options.scale))
+    row: dict[str, Any] = {"program": name, "regime": regime.name, **_structure(program)}
+    variants, problems = _make_variants(program, name, regime, queue, options)
+    began.append(time.monotonic())
+    first = {}
+    for variant in list(variants):
+        try:
+            first[variant.name] = dag_measure.first_results(variant, program, from_host=regime.from_host)
+        except Exception as error:  # noqa: BLE001
+            problems[variant.name] = describe(error)
+            variants.remove(variant)
+    began.append(time.monotonic())
+    samples: dict[str, dag_measure.Samples] = {}
+    spent: dict[str, float] = {}
+    if variants:
+        ours = next((variant for variant in variants if isinstance(variant, Ours)), None)
+        slowest = next((variant for variant in variants if variant.name != "a0"), variants[0])
+        pace = Pace.of(slowest, from_host=regime.from_host)
+        row["pace"] = vars(pace)
+        before = ours.spent() if ours else {}
+        samples, failed = dag_measure.measure(variants, pace, options.rounds, until)
+        problems |= failed
+        began.append(time.monotonic())
+        if ours and ours.name not in failed:
+            spent = {key: value - before[key] for key, value in ours.spent().items()}
+        for variant in variants:
+            if variant.name not in problems:
+                try:
+                    dag_measure.check_again(variant, first[variant.name], from_host=regime.from_host)
+                except Exception as error:  # noqa: BLE001
+                    problems[variant.name] = describe(error)
+    row["variants"] = {
+        variant.name: _figures(variant, samples[variant.name], len(program.steps), spent)
+        for variant in variants
+        if variant.name not in problems
+    }
+    row["problems"] = problems
+    spans = zip(("build", "check", "measure", "check again"), (*began[1:], time.monotonic()), began, strict=False)
+    row["seconds"] = {what: round(end - begin, 2) for what, end, begin in spans}
+    return row
+
+
+def _structure(program: Program) -> dict[str, Any]:
+    return {
+        "kernels": len(program.steps),
+        "edges": len(reduced(dependencies(program), len(program.steps))),
+        "width": width_of(program),
+        "least_waits": least_waits_of(program),
+        "megabytes": sum(array.nbytes for array in program.buffers.values()) / 1e6,
+        "dirty_megabytes": sum(program.buffers[name].nbytes for name in program.dirty) / 1e6,
+    }
+
+
+def _figures(
+    variant: Variant, samples: dag_measure.Samples, kernels: int, spent: Mapping[str, float]
+) -> dict[str, Any]:
+    submit = dag_measure.summary(samples.submit)
+    figures: dict[str, Any] = {
+        "in_a_row": dag_measure.summary(samples.in_a_row),
+        "alone": dag_measure.summary(samples.alone),
+        "submit_us_per_kernel": submit["median_us"] / kernels if submit else None,
+        "samples_in_a_row_us": samples.in_a_row,
+    }
+    for attribute in ("waits", "num_streams", "capture_us"):
+        if getattr(variant, attribute, None) is not None:
+            figures[attribute.removeprefix("num_")] = getattr(variant, attribute)
+    if isinstance(variant, Ours) and spent.get("kernels"):
+        figures |= {f"{key}_us_per_kernel_in_all": spent[key] * 1e6 / spent["kernels"] for key in ("submit", "plan")}
+    return figures
+
+
+def measure_here(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure one program in this process; everything that the file has on it, also written to it after each regime."""
+    begun = time.monotonic()
+    celerity.configure(backend=options.backend, devices="cpu:1" if options.backend == "cpu" else "0,")
+    figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
+    if "d" in options.variants:
+        small = joined(name, build(name, REGIMES["R4"], scale=0.1 if options.backend == "cuda" else CPU_SCALE))
+        try:
+            figures["counted"] = dag_measure.count_ours(small, is_cuda=options.backend == "cuda")
+        except Exception as error:  # noqa: BLE001
+            figures["problems"].append(f"{name}, waits of d: {describe(error)}")
+    with celerity.Queue() as queue:
+        for number, regime in enumerate(options.regimes):
+            left = begun + options.seconds - time.monotonic()
+            until = time.monotonic() + left / (len(options.regimes) - number)
+            try:
+                row = measure_regime(name, REGIMES[regime], queue, options, until)
+            except Exception as error:  # noqa: BLE001
+                row = {"program": name, "regime": regime, "variants": {}, "problems": {"all": describe(error)}}
+            if "d" in row["variants"]:
+                counted = figures["counted"]
+                kind = "driver_waits" if options.backend == "cuda" else "lane_waits"
+                row["variants"]["d"] |= {"waits": counted.get(kind), "streams": counted.get("streams")}
+            figures["problems"] += _problems_of(row)
+            figures["rows"].append(row)
+            print(dag_table.line_of(row), flush=True)
+            _write(options.output, figures)
+    dag_table.show_program(figures["rows"])
+    return figures
+
+
+def _problems_of(row: Mapping[str, Any]) -> list[str]:
+    return [f"{row['program']}, {row['regime']}, {kind}: {text}" for kind, text in row["problems"].items()]
+
+
+def _write(output: Path | None, figures: Mapping[str, Any]) -> None:
+    if output is None:
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps(figures, indent=1) + "\n")
+    part.replace(output)  # whoever is cut off leaves the file whole
+
+
+# ---- all programs, in processes of their own
+
+
+def _command(name: str, options: argparse.Namespace, seconds: float, output: Path) -> list[str]:
+    return [
+        *(sys.executable, "-m", "cluster_jobs.benchmarks.dags.dag_suite", "--here", "--programs", name),
+        *("--regimes", ",".join(options.regimes), "--variants", ",".join(options.variants)),
+        *("--rounds", str(options.rounds), "--seconds", f"{seconds:.1f}", "--scale", str(options.scale)),
+        *("--backend", options.backend, "--output", str(output)),
+    ]
+
+
+def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
+    """Measure a program in a process of its own, which prints as it goes; what it left, if it comes to grief."""
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "program.json"
+        problem = ""
+        try:
+            ended = subprocess.run(  # noqa: S603 - this program
+                _command(name, options, seconds, output),
+                cwd=root,
+                env=os.environ | {"PYTHONPATH": path},
+                timeout=seconds + GRACE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            problem = f"{name}: had not ended after {error.timeout:.0f} s"
+        else:
+            if ended.returncode != 0:
+                problem = f"{name}: ended with status {ended.returncode}"
+        figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
+        if output.exists():
+            figures = json.loads(output.read_text())
+    if problem and not figures["problems"]:  # else it has said why itself
+        figures["problems"].append(problem)
+    missing = [regime for regime in options.regimes if regime not in {row["regime"] for row in figures["rows"]}]
+    if missing:
+        figures["problems"].append(f"{name}: left no figures of {', '.join(missing)}")
+    return figures
+
+
+def run_all(options: argparse.Namespace) -> dict[str, Any]:
+    """All programs, one after the other."""
+    about = {key: getattr(options, key) for key in ("backend", "regimes", "variants", "rounds", "scale")}
+    figures: dict[str, Any] = {
+        "environment": environment.describe(),
+        **about,
+        "counted": {},
+        "rows": [],
+        "problems": [],
+    }
+    deadline = time.monotonic() + options.seconds
+    for number, name in enumerate(options.programs):
+        begun = time.monotonic()
+        seconds = (deadline - begun) / (len(options.programs) - number)
+        if seconds <= 0:
+            figures["problems"].append(f"{name}: no time to run it; raise --seconds")
+            continue
+        print(f"{name}: at most {seconds:.0f} s", flush=True)
+        found = run(name, options, seconds)
+        print(f"{name}: took {time.monotonic() - begun:.0f} s", flush=True)
+        figures["counted"][name] = found["counted"]
+        figures["rows"] += found["rows"]
+        figures["problems"] += found["problems"]
+        figures["summary"] = dag_table.summarize(figures["rows"])
+        _write(options.output, figures)
+    return figures
+
+
+def merge(files: Sequence[Path]) -> dict[str, Any]:
+    """The figures of several runs; of a program in a regime those of the last run that has them, with its commit."""
+    merged: dict[str, Any] = {"environments": [], "counted": {}, "problems": []}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for file in files:
+        figures = json.loads(file.read_text())
+        merged["environments"] += figures.get("environments") or [figures["environment"]]
+        merged["counted"] |= figures["counted"]
+        for row in figures["rows"]:
+            commit = row.get("commit") or figures["environment"].get("commit")
+            rows[row["program"], row["regime"]] = row | {"commit": commit}
+    order = [(name, regime) for name in ALL for regime in REGIMES]
+    merged["rows"] = [rows[key] for key in order if key in rows]
+    merged["problems"] = [problem for row in merged["rows"] for problem in _problems_of(row)]
+    merged["summary"] = dag_table.summarize(merged["rows"])
+    return merged
+
+
+def _names(known: Sequence[str]) -> Any:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        if not set(names) <= set(known):
+            raise argparse.ArgumentTypeError(f"must be among {','.join(known)}, not {text}")
+        return names
+
+    return parse
+
+
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line, and fill in what depends on the machine."""
+    parser = report.argument_parser(__doc__)
+    parser.add_argument("--programs", type=_names(ALL), default=list(ALL), help=",".join(ALL).replace("%", "%%"))
+    parser.add_argument(
+        "--regimes",
+        type=_names(tuple(REGIMES)),
+        default=list(DEFAULT_REGIMES),
+        help=f"{','.join(REGIMES)} (default all but R3b)",
+    )
+    parser.add_argument("--variants", type=_names(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS))
+    parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
+    parser.add_argument("--seconds", type=float, default=330, help="time for all programs (default 330)")
+    parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
+    parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries ours out")
+    parser.add_argument(
+        "--merge", nargs="+", type=Path, metavar="FILE", help="measure nothing: show these files as one"
+    )
+    parser.add_argument("--here", action="store_true", help="measure a single program, in this process")
+    options = parser.parse_args(arguments)
+    if options.merge:
+        return options
+    available = count_devices() if options.backend != "cpu" else 0
+    if options.backend == "auto":
+        options.backend = "cuda" if available else "cpu"
+    if options.backend == "cuda" and not available:
+        parser.error("there is no CUDA device; --backend cpu tries the program out")
+    if options.backend == "cpu":
+        options.variants = [name for name in options.variants if name == "d"]
+        if not options.variants:
+            parser.error("by hand there are only programs for GPUs, and there is none")
+    options.scale = options.scale or (CPU_SCALE if options.backend == "cpu" else 1.0)
+    if options.rounds < dag_measure.FEWEST_ROUNDS or (options.here and len(options.programs) != 1):
+        parser.error(f"--rounds is at least {dag_measure.FEWEST_ROUNDS}, and --here takes a single program")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the tables, and write the JSON file if asked to; 1 if anything went wrong."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
+    options = options_of(arguments)
+    if options.here:
+        problems = measure_here(options.programs[0], options)["problems"]
+    else:
+        figures = merge(options.merge) if options.merge else run_all(options)
+        problems = figures["problems"]
+        if options.merge:
+            _write(options.output, figures)
+        if figures["rows"]:
+            dag_table.show_all(figures["rows"], figures["summary"])
+    for problem in problems:
+        print(f"PROBLEM  {problem}", file=sys.stderr)
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""How short tasks may be: the minimum effective task granularity of Task Bench, beside the same programs by hand.
+
+    python -m cluster_jobs.benchmarks.granularity.metg --devices 1,8 --output results/metg.json
+    python -m cluster_jobs.benchmarks.granularity.metg --backend cpu --devices 1,2
+    mpirun -n 2 python -m cluster_jobs.benchmarks.granularity.metg --only celerity --devices 2
+
+METG(50 %) is the smallest average time of a task, waiting included, at which half of the time is useful work. Each step
+is a task per point, a few points per device, and a task reads what the pattern says of the step before: nothing
+(trivial), its neighbours (stencil_1d), a butterfly partner (fft), its parent (tree), or everything (all_to_all). The
+kernel computes for a number of iterations, from about 1 ms on GPUs or 8 ms on CPUs downwards; full efficiency is the
+best rate that any of the programs reached on as many devices. Ours runs as one process and as one rank per device; by
+hand there is mpi4py with CuPy, with and without NCCL, on CPUs with NumPy, and there Dask as well, if it is installed.
+Results of all programs are compared with NumPy before they are timed. All programs run once before any runs again;
+medians count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_jobs.benchmarks import environment, launching, report
+from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks.granularity import task_patterns
+from cluster_jobs.benchmarks.granularity.task_patterns import PATTERNS, Point
+
+CHILD_TIMEOUT_S = 300.0
+LONGEST_US = {"cuda": 1000.0, "cpu": 8000.0}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One column of the table."""
+
+    label: str
+    only: str  # of the command line
+    layout: str
+    backends: tuple[str, ...]
+
+
+PROGRAMS = (
+    Program("celerity_py, process", "celerity", "process", ("cuda", "cpu")),
+    Program("celerity_py, rank", "celerity", "rank", ("cuda", "cpu")),
+    Program("mpi4py + NumPy", "mpi-numpy", "rank", ("cpu",)),
+    Program("mpi4py + CuPy", "mpi-cupy", "rank", ("cuda",)),
+    Program("CuPy + NCCL", "nccl", "rank", ("cuda",)),
+    Program("Dask, threads", "dask-threads", "process", ("cpu",)),
+    Program("Dask, processes", "dask-processes", "process", ("cpu",)),
+)
+
+
+def measure_here(options: argparse.Namespace) -> int:
+    """Run one program in this process and print its figures as one line of JSON on rank 0."""
+    (devices,) = options.devices
+    longest_us = options.longest_us or LONGEST_US[options.backend]
+    common = (devices, options.tasks_per_device, options.patterns, longest_us, options.sample_seconds)
+    figures: list[dict[str, Any]] | None
+    if options.only == "celerity":
+        import celerity_py as celerity
+        from cluster_jobs.benchmarks.granularity import metg_celerity
+
+        if "CELERITY_BACKEND" not in os.environ:
+            celerity.configure(backend=options.backend)
+        figures = metg_celerity.measure(*common)
+    elif options.only.startswith("dask"):
+        from cluster_jobs.benchmarks.granularity import metg_dask
+
+        figures = metg_dask.measure(options.only, *common)
+    else:
+        from cluster_jobs.benchmarks.granularity import metg_mpi
+
+        figures = metg_mpi.measure(options.only, *common)
+    if figures is not None:
+        print(json.dumps(figures), flush=True)
+    return 0
+
+
+def run(program: Program, devices: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run a program once on some devices; its figures by pattern.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    command = launching.on_ranks(options.mpirun, devices) if program.layout == "rank" else []
+    command += [sys.executable, "-m", "cluster_jobs.benchmarks.granularity.metg", "--only", program.only]
+    command += ["--backend", options.backend, "--devices", str(devices), "--patterns", ",".join(options.patterns)]
+    command += ["--tasks-per-device", str(options.tasks_per_device), "--sample-seconds", str(options.sample_seconds)]
+    if options.longest_us:
+        command += ["--longest-us", str(options.longest_us)]
+    variables = launching.devices_of(options.backend, program.layout, devices)
+    lines = launching.run(command, variables, CHILD_TIMEOUT_S).splitlines()
+    figures: list[dict[str, Any]] = json.loads(lines[-1]) if lines else []
+    if [row["pattern"] for row in figures] != options.patterns:
+        raise RuntimeError(f"{' '.join(command)} printed no figures.")
+    return figures
+
+
+def measure(programs: Sequence[Program], options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """All sweeps, as rows of program, devices, pattern and points; and what went wrong."""
+    sweeps, problems = [], []
+    deadline = time.monotonic() + options.seconds
+    for repetition in range(options.repetitions):
+        for devices in options.devices:
+            for program in programs if repetition % 2 == 0 else reversed(programs):
+                what = f"{devices} device(s), {program.label}"
+                if time.monotonic() > deadline:
+                    if repetition == 0:
+                        problems.append(f"{what}: no time to run it; raise --seconds")
+                    continue
+                begun = time.monotonic()
+                try:
+                    figures = run(program, devices, options)
+                except RuntimeError as error:
+                    problems.append(str(error))
+                    print(f"FAILED   {what}", flush=True)
+                    continue
+                print(f"measured {what}, verified, {time.monotonic() - begun:.0f} s", flush=True)
+                sweeps += [{"program": program.label, "devices": devices, **row} for row in figures]
+    return sweeps, problems
+
+
+def evaluate(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The METG of each program, pattern and number of devices.
+
+    Args:
+        sweeps: Rows of `program`, `devices`, `pattern` and `points`, of one run or several.
+
+    Returns:
+        Rows with `metg_us`, the median of the runs or None if none is known, `runs_us`, and `shortest_us`, the average
+        time of the shortest tasks that were tried.
+    """
+    points = [[Point(**point) for point in sweep["points"]] for sweep in sweeps]
+    peaks: dict[int, float] = {}
+    for sweep, measured in zip(sweeps, points, strict=True):
+        best = task_patterns.full_rate(measured)
+        peaks[sweep["devices"]] = max(best, peaks.get(sweep["devices"], 0.0))
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for sweep, measured in zip(sweeps, points, strict=True):
+        key = (sweep["devices"], sweep["pattern"], sweep["program"])
+        names = dict(zip(("devices", "pattern", "program"), key, strict=True))
+        row = rows.setdefault(key, names | {"runs_us": [], "shortest_us": []})
+        row["runs_us"].append(task_patterns.metg_us(measured, peaks[sweep["devices"]]))
+        row["shortest_us"].append(min(point.us_per_task for point in measured))
+    for row in rows.values():
+        known = [time_us for time_us in row["runs_us"] if time_us is not None]
+        row["metg_us"] = statistics.median(known) if known else None
+        row["shortest_us"] = statistics.median(row["shortest_us"])
+        row["iterations_per_us"] = peaks[row["devices"]]
+    return list(rows.values())
+
+
+def show(rows: Sequence[dict[str, Any]], tasks_per_device: int) -> None:
+    """Print the table: a line for each pattern and number of devices, a column for each program."""
+    labels = list(dict.fromkeys(row["program"] for row in rows))
+    cells: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        text = f"{row['metg_us']:.1f}" if row["metg_us"] is not None else "-"
+        cells.setdefault((row["pattern"], row["devices"]), {})[row["program"]] = text
+    order = sorted(cells, key=lambda key: (PATTERNS.index(key[0]), key[1]))
+    report.show(
+        f"METG(50 %) in µs, {tasks_per_device} tasks per device and step",
+        ("pattern", "devices", *labels),
+        ([pattern, str(devices), *(cells[pattern, devices].get(label, "-") for label in labels)]
+         for pattern, devices in order),
+    )  # fmt: skip
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if not set(names) <= set(PATTERNS):
+        raise argparse.ArgumentTypeError(f"must be among {','.join(PATTERNS)}, not {text}")
+    return names
+
+
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line, and fill in what depends on the machine."""
+    parser = report.argument_parser(__doc__)
+    parser.add_argument(
+        "--devices",
+        type=lambda text: [int(item) for item in text.split(",")],
+        help="numbers of devices (default 1,2,4,8, as many as there are; 1,2 on CPUs)",
+    )
+    parser.add_argument("--patterns", type=_names, default=list(PATTERNS), help=",".join(PATTERNS))
+    parser.add_argument("--tasks-per-device", type=int, default=4, help="tasks of a step on each device (default 4)")
+    parser.add_argument("--longest-us", type=float, help="length of the longest tasks; by backend if left out")
+    parser.add_argument("--sample-seconds", type=float, default=0.03, help="length of a sample (default 0.03)")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
+    parser.add_argument("--seconds", type=float, default=540, help="no further run begins after so long (default 540)")
+    parser.add_argument("--mpirun", default=launching.default_launcher(), help="the launcher and its options")
+    parser.add_argument(
+        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
+    )
+    parser.add_argument(
+        "--only", choices=sorted({program.only for program in PROGRAMS}), help="this program, in this process"
+    )
+    options = parser.parse_args(arguments)
+    available = count_devices() if options.backend != "cpu" else 0
+    if options.backend == "auto":
+        options.backend = "cuda" if available else "cpu"
+    if options.backend == "cpu":
+        available = max(options.devices or [2])
+    options.devices = options.devices or [count for count in (1, 2, 4, 8) if count <= available]
+    if not options.devices or min(options.devices) < 1 or max(options.devices) > available:
+        parser.error(f"there are {available} GPUs, so --devices cannot be {options.devices}")
+    if options.tasks_per_device < 1 or (options.only and len(options.devices) != 1):
+        parser.error("--tasks-per-device is at least 1, and --only takes one number of --devices")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the JSON file if asked to."""
+    options = options_of(arguments)
+    if options.only:
+        return measure_here(options)
+    programs = [program for program in PROGRAMS if options.backend in program.backends]
+    if options.backend == "cpu" and importlib.util.find_spec("distributed") is None:
+        print("Dask is not installed (pip install 'celerity_py[bench]'): its columns are left out.", flush=True)
+        programs = [program for program in programs if not program.only.startswith("dask")]
+    sweeps, problems = measure(programs, options)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    rows = evaluate(sweeps)
+    show(rows, options.tasks_per_device)
+    if options.output:
+        figures = {"environment": environment.describe(), "backend": options.backend, "rows": rows, "sweeps": sweeps}
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(figures | {"problems": problems}, indent=1) + "\n")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""The patterns of `task_patterns` by celerity_py: a kernel per step over the points, a chunk for each point."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import celerity_py as celerity
+from celerity_py import access
+from cluster_jobs.benchmarks.granularity import task_patterns
+from cluster_jobs.benchmarks.granularity.task_patterns import BLOCK, CHECK_STEPS, GRID, MASK, PATTERNS, SOURCE
+
+_READING = (
+    SOURCE
+    + r"""
+__global__ void task(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next,
+                     celerity::accessor<const unsigned, 1> previous, int pattern, int bit, unsigned step,
+                     int iterations) {
+    for (long long point = chunk.min[0]; point < chunk.max[0]; ++point) {
+        if (is_first()) {
+            next.data[point] = value_of(previous.data, point, chunk.global_max[0], pattern, bit, step);
+        }
+        compute(iterations, next.data + point);
+    }
+}
+"""
+)
+_ALONE = (
+    SOURCE
+    + r"""
+__global__ void task_alone(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next, unsigned step,
+                           int iterations) {
+    for (long long point = chunk.min[0]; point < chunk.max[0]; ++point) {
+        if (is_first()) next.data[point] = value_of(nullptr, point, chunk.global_max[0], 0, 0, step);
+        compute(iterations, next.data + point);
+    }
+}
+"""
+)
+
+
+def _task_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as it has data
+    chunk: celerity.Chunk,
+    next_values: celerity.View,
+    previous: celerity.View,
+    pattern: int,
+    bit: int,
+    step: int,
+    iterations: int,
+) -> None:
+    width, values, offset = chunk.global_shape[0], previous.array, previous.box.min[0]
+    for point in range(chunk.box.min[0], chunk.box.max[0]):
+        read = task_patterns.dependencies(PATTERNS[pattern], bit, point, width)
+        next_values[point] = task_patterns.value_of(point, step, ((j, values[j - offset]) for j in read))
+        task_patterns.compute(iterations)
+
+
+def _task_alone_on_arrays(chunk: celerity.Chunk, next_values: celerity.View, step: int, iterations: int) -> None:
+    for point in range(chunk.box.min[0], chunk.box.max[0]):
+        next_values[point] = task_patterns.value_of(point, step, ())
+        task_patterns.compute(iterations)
+
+
+task = celerity.kernel(
+    cpu=_task_on_arrays, cuda=celerity.CudaKernel(_READING, "task", block=(BLOCK,), grid=(GRID,)), name="task"
+)
+task_alone = celerity.kernel(
+    cpu=_task_alone_on_arrays,
+    cuda=celerity.CudaKernel(_ALONE, "task_alone", block=(BLOCK,), grid=(GRID,)),
+    name="task_alone",
+)
+
+
+def _butterfly(bit: int, chunk: celerity.MapperChunk) -> celerity.Region:
+    """Map points to themselves and their partners."""
+    partners = (point ^ (1 << bit) for point in range(chunk.box.min[0], chunk.box.max[0]))
+    return celerity.Region([chunk.box, *(celerity.Box((j,), (j + 1,)) for j in partners if j < chunk.global_shape[0])])
+
+
+def _parents(chunk: celerity.MapperChunk) -> celerity.Box:
+    """Map points to their parents in the tree."""
+    return celerity.Box((chunk.box.min[0] // 2,), ((chunk.box.max[0] - 1) // 2 + 1,))
+
+
+def mappers(pattern: str, width: int) -> list[Any]:
+    """The range mapper of each step of a round; none if the pattern reads nothing."""
+    if pattern == "fft":
+        rounds = range(task_patterns.rounds_of(pattern, width))
+        return [access.pure(functools.partial(_butterfly, bit), key=("butterfly", bit)) for bit in rounds]
+    named = {"stencil_1d": access.neighborhood(1), "tree": access.pure(_parents), "all_to_all": access.all()}
+    return [named[pattern]] if pattern in named else []
+
+
+class Program:
+    """One pattern on all devices, `tasks_per_device` points on each."""
+
+    def __init__(self, queue: celerity.Queue, pattern: str, width: int, tasks_per_device: int) -> None:
+        self.queue, self.pattern, self.width = queue, pattern, width
+        start = task_patterns.initial(width)
+        self.states = [celerity.Buffer.from_array(start, name=name) for name in ("previous", "next")]
+        self.own = access.one_to_one()
+        self.mappers = mappers(pattern, width)
+        self.hints = (celerity.hints.oversubscribe(tasks_per_device),)
+
+    def submit(self, iterations: int, steps: int) -> None:
+        """Submit some steps."""
+        number, rounds = PATTERNS.index(self.pattern), len(self.mappers)
+        for step in range(steps):
+            previous, target = self.states
+            self.states.reverse()
+            if not rounds:
+                self.queue.parallel_for(
+                    self.width, task_alone, target.write(self.own), step & MASK, iterations, hints=self.hints
+                )
+                continue
+            self.queue.parallel_for(
+                self.width,
+                task,
+                target.write(self.own),
+                previous.read(self.mappers[step % rounds]),
+                number,
+                step % rounds,
+                step & MASK,
+                iterations,
+                hints=self.hints,
+            )
+
+    def check(self) -> int:
+        """Compare a run with NumPy; the checksum."""
+        self.submit(1, CHECK_STEPS)
+        return task_patterns.require_reference(self.queue.fence(self.states[0]).result(), self.pattern, CHECK_STEPS)
+
+    def time(self, iterations: int, steps: int) -> float:
+        """Seconds for some steps, on rank 0."""
+        self.queue.barrier()
+        begun = time.perf_counter()
+        self.submit(iterations, steps)
+        self.queue.barrier()
+        return self._of_master(time.perf_counter() - begun)
+
+    def _of_master(self, seconds: float) -> float:
+        """What rank 0 passed, so that all ranks decide alike."""
+
+        def tell(part: celerity.Part, view: celerity.View) -> None:
+            view[...] = seconds
+
+        told = celerity.Buffer((), "float64", name="seconds")
+        self.queue.host_task(tell, told.write(), on="master")
+        return float(self.queue.fence(told).result())
+
+
+def measure(
+    devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
+) -> list[dict[str, Any]] | None:
+    """Check and sweep the patterns; the figures on rank 0, None on the others. Collective.
+
+    Raises:
+        SystemExit: If there are not so many devices, or a result is wrong.
+    """
+    figures = []
+    width = devices * tasks_per_device
+    with celerity.Queue() as queue:
+        available = celerity.size() * queue.statistics().num_devices
+        if available != devices:
+            raise SystemExit(f"{celerity.size()} rank(s) drive {available} device(s), not {devices}.")
+        for pattern in patterns:
+            program = Program(queue, pattern, width, tasks_per_device)
+            checksum = program.check()
+            points = task_patterns.sweep(program.time, tasks_per_device, longest_us, sample_s)
+            figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})
+    return figures if celerity.is_master() else None

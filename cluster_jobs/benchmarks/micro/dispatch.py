@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: MIT
+"""What it costs to issue work, ours against hand-written CuPy: `python -m cluster_jobs.benchmarks.micro.dispatch`.
+
+*Issue*: a host task holds back the plan until it is complete, and a latch kernel, on which everything depends, holds
+back the GPU while it is issued. So the time is that of the host alone: from the opening of the gate until the last
+instruction is on its stream. It is measured for few and for many operations; the slope counts. By hand, the same
+operations are enqueued behind the same latch.
+
+*End to end*: from the first call until the wait returns, for tasks that do not depend on each other.
+
+Under `mpirun -n 2` it measures steps of a kernel and an exchange between the ranks instead, against NCCL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import functools
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import celerity_py as celerity
+from celerity_py import access
+from cluster_jobs.benchmarks import environment
+from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks.micro.dispatch_by_hand import HandWritten, HandWrittenExchange, closing
+
+FEW, MANY = 100, 700
+STRIDE = 32  # elements between the words that are copied, so that no two copies are one
+TARGETS_US = {"kernel": 6.0, "copy": 4.0, "end to end": 16.0}
+POLL_S = 30e-6
+TIMEOUT_S = 2.5  # the latch gives up after 3 s
+SOURCE = r"""
+__global__ void nothing(celerity::chunk<1> chunk, celerity::accessor<const int, 1> a,
+                        celerity::accessor<const int, 1> b, celerity::accessor<int, 1> out) {}
+"""
+ALONE_SOURCE = "__global__ void alone(celerity::chunk<1> chunk) {}\n"
+LATCH_SOURCE = r"""
+__global__ void latch(celerity::chunk<1> chunk, celerity::accessor<const int, 1> gate, celerity::accessor<int, 1> held,
+                      unsigned long long flag, int number) {
+    if (threadIdx.x != 0) return;
+    unsigned long long begun, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
+    do {
+        __nanosleep(500);
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (*(volatile int*)flag < number && now - begun < 3000000000ull);
+}
+"""
+
+
+def _nothing(chunk: celerity.Chunk, a: celerity.View, b: celerity.View, out: celerity.View) -> None:
+    """On the CPU backend, to try the program out."""
+
+
+def _alone(chunk: celerity.Chunk) -> None:
+    """On the CPU backend, to try the program out."""
+
+
+def _look(part: celerity.Part, word: celerity.View) -> None:
+    """A host task that makes a copy necessary."""
+
+
+def _latch(chunk: celerity.Chunk, gate: celerity.View, held: celerity.View, flag: int, number: int) -> None:
+    deadline = time.monotonic() + 3
+    while ctypes.c_int.from_address(flag).value < number and time.monotonic() < deadline:
+        time.sleep(1e-4)
+
+
+nothing = celerity.kernel(cpu=_nothing, cuda=celerity.CudaKernel(SOURCE, "nothing", block=(32,)))
+alone = celerity.kernel(cpu=_alone, cuda=celerity.CudaKernel(ALONE_SOURCE, "alone", block=(32,)))
+latch = celerity.kernel(cpu=_latch, cuda=celerity.CudaKernel(LATCH_SOURCE, "latch", block=(32,)))
+
+
+class Ours:
+    """The same operations as tasks."""
+
+    def __init__(self, queue: celerity.Queue, flag_address: int) -> None:
+        self.queue = queue
+        self.flag_address = flag_address
+        zero = np.zeros(1, np.int32)
+        self.gate = celerity.Buffer.from_array(zero, name="gate")
+        self.held = celerity.Buffer.from_array(zero, name="held")
+        self.constant = celerity.Buffer.from_array(zero, name="constant")
+        self.outputs = [celerity.Buffer.from_array(zero, name=f"out{index}") for index in range(MANY)]
+        self.crossed = [[celerity.Buffer.from_array(zero, name=f"{side}{p}") for p in (0, 1)] for side in "ab"]
+        self.words = celerity.Buffer.from_array(np.zeros(MANY * STRIDE, np.int32), name="words")
+        self.everything, self.own = access.all(), access.one_to_one()
+        queue.host_task(_look, self.words.read(self.everything))  # host memory for all of it at once
+
+    # What is issued behind the latch; each returns the number of instructions that are issued early.
+
+    def kernels(self, count: int) -> int:
+        """Independent kernels with three accesses."""
+        for output in self.outputs[:count]:
+            self.queue.parallel_for(
+                1, nothing, self.held.read(self.everything), self.constant.read(self.everything), output.write(self.own)
+            )
+        return count
+
+    def copies(self, count: int) -> int:
+        """Host tasks that read one word each of what a kernel behind the latch writes."""
+        whole = access.fixed(celerity.Box((0,), (MANY * STRIDE,)))
+        self.queue.parallel_for(
+            1, nothing, self.held.read(self.everything), self.constant.read(self.everything), self.words.write(whole)
+        )
+        for index in range(count):
+            word = access.fixed(celerity.Box((index * STRIDE,), (index * STRIDE + 1,)))
+            self.queue.host_task(_look, self.words.read(word), unordered=True)
+        return count + 1
+
+    def dependencies(self, count: int) -> int:
+        """Two chains of kernels, each of which reads what both have written the step before."""
+        for step in range(count // 2):
+            old, new = step % 2, 1 - step % 2
+            a, b = self.crossed[0][old], self.crossed[1][old]
+            for side in (0, 1):
+                out = self.crossed[side][new]
+                self.queue.parallel_for(
+                    1, nothing, a.read(self.everything), b.read(self.everything), out.write(self.own)
+                )
+        return count // 2 * 2
+
+    def _latched_inputs(self) -> int:
+        """Make the first step of the crossed chains depend on the latch."""
+        for side in self.crossed:
+            self.queue.parallel_for(
+                1,
+                nothing,
+                self.held.read(self.everything),
+                self.constant.read(self.everything),
+                side[0].write(self.own),
+            )
+        return 2
+
+    def issue(self, submit: Callable[[int], int], count: int) -> tuple[float, dict[str, Any]]:
+        """Seconds from the opening of the gate until everything is issued, and what was counted meanwhile."""
+        queue, opened = self.queue, threading.Event()
+        flag = ctypes.c_int.from_address(self.flag_address)
+        number = flag.value + 1
+
+        def gate(part: celerity.Part, view: celerity.View) -> None:
+            opened.wait()
+
+        queue.host_task(gate, self.gate.write(self.everything), unordered=True)
+        queue.parallel_for(
+            1, latch, self.gate.read(self.everything), self.held.write(self.own), self.flag_address, number
+        )
+        before = queue.statistics().executor
+        expected = (
+            before["issued_early"] + (self._latched_inputs() if submit == self.dependencies else 0) + submit(count)
+        )
+        queue.flush()
+        self._wait_until_planned()
+        begun = time.perf_counter()
+        opened.set()
+        while queue.statistics().executor["issued_early"] < expected:
+            if time.perf_counter() - begun > TIMEOUT_S:
+                break
+            time.sleep(POLL_S)
+        seconds = time.perf_counter() - begun
+        after = queue.statistics().executor
+        flag.value = number
+        queue.wait()
+        counted = {
+            "issued_early": after["issued_early"] - before["issued_early"],
+            "expected": expected - before["issued_early"],
+            "lane_waits": after["lane_waits"] - before["lane_waits"],
+        }
+        return seconds, counted
+
+    def _wait_until_planned(self) -> None:
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < 0.02:
+            now = self.queue.statistics().scheduler["instructions"]
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.002)
+
+    def end_to_end(self, count: int, *, with_accesses: bool) -> dict[str, float]:
+        """Microseconds per independent task until all have run, and what the threads spent."""
+        queue = self.queue
+        queue.wait()
+        before = queue.statistics()
+        begun = time.perf_counter()
+        if with_accesses:
+            for index in range(count):
+                queue.parallel_for(
+                    1,
+                    nothing,
+                    self.held.read(self.everything),
+                    self.constant.read(self.everything),
+                    self.outputs[index % MANY].write(self.own),
+                )
+        else:
+            for _ in range(count):
+                queue.parallel_for(1, alone)
+        queue.wait()
+        wall = time.perf_counter() - begun
+        after = queue.statistics()
+        scale = 1e6 / count
+        return {
+            "us_per_task": wall * scale,
+            "submit_us": (after.submit_seconds - before.submit_seconds) * scale,
+            "blocked_us": (after.blocked_seconds - before.blocked_seconds) * scale,
+            "scheduler_busy_us": (after.scheduler["busy_s"] - before.scheduler["busy_s"]) * scale,
+            "executor_busy_us": (after.executor["busy_seconds"] - before.executor["busy_seconds"]) * scale,
+        }
+
+
+def _slope_us(issue: Callable[[int], float], rounds: int) -> float:
+    """Microseconds per operation: what many cost more than few."""
+    issue(MANY)
+    times = {count: statistics.median(issue(count) for _ in range(rounds)) for count in (FEW, MANY)}
+    return (times[MANY] - times[FEW]) / (MANY - FEW) * 1e6
+
+
+def measure_issue(queue: celerity.Queue, hand: HandWritten | None, rounds: int) -> list[dict[str, Any]]:
+    """The rows on the host's time; the last one holds what was counted."""
+    spare = ctypes.c_int(0)
+    ours = Ours(queue, ctypes.addressof(spare) if hand is None else hand.flag_memory.ptr)
+    slopes: dict[str, dict[str, Any]] = {}
+    for name in ("kernels", "copies", "dependencies"):
+        counts: list[dict[str, Any]] = []
+
+        def issue(count: int, name: str = name, counts: list[dict[str, Any]] = counts) -> float:
+            seconds, counted = ours.issue(getattr(ours, name), count)
+            counts.append(counted | {"count": count, "us": seconds * 1e6})
+            return seconds
+
+        slopes[name] = {"ours": _slope_us(issue, rounds), "by_hand": None, "rounds": counts}
+        if hand is not None:
+            slopes[name]["by_hand"] = _slope_us(functools.partial(hand.issue, getattr(hand, name)), rounds)
+    crossed = slopes["dependencies"]["rounds"]
+    waits = sum(row["lane_waits"] for row in crossed) / max(1, sum(row["expected"] for row in crossed))
+    kernels, copies, dependencies = slopes.values()
+    return [
+        _row("kernel", "CudaKernel with three accesses, issue", kernels["ours"], kernels["by_hand"]),
+        _row("copy", "copy of 4 bytes to the host, issue", copies["ours"], copies["by_hand"]),
+        _row(
+            "dependency",
+            "dependency across lanes, issue",
+            (dependencies["ours"] - kernels["ours"]) / waits if waits > 0.2 else None,
+            None if hand is None else dependencies["by_hand"] - kernels["by_hand"],
+        ),
+        {"key": "counted", "slopes": slopes},
+    ]
+
+
+def measure_end_to_end(
+    queue: celerity.Queue, hand: HandWritten | None, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """The rows on independent tasks."""
+    ours = Ours(queue, 0)
+    rows = []
+    for with_accesses, what in ((False, "independent empty task, end to end"), (True, "the same with three accesses")):
+        runs: list[dict[str, float]] = []
+        by_hand: list[float] = []
+        for _ in range(options.rounds + 1):  # in turns
+            runs.append(ours.end_to_end(options.tasks, with_accesses=with_accesses))
+            if hand is not None:
+                by_hand.append(hand.end_to_end(options.tasks) / options.tasks * 1e6)
+        middle = sorted(runs[1:], key=lambda run: run["us_per_task"])[options.rounds // 2]
+        hand_us = statistics.median(by_hand[1:]) if by_hand else None
+        rows.append(_row("end to end", what, middle["us_per_task"], hand_us) | {"threads": middle})
+    return rows
+
+
+def _row(key: str, what: str, ours: float | None, by_hand: float | None) -> dict[str, Any]:
+    return {"key": key, "what": what, "ours_us": ours, "by_hand_us": by_hand, "target_us": TARGETS_US.get(key)}
+
+
+def measure_exchange(queue: celerity.Queue, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A step is a kernel on each rank that reads what the other rank has written in the step before. Collective."""
+    rows = []
+    for elements in (1, 4096, 262144):
+        shape = (2 * elements,)
+        data = [celerity.Buffer.from_array(np.zeros(shape, np.int32), name=name) for name in "xy"]
+
+        def run(steps: int, reads: Any, data: list[celerity.Buffer] = data, elements: int = elements) -> float:
+            queue.barrier()
+            begun = time.perf_counter()
+            for step in range(steps):
+                source, target = data[step % 2], data[1 - step % 2]
+                part = target.write(access.even_split(elements))
+                queue.parallel_for(2, nothing, source.read(reads), source.read(reads), part)
+            queue.barrier()
+            return (time.perf_counter() - begun) / steps * 1e6
+
+        figures = {}
+        for name, reads in (("alone", access.even_split(elements)), ("exchange", access.all())):
+            figures[name] = statistics.median([run(options.steps, reads) for _ in range(options.rounds + 1)][1:])
+        by_hand = None
+        if options.backend != "cpu":
+            hand = HandWrittenExchange(elements, celerity.rank())
+            times = [hand.run(options.steps) for _ in range(options.rounds + 1)][1:]
+            by_hand = statistics.median(times) / options.steps * 1e6
+            closing(hand)
+        size = f"{4 * elements} bytes each way"
+        rows.append(_row("exchange", f"kernel and exchange of {size}, per step", figures["exchange"], by_hand))
+        rows.append(
+            _row("exchange", f"of which send and receive of {size}", figures["exchange"] - figures["alone"], None)
+        )
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table."""
+    table = Table(title="Dispatch, µs")
+    for column in ("what", "ours", "by hand", "ours / by hand", "target"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for row in rows:
+        if "what" not in row:
+            continue
+        ours, by_hand, target = row["ours_us"], row["by_hand_us"], row["target_us"]
+        ratio = f"{ours / by_hand:.2f}" if ours and by_hand else "-"
+        cells = ["-" if value is None else f"{value:.2f}" for value in (ours, by_hand)]
+        table.add_row(row["what"], *cells, ratio, "-" if target is None else f"≤ {target:g}")
+    Console(width=120).print(table)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the JSON file if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=5000, help="tasks end to end (default 5000)")
+    parser.add_argument("--steps", type=int, default=500, help="steps of the exchange (default 500)")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions, of which the median counts (default 5)")
+    parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda", help="cpu only tries the program out")
+    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
+    options = parser.parse_args(arguments)
+    if options.backend == "cuda" and count_devices() == 0:
+        parser.error("there is no CUDA device; --backend cpu tries the program out")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    devices = "cpu:1" if options.backend == "cpu" else None
+    if devices is None and "CELERITY_DEVICES" not in os.environ:
+        devices = "0,1" if celerity.size() > 1 else "0,"
+    celerity.configure(backend=options.backend, devices=devices)
+    if celerity.size() > 1:
+        with celerity.Queue() as queue:
+            rows = measure_exchange(queue, options)
+    else:
+        hand = None if options.backend == "cpu" else HandWritten(MANY)
+        # Behind the latch host tasks pile up, and a horizon among them would hold back what follows it.
+        celerity.configure(run_ahead=512, horizon_max_parallelism=8192)
+        with celerity.Queue() as queue:
+            rows = measure_issue(queue, hand, options.rounds)
+        celerity.configure(run_ahead=None, horizon_max_parallelism=None)
+        with celerity.Queue() as queue:
+            rows += measure_end_to_end(queue, hand, options)
+    if celerity.is_master():
+        show(rows)
+        if options.output:
+            figures = {"environment": environment.describe(), "rows": rows}
+            options.output.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""What submitting a task costs the application thread: `python -m cluster_jobs.benchmarks.micro.submit_cost`.
+
+5000 wave_sim steps are submitted in a dry run (the scheduler thread plans, nothing is executed), with built-in
+mappers and with a Python callable, as rank 0 of 1 and of 128. Few submissions block because the scheduler could not
+keep up: they leave the median alone, and their time is taken out of the mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from time import perf_counter_ns
+from typing import Any
+
+from cluster_jobs.benchmarks import report
+
+CASES = (("built-in", 1), ("built-in", 128), ("callable", 1), ("callable", 128))
+
+
+def submit(mapper: str, steps: int) -> dict[str, Any]:
+    """Submit the steps in this process, which is a dry run; nanoseconds per task."""
+    import celerity_py as celerity
+    from celerity_py import access
+
+    def grown(chunk: Any, shape: tuple[int, int]) -> celerity.Region:
+        box = chunk.box
+        (low_y, low_x), (high_y, high_x) = box.min, box.max
+        return celerity.Region(
+            [
+                celerity.Box((max(low_y - 1, 0), low_x), (min(high_y + 1, shape[0]), high_x)),
+                celerity.Box((low_y, max(low_x - 1, 0)), (high_y, min(high_x + 1, shape[1]))),
+            ]
+        )
+
+    @celerity.kernel
+    def wave_step(chunk: Any, u_next: Any, u: Any) -> None:
+        raise AssertionError("a dry run executes nothing")
+
+    times: list[int] = []
+    with celerity.Queue() as queue:
+        u = celerity.Buffer((512, 512), name="u")
+        u_next = celerity.Buffer((512, 512), name="u_next")
+
+        @celerity.kernel
+        def fill(chunk: Any, target: Any) -> None:
+            raise AssertionError("a dry run executes nothing")
+
+        queue.parallel_for(u.shape, fill, u.write(access.one_to_one()))
+        queue.parallel_for(u.shape, fill, u_next.write(access.one_to_one()))
+        started = perf_counter_ns()
+        for _ in range(steps):
+            before = perf_counter_ns()
+            read = u.read(access.neighborhood(1, 1, shape="axes") if mapper == "built-in" else grown)
+            queue.parallel_for(u.shape, wave_step, u_next.read_write(access.one_to_one()), read)
+            times.append(perf_counter_ns() - before)
+            u, u_next = u_next, u
+        elapsed = perf_counter_ns() - started
+        values = queue.statistics()
+        queue.wait()
+        planned = queue.statistics()
+    return {
+        "mapper": mapper,
+        "ranks": values.size,
+        "median_us": statistics.median(times) / 1e3,
+        "p95_us": sorted(times)[int(len(times) * 0.95)] / 1e3,
+        "mean_without_blocking_us": (elapsed / 1e3 - values.blocked_seconds * 1e6) / steps,
+        "blocked_s": values.blocked_seconds,
+        "scheduler_busy_us_per_task": planned.scheduler["busy_s"] * 1e6 / (steps + 2),
+    }
+
+
+def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
+    """Each case in processes of its own; the repetition with the lowest median counts."""
+    rows = []
+    for mapper, ranks in CASES:
+        results = []
+        for _ in range(repetitions):
+            command = [sys.executable, "-m", __spec__.name, "--case", mapper]
+            output = subprocess.run(  # noqa: S603 - this module
+                [*command, "--steps", str(steps)],
+                env=os.environ | {"CELERITY_DRY_RUN_RANKS": str(ranks)},
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=600,
+            ).stdout
+            results.append(json.loads(output.splitlines()[-1]))
+        rows.append(min(results, key=lambda row: row["median_us"]))
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the JSON file if asked to."""
+    parser = report.argument_parser(__doc__)
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--case", choices=("built-in", "callable"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.case:
+        print(json.dumps(submit(options.case, options.steps)))
+        return 0
+    rows = run(options.steps, options.repetitions)
+    lines = [
+        [
+            row["mapper"],
+            str(row["ranks"]),
+            f"{row['median_us']:.1f}",
+            f"{row['p95_us']:.1f}",
+            f"{row['mean_without_blocking_us']:.1f}",
+            f"{row['blocked_s']:.3f}",
+            f"{row['scheduler_busy_us_per_task']:.1f}",
+        ]
+        for row in rows
+    ]
+    report.show(
+        f"Submitting {options.steps} wave_sim steps, µs per task on the application thread",
+        ("mapper", "ranks", "median", "95 %", "mean", "blocked in all, s", "scheduler busy per task"),
+        lines,
+    )
+    report.write(options.output, rows)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

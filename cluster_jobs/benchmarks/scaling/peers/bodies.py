@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""What the hand-written N-body programs share: the bodies of one GPU, the verdict, and the table.
+
+The acceleration is computed by the source of `cluster_jobs/apps/nbody.py` itself, from the same initial state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cluster_jobs.benchmarks.scaling.peers import batches
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
+import nbody
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BODY_BYTES = 16
+# What a launch adds up: everything; what the own bodies pull, put aside; what all others pull, added to that.
+WHOLE, FROM_OWN, FROM_OTHERS = 0, 1, 2
+KERNEL = r"""
+extern "C" __global__ void __launch_bounds__(BLOCK, 2)
+nbody_step(const float4* positions, float4* const* moved, const int num_moved, float4* velocities, float4* pulls,
+           const int part, const long long num_bodies, const long long begin, const long long end, const float dt,
+           const float softening_squared) {
+    const long long step = (long long)gridDim.x * GROUP, own = end - begin;
+    source_range sources = {0, 0, num_bodies};
+    if (part == 1) sources = {begin, 0, own};
+    if (part == 2) sources = {begin, own, num_bodies};
+    for (long long first = begin + (long long)blockIdx.x * GROUP; first < end; first += step) {
+        float3 pull = acceleration_in_group(positions, num_bodies, first, end, sources, softening_squared);
+        const long long body = first + threadIdx.x;
+        if (threadIdx.x >= GROUP || body >= end) continue;
+        if (part == 1) {
+            pulls[body - begin] = make_float4(pull.x, pull.y, pull.z, 0);
+            continue;
+        }
+        if (part == 2) {
+            const float4 before = pulls[body - begin];
+            pull = make_float3(pull.x + before.x, pull.y + before.y, pull.z + before.z);
+        }
+        float4 place = positions[body], velocity = velocities[body - begin];
+        place.x = fmaf(velocity.x += pull.x * dt, dt, place.x);
+        place.y = fmaf(velocity.y += pull.y * dt, dt, place.y);
+        place.z = fmaf(velocity.z += pull.z * dt, dt, place.z);
+        velocities[body - begin] = velocity;
+        for (int i = 0; i < num_moved; ++i) moved[i][body] = place;
+    }
+}
+"""
+
+
+class Share:
+    """The bodies of one GPU: positions of all bodies twice, and velocities of its own.
+
+    In a step of parity p, `arrays[p]` is read and `arrays[1 - p]` written. All GPUs have equally many bodies, but for
+    the last one; the arrays are as long as if it had, too.
+    """
+
+    def __init__(self, device: int, num_bodies: int, part: int, parts: int) -> None:
+        import cupy
+
+        self.cupy, self.device, self.num_bodies = cupy, cupy.cuda.Device(device), num_bodies
+        self.capacity = -(-num_bodies // parts)  # of a GPU
+        self.first, self.end = (min((part + side) * self.capacity, num_bodies) for side in (0, 1))
+        if self.first == self.end:
+            raise SystemExit(f"{num_bodies} bodies are too few for {parts} GPUs")
+        bodies = nbody.bodies_per_thread(self.end - self.first)
+        source = nbody.source(bodies, KERNEL)
+        self._grid = (-(-(self.end - self.first) // (32 * bodies)), 1, 1)
+        with self.device:
+            self.function = cupy.RawKernel(source, "nbody_step", options=("-std=c++17",)).kernel
+            self.arrays = [cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
+            self.velocities = cupy.zeros((self.end - self.first, 4), np.float32)
+            self.pulls = cupy.zeros_like(self.velocities)
+        self.set_destinations([[], []])
+        self.reset()
+
+    def set_destinations(self, others: Sequence[Sequence[int]]) -> None:
+        """Say where else a step can store new positions: the others' arrays, by parity of what is written."""
+        self._launches = {}
+        for name, extra in (("here", [[], []]), ("everywhere", others)):
+            with self.device:
+                tables = [
+                    self.cupy.asarray([array.data.ptr, *addresses], dtype=np.uint64)
+                    for array, addresses in zip(self.arrays, extra, strict=True)
+                ]
+            for part in (WHOLE, FROM_OWN, FROM_OTHERS):
+                self._launches[part, name] = [self._bind(part, parity, tables[1 - parity]) for parity in (0, 1)]
+
+    def _bind(self, part: int, parity: int, destinations: Any) -> tuple[Any, ...]:
+        numbers = map(np.int64, (self.num_bodies, self.first, self.end))
+        constants = (nbody.TIME_STEP, nbody.SOFTENING * nbody.SOFTENING)
+        count = np.int32(len(destinations))
+        own = (self.velocities, self.pulls)
+        return (self.arrays[parity], destinations, count, *own, np.int32(part), *numbers, *constants)
+
+    def reset(self) -> None:
+        """Put all bodies back to where they start."""
+        positions, velocities = nbody.galaxies(self.num_bodies)
+        with self.device:
+            self.arrays[0][: self.num_bodies] = self.cupy.asarray(positions)
+            self.velocities[:] = self.cupy.asarray(velocities[self.first : self.end])
+            self.cupy.cuda.runtime.deviceSynchronize()
+
+    def launch(self, part: int, parity: int, stream: Any, destinations: str = "here") -> None:
+        """Enqueue a step or a part of it; the new positions are stored "here" or, by peer access, "everywhere"."""
+        arguments = self._launches[part, destinations][parity]
+        self.function(self._grid, (nbody.THREADS_PER_BLOCK, 1, 1), arguments, stream=stream)
+
+    def address(self, parity: int) -> int:
+        """Where the own positions begin."""
+        return int(self.arrays[parity].data.ptr) + self.first * BODY_BYTES
+
+    def own(self) -> NDArray[np.float32]:
+        """Positions and velocities of the own bodies after an even number of steps, (2, n, 4)."""
+        with self.device:
+            return np.stack([self.arrays[0][self.first : self.end].get(), self.velocities.get()])
+
+
+def verdict(own: Sequence[NDArray[np.float32]], options: argparse.Namespace, steps: int) -> int:
+    """Compare what all GPUs have with NumPy in float64; the exit status."""
+    positions, velocities = np.concatenate(own, axis=1)
+    return int(not nbody.verify(nbody.galaxies(options.size), (positions, velocities), steps, []))
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """The options of both programs."""
+    return batches.argument_parser(description, size=131072, size_help="bodies; for --check up to 4096")
+
+
+def refuse_large_checks(options: argparse.Namespace) -> None:
+    """End the program if it is to check what NumPy takes too long for."""
+    if options.check and options.size > nbody.MOST_VERIFIED_FULLY:
+        raise SystemExit(f"--check takes up to {nbody.MOST_VERIFIED_FULLY} bodies, not {options.size}")
+
+
+def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
+    """Print the table, and write the JSON file if asked to."""
+
+    def arithmetic(us_per_step: float) -> str:
+        return f"{20 * options.size**2 / us_per_step / 1e6:.1f}"
+
+    title = f"N-body, {options.size} bodies, float32, {program}"
+    rate = ("TFLOP/s at 20 per pair", arithmetic)
+    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""What the hand-written RSim programs share: the patches of one GPU, the verdict, and the table.
+
+Transport and light are computed by the source of `cluster_jobs/apps/rsim.py` itself, for the same room.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cluster_jobs.benchmarks.scaling.peers import batches
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
+import room
+import rsim
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Scene = room.Room
+LIGHT_BYTES = 4
+ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that what is exchanged is aligned to 16 bytes
+SOURCE = (
+    rsim.ROOM_SOURCE
+    + r"""
+extern "C" __global__ void __launch_bounds__(THREADS)
+find_transport(float* factors, unsigned char* delays, const float* geometry, const long long patches,
+               const long long begin, const long long end, const float reach) {
+    for (long long i = begin + blockIdx.x; i < end; i += gridDim.x) {
+        const long long row = (i - begin) * patches;
+        find_transport_to(i, geometry, patches, reach, factors + row, delays + row);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+advance_light(float* const* histories, const int num_histories, const float* history, const float* factors,
+              const unsigned char* delays, const float* emission, const long long patches, const long long row_length,
+              const long long begin, const long long end, const int step) {
+    for (long long i = begin + blockIdx.x; i < end; i += gridDim.x) {
+        const long long row = (i - begin) * patches;
+        float light = emission[i];
+        if (step > 0) {
+            const auto length = (unsigned)row_length;
+            light += light_arriving(factors + row, delays + row, history, length, (int)patches, step);
+        }
+        if (threadIdx.x < num_histories) histories[threadIdx.x][step * row_length + i] = light;
+    }
+}
+"""
+)
+
+
+class Share:
+    """The patches of one GPU: how light gets to them, and the history of all patches.
+
+    All GPUs have equally many patches, but for the last one; rows of the history are as long as if it had, too.
+    """
+
+    def __init__(self, device: int, scene: Scene, steps: int, part: int, parts: int) -> None:
+        import cupy
+
+        self.cupy, self.device, self.patches, self.steps = cupy, cupy.cuda.Device(device), len(scene.emission), steps
+        self.capacity = -(-self.patches // (parts * ALIGNMENT)) * ALIGNMENT  # of a GPU
+        self.row_length = parts * self.capacity
+        self.first, self.end = (min((part + side) * self.capacity, self.patches) for side in (0, 1))
+        if self.first == self.end:
+            raise SystemExit(f"{self.patches} patches are too few for {parts} GPUs")
+        own = self.end - self.first
+        self._grid, self._block = (min(own, rsim.BLOCKS), 1, 1), (rsim.THREADS, 1, 1)
+        with self.device:
+            find_transport, self.function = (
+                cupy.RawKernel(SOURCE, name, options=("-std=c++17",)).kernel
+                for name in ("find_transport", "advance_light")
+            )
+            self.history = cupy.zeros((steps, self.row_length), np.float32)
+            self.factors = cupy.zeros((own, self.patches), np.float32)
+            self.delays = cupy.zeros((own, self.patches), np.uint8)
+            self.emission, geometry = cupy.asarray(scene.emission), cupy.asarray(scene.geometry)
+            numbers = map(np.int64, (self.patches, self.first, self.end))
+            arguments = (self.factors, self.delays, geometry, *numbers, rsim.reach_of(steps))
+            find_transport(self._grid, self._block, arguments, stream=cupy.cuda.Stream.null)
+            cupy.cuda.runtime.deviceSynchronize()
+        self._launches: dict[str, list[tuple[Any, ...]]] = {}
+        self.set_destinations([])
+
+    def set_destinations(self, others: Sequence[int]) -> None:
+        """Say where else a step can store its part of a row: addresses of the others' histories."""
+        numbers = tuple(map(np.int64, (self.patches, self.row_length, self.first, self.end)))
+        data = (self.history, self.factors, self.delays, self.emission)
+        for name, addresses in (("here", []), ("everywhere", others)):
+            with self.device:
+                table = self.cupy.asarray([self.history.data.ptr, *addresses], dtype=np.uint64)
+            fixed = (table, np.int32(len(table)), *data, *numbers)
+            self._launches[name] = [(*fixed, np.int32(step)) for step in range(self.steps)]
+
+    def launch(self, step: int, stream: Any, destinations: str = "here") -> None:
+        """Enqueue a step; its part of the row is stored "here" or, by peer access, "everywhere"."""
+        self.function(self._grid, self._block, self._launches[destinations][step], stream=stream)
+
+    def address(self, step: int) -> int:
+        """Where the own part of a row begins."""
+        return int(self.history.data.ptr) + (step * self.row_length + self.first) * LIGHT_BYTES
+
+    def whole_history(self) -> NDArray[np.float32]:
+        """All that is known here of the light, (steps, patches)."""
+        with self.device:
+            history: NDArray[np.float32] = self.history.get()[:, : self.patches]
+        return history
+
+    def forget(self) -> None:
+        """Make all dark."""
+        with self.device:
+            self.history.fill(0)
+            self.cupy.cuda.runtime.deviceSynchronize()
+
+
+def counted(step: Callable[[int], None], steps: int) -> Callable[[int], None]:
+    """What enqueues one step after the other, whatever parity is asked for; after the last one, the first again."""
+    number = -1
+
+    def enqueue(parity: int) -> None:
+        nonlocal number
+        number = (number + 1) % steps
+        step(number)
+
+    return enqueue
+
+
+def verdict(scene: Scene, histories: Sequence[NDArray[np.float32]]) -> int:
+    """Compare what all GPUs know with each other, and with NumPy; the exit status."""
+    different = sum(not np.array_equal(history, histories[0]) for history in histories)
+    if different:
+        print(f"WRONG: {different} of {len(histories)} histories differ from the first one")
+    is_right = rsim.verify(scene, histories[0], rounding=rsim.ROUNDING)
+    return int(bool(different) or not is_right)
+
+
+def parsed(description: str, gpus_help: str, arguments: list[str] | None) -> argparse.Namespace:
+    """The options of both programs; an even number of steps."""
+    parser = batches.argument_parser(description, size=16384, size_help="patches of the room, about")
+    parser.add_argument("--gpus", type=int, help=gpus_help)
+    options = parser.parse_args(arguments)
+    options.steps += options.steps % 2
+    return options
+
+
+def scene_of(options: argparse.Namespace) -> Scene:
+    """The room, of about as many patches as are asked for."""
+    return room.furnish(options.size)
+
+
+def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
+    """Print the table, and write the JSON file if asked to."""
+    patches = len(scene_of(options).emission)
+
+    def bandwidth(us_per_step: float) -> str:
+        return f"{5 * patches**2 / us_per_step / 1e6:.2f}"
+
+    rate = ("TB/s at 5 bytes per pair", bandwidth)
+    title = f"RSim, {patches} patches, {options.steps} steps, {program}"
+    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)

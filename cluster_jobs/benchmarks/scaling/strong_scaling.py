@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: MIT
+"""The same problem on more and more devices, ours against the same by hand.
+
+    python -m cluster_jobs.benchmarks.scaling.strong_scaling --app wave_sim --gpus 1,2,4,8 --output results/wave.json
+    python -m cluster_jobs.benchmarks.scaling.strong_scaling --app matmul --layout rank --ablate split
+    python -m cluster_jobs.benchmarks.scaling.strong_scaling --app wave_sim --backend cpu --gpus 1,2 --size 256
+
+Two layouts: one process that drives all devices, and one rank per device. In each, the application of `apps/` with
+`--benchmark` and the hand-written CuPy program of `peers/` take turns; both time batches of steps in the steady state.
+Before that, both are compared with NumPy at a small size, in each layout and variant on the largest number of devices.
+All configurations are measured once before any is measured again; medians count. `--ablate` also runs the application
+with something taken away, in the same turns. Prints a table, and writes with `--output` JSON and a plot (PNG and SVG)
+beside it; `--merge` makes both from the JSON of several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster_jobs import processes
+from cluster_jobs.benchmarks import environment, launching, report
+from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks.scaling import scaling_plot
+from cluster_jobs.benchmarks.scaling.scaling_apps import ABLATIONS, APPS, BY_VARIABLES, LAYOUTS, ScalingApp, Variant
+
+CHILD_TIMEOUT_S = 180.0
+PEER_SECONDS = 4.0  # of batches, of which the median counts
+OURS, BY_HAND = "ours", "by hand"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is measured: the application in one of its variants, or its peer."""
+
+    label: str
+    variant: Variant | None  # None: the peer
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Where it is measured."""
+
+    size: int
+    gpus: int
+    layout: str
+
+
+class Runner:
+    """Runs and checks the programs of one application."""
+
+    def __init__(self, app: ScalingApp, backend: str, launcher: str, steps: int | None) -> None:
+        self.app, self.backend, self.launcher, self.steps = app, backend, launcher, steps
+
+    def _command(self, program: Program, gpus: int, layout: str) -> tuple[list[str], dict[str, str]]:
+        command = launching.on_ranks(self.launcher, gpus) if layout == "rank" else []
+        if program.variant is None:
+            return [*command, sys.executable, "-m", str(self.app.peer(layout)), "--gpus", str(gpus)], {}
+        path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
+        variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
+        return [*command, sys.executable, str(path), *program.variant.arguments], variables
+
+    def check(self, program: Program, gpus: int, layout: str) -> None:
+        """Compare with NumPy at a small size.
+
+        Raises:
+            RuntimeError: If it differs, or fails.
+        """
+        command, variables = self._command(program, gpus, layout)
+        command += [*self.app.check, "--check" if program.variant is None else "--verify"]
+        output = launching.run(command, variables, CHILD_TIMEOUT_S)
+        if "Verified" not in output:
+            raise RuntimeError(f"{' '.join(command)} verified nothing:\n{output[-2000:]}")
+
+    def figures(self, program: Program, where: Configuration) -> dict[str, Any]:
+        """Run a program once; what it says of itself, at least `us_per_step`.
+
+        Raises:
+            RuntimeError: If it fails.
+        """
+        command, variables = self._command(program, where.gpus, where.layout)
+        default_steps = 20 if self.backend == "cpu" else self.app.steps_for(where.size)
+        command += ["--size", str(where.size), "--steps", str(self.steps or default_steps)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "figures.json"
+            if program.variant is None:
+                command += ["--seconds", str(PEER_SECONDS), "--output", str(path)]
+            else:
+                command.append("--benchmark")
+            output = launching.run(command, variables, CHILD_TIMEOUT_S)
+            text = path.read_text() if program.variant is None else (output.splitlines() or [""])[-1]
+        try:
+            figures: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise RuntimeError(f"{' '.join(command)} printed no figures:\n{output[-2000:]}") from None
+        return figures
+
+
+def programs_of(options: argparse.Namespace) -> list[Program]:
+    """What is measured everywhere, in the order of the first round."""
+    variants = ABLATIONS[options.ablate] if options.ablate else (Variant(OURS),)
+    ours = [Program(variant.label, variant) for variant in variants] if "ours" in options.programs else []
+    peer = [Program(BY_HAND, None)] if "peer" in options.programs and options.backend == "cuda" else []
+    return ours + peer
+
+
+def _exists(app: ScalingApp, program: Program, layout: str, gpus: int) -> bool:
+    """Whether there is such a peer; and a direct transport needs a second rank to reach."""
+    if program.variant is None:
+        return app.peer(layout) is not None
+    return program.variant.variables.get("CELERITY_TRANSPORT") != "direct" or (layout == "rank" and gpus > 1)
+
+
+def check(runner: Runner, programs: Sequence[Program], options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Compare all programs with NumPy in all layouts; what was checked, and what went wrong."""
+    checked, problems = [], []
+    gpus = max(options.gpus)
+    for layout in options.layout:
+        for program in programs:
+            if not _exists(runner.app, program, layout, gpus):
+                continue
+            what = f"{program.label}, {layout}, {gpus} device(s): {' '.join(runner.app.check)}"
+            try:
+                runner.check(program, gpus, layout)
+            except RuntimeError as error:
+                problems.append(str(error))
+                print(f"WRONG    {what}", flush=True)
+                continue
+            checked.append(what)
+            print(f"verified {what}", flush=True)
+    return checked, problems
+
+
+def measure(
+    runner: Runner, programs: Sequence[Program], options: argparse.Namespace
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """All rows, with every run of every program, and what went wrong."""
+    places = [
+        Configuration(size, gpus, layout) for size in options.size for gpus in options.gpus for layout in options.layout
+    ]
+    runs: dict[tuple[Configuration, str], list[dict[str, Any]]] = {}
+    problems = []
+    deadline = time.monotonic() + options.seconds
+    for repetition in range(options.repetitions):
+        for where in places:
+            for program in programs if repetition % 2 == 0 else reversed(programs):
+                if not _exists(runner.app, program, where.layout, where.gpus):
+                    continue
+                if time.monotonic() > deadline:
+                    if repetition == 0:
+                        problems.append(f"{where} {program.label}: no time to run it; raise --seconds")
+                    continue
+                try:
+                    figures = runner.figures(program, where)
+                except RuntimeError as error:
+                    problems.append(str(error))
+                    continue
+                runs.setdefault((where, program.label), []).append(figures)
+                place = f"{where.size:7} {where.gpus} {where.layout:8}"
+                print(f"{place} {program.label:20} {figures['us_per_step']:11.1f} µs", flush=True)
+    rows = []
+    for where in places:
+        labels = [program.label for program in programs if (where, program.label) in runs]
+        medians = {label: _summary(runs[where, label]) for label in labels}
+        rows.append({"app": runner.app.name, **vars(where), "programs": medians})
+    return rows, problems
+
+
+def _summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    times = [run["us_per_step"] for run in runs]
+    return {"us_per_step": statistics.median(times), "runs_us_per_step": times, "runs": list(runs)}
+
+
+def add_speedups(rows: Sequence[dict[str, Any]]) -> None:
+    """Compare each program with itself on the fewest devices of the same size and layout.
+
+    On one device its speedup is 1; if the fewest are n, theirs is n. Adds `speedup` and `efficiency` to each program of
+    a row, and to the row `ratio`, the time of the first of our programs over that of the peer; None if there is none.
+    """
+    fewest = min((row["gpus"] for row in rows), default=1)
+    base = {
+        (row["size"], row["layout"], label): program["us_per_step"] * row["gpus"]
+        for row in rows
+        if row["gpus"] == fewest
+        for label, program in row["programs"].items()
+    }
+    for row in rows:
+        programs = row["programs"]
+        for label, program in programs.items():
+            of_one = base.get((row["size"], row["layout"], label))
+            program["speedup"] = of_one / program["us_per_step"] if of_one else None
+            program["efficiency"] = program["speedup"] / row["gpus"] if of_one else None
+        ours = next((program for label, program in programs.items() if label != BY_HAND), None)
+        both = ours is not None and BY_HAND in programs
+        row["ratio"] = ours["us_per_step"] / programs[BY_HAND]["us_per_step"] if ours is not None and both else None
+
+
+def show(rows: Sequence[dict[str, Any]], title: str) -> None:
+    """Print the table: a line for each program at each place; with resizes, if the application tells them."""
+    lines = []
+    grows = any("resizes" in program["runs"][-1] for row in rows for program in row["programs"].values())
+    for row in rows:
+        by_hand = row["programs"].get(BY_HAND)
+        for label, program in row["programs"].items():
+            times = program["runs_us_per_step"]
+            figures = (program["speedup"], program["efficiency"] and 100 * program["efficiency"])
+            ratio = program["us_per_step"] / by_hand["us_per_step"] if by_hand and label != BY_HAND else None
+            name = f"{label} ({_variant(program)})" if _variant(program) else label
+            lines.append(
+                [
+                    f"{row['size']}",
+                    row["layout"],
+                    name,
+                    f"{row['gpus']}",
+                    f"{program['us_per_step']:.1f}",
+                    f"{min(times):.1f} to {max(times):.1f}",
+                    *("-" if value is None else f"{value:.2f}" for value in (figures[0], ratio)),
+                    "-" if figures[1] is None else f"{figures[1]:.0f} %",
+                    str(len(times)),
+                    *(_growth(program["runs"][-1]) if grows else ()),
+                ]
+            )
+    columns = [
+        "size",
+        "layout",
+        "program",
+        "devices",
+        "µs per step",
+        "runs",
+        "speedup",
+        "/ by hand",
+        "efficiency",
+        "of",
+    ]
+    columns += ["resizes, rank 0", "bytes copied for them"] if grows else []
+    report.show(title, columns, sorted(lines, key=lambda line: (-int(line[0]), *line[1:3], int(line[3]))), num_names=3)
+
+
+def _growth(run: dict[str, Any]) -> tuple[str, str]:
+    """How often memory was allocated anew in all batches of a run, and what was copied; a peer says nothing of that."""
+    return (str(run["resizes"]), f"{run['resize_bytes']:,}") if "resizes" in run else ("-", "-")
+
+
+def _variant(program: dict[str, Any]) -> str:
+    return "/".join(sorted({str(run["variant"]) for run in program.get("runs", ()) if run.get("variant")}))
+
+
+def _integers(text: str) -> list[int]:
+    values = [int(item) for item in text.split(",")]
+    if not values or min(values) < 1:
+        raise argparse.ArgumentTypeError(f"must be positive numbers such as 1,2,4, not {text}")
+    return sorted(set(values))
+
+
+def _choices(*known: str) -> Any:
+    def parse(text: str) -> list[str]:
+        values = text.split(",")
+        if not set(values) <= set(known):
+            raise argparse.ArgumentTypeError(f"must be among {','.join(known)}, not {text}")
+        return values
+
+    return parse
+
+
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line, and fill in what depends on the machine."""
+    parser = report.argument_parser(__doc__)
+    parser.add_argument("--app", choices=tuple(APPS), default="wave_sim", help="what is computed (default wave_sim)")
+    parser.add_argument("--gpus", type=_integers, help="numbers of devices (default 1,2,4,8, as many as there are)")
+    parser.add_argument("--layout", type=_choices(*LAYOUTS), default=list(LAYOUTS), help="process,rank")
+    parser.add_argument("--size", type=_integers, help="one size or several; by application if left out")
+    parser.add_argument("--programs", type=_choices("ours", "peer"), default=["ours", "peer"], help="ours,peer")
+    parser.add_argument("--ablate", choices=tuple(ABLATIONS), help="also measure with this taken away or changed")
+    parser.add_argument("--steps", type=int, help="per batch; by application and size if left out")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
+    parser.add_argument("--seconds", type=float, default=500, help="no further run begins after so long (default 500)")
+    parser.add_argument("--mpirun", default=launching.default_launcher(), help="the launcher and its options")
+    parser.add_argument(
+        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
+    )
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", metavar="FILE", help="measure nothing: table and plot of these JSON files"
+    )
+    options = parser.parse_args(arguments)
+    if options.merge:
+        return options
+    app = APPS[options.app]
+    if options.ablate and options.ablate not in app.ablations | BY_VARIABLES:
+        parser.error(f"{app.name} has no argument for --ablate {options.ablate}")
+    available = count_devices() if options.backend != "cpu" else 0
+    if options.backend == "auto":
+        options.backend = "cuda" if available else "cpu"
+    if options.backend == "cpu":
+        available = max(options.gpus or (2,))
+    options.gpus = options.gpus or [count for count in (1, 2, 4, 8) if count <= available]
+    if not options.gpus or max(options.gpus) > available:
+        parser.error(f"there are {available} GPUs, so --gpus cannot be {options.gpus}")
+    options.size = options.size or list(app.sizes if options.backend == "cuda" else app.cpu_sizes)
+    return options
+
+
+def merged(files: Sequence[Path]) -> tuple[ScalingApp, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of several files, with their environments; a later file replaces rows of an earlier one.
+
+    Raises:
+        SystemExit: If they are about different applications.
+    """
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    environments = []
+    for file in files:
+        figures = json.loads(file.read_text())
+        environments.append({"file": file.name, **figures["environment"]})
+        for row in figures["rows"]:
+            known = rows.setdefault((row["size"], row["layout"], row["gpus"]), row)
+            known["programs"] |= row["programs"]
+    names = {row["app"] for row in rows.values()}
+    if len(names) != 1:
+        raise SystemExit(f"--merge takes files of one application, these are of {', '.join(sorted(names)) or 'none'}")
+    return APPS[names.pop()], environments, [rows[key] for key in sorted(rows)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and write the JSON file and the plot if asked to."""
+    options = options_of(arguments)
+    problems: list[str] = []
+    figures: dict[str, Any]
+    if options.merge:
+        app, environments, rows = merged(options.merge)
+        figures = {"environments": environments}
+    else:
+        app = APPS[options.app]
+        programs = programs_of(options)
+        if BY_HAND not in [program.label for program in programs] and "peer" in options.programs:
+            print("The programs by hand need GPUs: only ours are measured.")
+        elif missing := [layout for layout in options.layout if "peer" in options.programs and not app.peer(layout)]:
+            print(
+                f"There is no program by hand for {app.name} in layout {' and '.join(missing)}: only ours is measured."
+            )
+        runner = Runner(app, options.backend, options.mpirun, options.steps)
+        checked, problems = check(runner, programs, options)
+        rows, failures = measure(runner, programs, options)
+        problems += failures
+        figures = {"environment": environment.describe(), "backend": options.backend, "checked": checked}
+    add_speedups(rows)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    show(rows, f"Strong scaling of {app.name}, medians")
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(figures | {"rows": rows, "problems": problems}, indent=1) + "\n")
+        try:
+            for path in scaling_plot.save(rows, app.title, options.output):
+                print(f"Plot: {path.resolve()}")
+        except RuntimeError as error:
+            print(f"No plot: {error} Where it is installed, --merge {options.output.name} draws it.")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: MIT
+"""Graph generation of any number of ranks in one process: no hardware, and a record of all that was generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from celerity_py import _native, _native_testing
+from tests.property.programs import (
+    Access,
+    BufferDecl,
+    Destroy,
+    Epoch,
+    Fence,
+    Flush,
+    HostTask,
+    Initial,
+    Kernel,
+    Mode,
+    Operator,
+    Program,
+    Reduction,
+    Settings,
+    Step,
+    Task,
+)
+from tests.support import mappers
+from tests.support.mappers import Mapper
+from tests.verification.elements import UserBox, full_box
+from tests.verification.graph_query import Graph
+from tests.verification.graph_records import Record, Trace
+from tests.verification.verifier import verify
+
+MODE_NUMBERS: dict[Mode, int] = {"read": 0, "write": 1, "read_write": 2}
+
+
+def native_box(box: UserBox) -> Any:
+    return _native.Box([low for low, _ in box], [high for _, high in box])
+
+
+def native_region(boxes: Sequence[UserBox]) -> Any:
+    return _native.Region([native_box(box) for box in boxes])
+
+
+def user_box(box: Any) -> UserBox:
+    return tuple(zip(box.min, box.max, strict=True))
+
+
+def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, shape: tuple[int, ...]) -> Any:
+    """The runtime's mapper; a callable becomes the table of its results for `chunks`."""
+    make = _native.RangeMapper
+    if mapper.is_callable:
+        entries = [(native_box(chunk), native_region(mapper.region(chunk, whole, shape))) for chunk in chunks]
+        return make.table(entries)
+    if mapper.kind == "fixed":
+        return make.fixed(
+            native_region(mapper.arguments) if len(mapper.arguments) > 1 else native_box(mapper.arguments[0])
+        )
+    if mapper.kind == "neighborhood":
+        extents, shape_name = mapper.arguments
+        return make.neighborhood(tuple(extents), shape_name)
+    if mapper.kind == "permute":
+        return make.permute(tuple(mapper.arguments))
+    return getattr(make, mapper.kind)(*mapper.arguments)
+
+
+class RankContext:
+    """One rank's generators. Takes the steps of a program one at a time."""
+
+    def __init__(self, settings: Settings, rank: int) -> None:
+        self.settings = settings
+        self.trace = Trace(rank)
+        self.native = _native_testing.GraphContext(
+            num_ranks=settings.num_ranks,
+            rank=rank,
+            num_devices=settings.num_devices,
+            device_peers=settings.device_peers,
+            user_device_peers=settings.user_device_peers,
+            direct_ranks=settings.direct_ranks(rank),
+            foreseeable_bytes=settings.foreseeable_bytes,
+            joined_bytes=settings.joined_bytes,
+            gathered_bytes=settings.gathered_bytes,
+            lookahead=settings.lookahead,
+            horizon_step=settings.horizon_step,
+            horizon_max_parallelism=settings.horizon_max_parallelism,
+        )
+        self._buffers: dict[int, tuple[int, BufferDecl]] = {}
+        self._user_allocations = 0
+
+    def apply(self, step: Step, name: str = "") -> int | None:
+        """Returns the submission id of a task."""
+        if isinstance(step, BufferDecl):
+            self._create_buffer(step)
+        elif isinstance(step, Destroy):
+            self.native.destroy_buffer(self._buffers.pop(step.buffer)[0])
+        elif isinstance(step, Flush):
+            self.native.flush()
+        elif isinstance(step, Kernel):
+            return self._submit_kernel(step, name)
+        elif isinstance(step, HostTask):
+            return self._submit_host_task(step, name)
+        elif isinstance(step, Fence):
+            return self._submit_fence(step)
+        else:
+            return int(self.native.submit_epoch(step.action))
+        return None
+
+    def finish(self) -> None:
+        """Destroys what is alive and ends the program."""
+        for number in sorted(self._buffers):
+            self.native.destroy_buffer(self._buffers[number][0])
+        self._buffers.clear()
+        self.native.submit_epoch("shutdown")
+        self.trace.is_finished = True
+
+    def take(self) -> tuple[list[Record], list[Record]]:
+        """New instructions and pilots; all new records are added to the trace."""
+        instructions, pilots = self.native.take_instructions(), self.native.take_pilots()
+        self.trace.tasks += self.native.take_tasks()
+        self.trace.commands += self.native.take_commands()
+        self.trace.instructions += instructions
+        self.trace.pilots += pilots
+        return instructions, pilots
+
+    def _new_user_allocation(self, kind: Literal["buffer", "fence"], number: int) -> int:
+        self._user_allocations += 1
+        self.trace.user_allocations[self._user_allocations] = (kind, number)
+        return self._user_allocations
+
+    def _create_buffer(self, decl: BufferDecl) -> None:
+        allocation = self._new_user_allocation("buffer", decl.number) if decl.initial == "array" else 0
+        size = decl.element_size_bytes
+        native = self.native.create_buffer(decl.shape, size, min(size, 8), decl.initial, allocation, decl.name)
+        self._buffers[decl.number] = (native, decl)
+        self.trace.buffer_numbers[native] = decl.number
+
+    def _accesses(self, task: Kernel | HostTask, chunks: Sequence[UserBox]) -> list[tuple[int, int, Any]]:
+        result = []
+        for access in task.accesses:
+            native, decl = self._buffers[access.buffer]
+            mapper = native_mapper(access.mapper, chunks, task.box, decl.shape)
+            result.append((native, MODE_NUMBERS[access.mode], mapper))
+        return result
+
+    def _chunks(self, task: Kernel | HostTask) -> list[UserBox]:
+        if not any(access.mapper.is_callable for access in task.accesses):
+            return []
+        box = native_box(task.box)
+        if isinstance(task, Kernel):
+            boxes = self.native.chunks_for(
+                box,
+                granularity=task.granularity,
+                split_2d=task.split_2d,
+                oversubscribe=task.oversubscribe,
+                border=task.border,
+                kind="kernel",
+            )
+        else:
+            boxes = self.native.chunks_for(box, kind="host" if task.on == "split" else "single")
+        return [user_box(box) for box in boxes]
+
+    def _submit_kernel(self, task: Kernel, name: str) -> int:
+        reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
+        accesses = self._accesses(task, self._chunks(task))
+        return int(
+            self.native.submit_kernel(
+                name,
+                native_box(task.box),
+                accesses,
+                reductions,
+                task.granularity,
+                task.split_2d,
+                task.oversubscribe,
+                task.border,
+            )
+        )
+
+    def _submit_host_task(self, task: HostTask, name: str) -> int:
+        box = native_box(task.box) if task.on == "split" else None
+        accesses = self._accesses(task, self._chunks(task))
+        return int(self.native.submit_host_task(name, box, accesses, task.on, task.unordered))
+
+    def _submit_fence(self, task: Fence) -> int:
+        allocation = 0
+        if task.on_all or self.trace.rank == 0:
+            allocation = self._new_user_allocation("fence", self.native.next_submission())
+        return int(
+            self.native.submit_fence(self._buffers[task.buffer][0], native_box(task.box), allocation, task.on_all)
+        )
+
+
+@dataclass(frozen=True)
+class BufferHandle:
+    number: int
+    shape: tuple[int, ...]
+
+
+class TaskBuilder:
+    """Collects the arguments of one kernel or host task; `submit()` gives it to all ranks."""
+
+    def __init__(
+        self, cluster: Cluster, box: UserBox, name: str, on: Literal["kernel", "once", "master", "split"]
+    ) -> None:
+        self._cluster = cluster
+        self._box = box
+        self._name = name
+        self._on = on
+        self._accesses: list[Access] = []
+        self._reductions: list[Reduction] = []
+        self._options: dict[str, Any] = {}
+
+    def _access(self, buffer: BufferHandle, mode: Mode, mapper: Mapper | None) -> TaskBuilder:
+        self._accesses.append(Access(buffer.number, mode, mapper or mappers.all_()))
+        return self
+
+    def read(self, buffer: BufferHandle, mapper: Mapper | None = None) -> TaskBuilder:
+        return self._access(buffer, "read", mapper)
+
+    def write(self, buffer: BufferHandle, mapper: Mapper | None = None) -> TaskBuilder:
+        return self._access(buffer, "write", mapper)
+
+    def read_write(self, buffer: BufferHandle, mapper: Mapper | None = None) -> TaskBuilder:
+        return self._access(buffer, "read_write", mapper)
+
+    def reduce(self, buffer: BufferHandle, op: Operator = "sum", *, include_current: bool = False) -> TaskBuilder:
+        self._reductions.append(Reduction(buffer.number, op, include_current))
+        return self
+
+    def constrain(self, *granularity: int) -> TaskBuilder:
+        self._options["granularity"] = granularity
+        return self
+
+    def split_2d(self) -> TaskBuilder:
+        self._options["split_2d"] = True
+        return self
+
+    def oversubscribe(self, factor: int) -> TaskBuilder:
+        self._options["oversubscribe"] = factor
+        return self
+
+    def unordered(self) -> TaskBuilder:
+        self._options["unordered"] = True
+        return self
+
+    def border_first(self, width: int = 1) -> TaskBuilder:
+        self._options["border"] = width
+        return self
+
+    def submit(self) -> int:
+        if self._on == "kernel":
+            return self._cluster.submit(
+                Kernel(self._box, tuple(self._accesses), tuple(self._reductions), **self._options), self._name
+            )
+        task = HostTask(self._on, self._box, tuple(self._accesses), **self._options)
+        return self._cluster.submit(task, self._name)
+
+
+def as_user_box(where: int | Sequence[int] | UserBox) -> UserBox:
+    """A shape, or a box as a sequence of (low, high) pairs."""
+    if isinstance(where, int):
+        return ((0, where),)
+    return tuple((0, item) if isinstance(item, int) else item for item in where)
+
+
+class Cluster:
+    """All ranks at once: every call is made on each of them, as a user's program is."""
+
+    def __init__(self, num_ranks: int = 1, num_devices: int = 1, *, direct: bool = False, **options: Any) -> None:
+        pairs = frozenset((a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)) if direct else frozenset()
+        options.setdefault("direct_pairs", pairs)
+        self.program = Program(Settings(num_ranks=num_ranks, num_devices=num_devices, **options))
+        self.ranks = [RankContext(self.program.settings, rank) for rank in range(num_ranks)]
+        self._names: dict[int, str] = {}
+
+    def buffer(
+        self, shape: int | Sequence[int], initial: Initial = "none", *, element_size_bytes: int = 4
+    ) -> BufferHandle:
+        full = (shape,) if isinstance(shape, int) else tuple(shape)
+        decl = BufferDecl(len(self.program.buffers), full, initial, element_size_bytes)
+        self._apply(decl)
+        return BufferHandle(decl.number, full)
+
+    def kernel(self, where: int | Sequence[int] | UserBox, name: str = "kernel") -> TaskBuilder:
+        return TaskBuilder(self, as_user_box(where), name, "kernel")
+
+    def host_task(
+        self,
+        where: int | Sequence[int] | UserBox | None = None,
+        name: str = "host",
+        *,
+        on: Literal["once", "master"] = "once",
+    ) -> TaskBuilder:
+        if where is None:
+            return TaskBuilder(self, (), name, on)
+        return TaskBuilder(self, as_user_box(where), name, "split")
+
+    def fence(self, buffer: BufferHandle, box: UserBox | None = None, *, on_all: bool = True) -> int:
+        return self.submit(Fence(buffer.number, full_box(buffer.shape) if box is None else box, on_all))
+
+    def wait(self, action: Literal["none", "barrier"] = "none") -> int:
+        return self.submit(Epoch(action))
+
+    def flush(self) -> None:
+        self._apply(Flush())
+
+    def destroy(self, buffer: BufferHandle) -> None:
+        self._apply(Destroy(buffer.number))
+
+    def submit(self, task: Task, name: str = "") -> int:
+        submissions = self._apply(task, name)
+        assert submissions is not None
+        return submissions
+
+    def _apply(self, step: Step, name: str = "") -> int | None:
+        self.program.steps.append(step)
+        results = [context.apply(step, name) for context in self.ranks]
+        assert len(set(results)) == 1, f"ranks disagree on the submission id: {results}"
+        for context in self.ranks:
+            context.take()
+        if results[0] is not None:
+            self._names[results[0]] = name
+        return results[0]
+
+    def finish(self) -> Cluster:
+        """Ends the program: destroys all buffers, submits the shutdown epoch."""
+        for context in self.ranks:
+            context.finish()
+            context.take()
+        return self
+
+    def verify(self) -> None:
+        """Runs the verifier on all that was generated so far."""
+        verify(self.program, self.traces)
+
+    @property
+    def traces(self) -> list[Trace]:
+        return [context.trace for context in self.ranks]
+
+    def tasks(self) -> Graph:
+        """The task graph, which is the same on all ranks."""
+        return Graph(self.traces[0].tasks, "tasks", self.traces[0], self._names)
+
+    def commands(self, rank: int = 0) -> Graph:
+        return Graph(self.traces[rank].commands, f"commands of rank {rank}", self.traces[rank], self._names)
+
+    def instructions(self, rank: int = 0) -> Graph:
+        return Graph(self.traces[rank].instructions, f"instructions of rank {rank}", self.traces[rank], self._names)
+
+    def notify_reached(self, task: int) -> None:
+        """All ranks have executed the horizon or epoch with this task id."""
+        for context in self.ranks:
+            context.native.notify_epoch_reached(task)

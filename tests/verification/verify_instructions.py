@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: MIT
+"""The instruction graphs of all ranks: every byte range of every allocation, replayed in order of emission.
+
+Replaying in that one order is enough, because every pair of conflicting accesses must be connected by a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from celerity_py import _native_testing
+from tests.property.interpreter import INITIAL, Versions
+from tests.property.programs import Fence, HostTask, Kernel
+from tests.support.allocations import (
+    CELL_BYTES,
+    PENDING,
+    UNWRITTEN,
+    Allocation,
+    AllocationId,
+    cells_of,
+    cells_of_layout,
+    linear_cells,
+)
+from tests.verification.elements import FlatBox, Indices, bits, flat_covers, flat_size, to_flat
+from tests.verification.graph_records import Record, Trace
+from tests.verification.verifier import (
+    Closure,
+    Oracle,
+    SideEffects,
+    VerificationError,
+    describe,
+    describe_trace,
+    flat_tuple,
+)
+from tests.verification.verify_arrivals import AwaitedData
+from tests.verification.verify_commands import verify_tiling
+from tests.verification.verify_reductions import FIRST_SHARE, ReductionShares
+from tests.verification.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
+
+REPLAYED_KINDS = set(_native_testing.INSTRUCTION_KINDS) - {"horizon", "epoch"}
+
+
+class RankInstructions:
+    def __init__(self, oracle: Oracle, trace: Trace, shares: ReductionShares) -> None:
+        self.oracle = oracle
+        self.trace = trace
+        self.shares = shares
+        self.submissions = trace.submission_of_task()
+        self.closure = Closure()
+        self.side_effects = SideEffects(self.closure)
+        self.records: list[Record] = []
+        self.keys: list[tuple[int, int]] = []
+        self.allocations: dict[AllocationId, Allocation] = {}
+        self.transfers = RankTransfers(trace)
+        self.arrivals = self.transfers.arrivals
+        self.awaited = AwaitedData(oracle, trace)
+        self.chunks: dict[int, list[FlatBox]] = {}
+        self.fences: set[int] = set()
+        self.handlers: dict[str, Callable[[Record, int], None]] = {
+            name: getattr(self, f"_replay_{name}") for name in REPLAYED_KINDS
+        }
+
+    def run(self) -> None:
+        self._add_user_memory()
+        for record in self.trace.instructions:
+            self.record = record
+            place = self.closure.add(record, record["dependencies"])
+            self.records.append(record)
+            self.keys.append(sort_key(record))
+            for dependency in record["dependencies"]:
+                if self.keys[self.closure.place[dependency]] > self.keys[place]:
+                    raise self.error(f"key is smaller than that of its predecessor I{dependency}")
+            if record["kind"] in ("horizon", "epoch"):
+                self._check_front(place)
+            else:
+                self.handlers[record["kind"]](record, place)
+        self._check_end()
+
+    # messages
+
+    def _what(self) -> str:
+        return f"rank {self.trace.rank}, {describe(self.record)}"
+
+    def error(self, text: str) -> VerificationError:
+        error = VerificationError(f"{self._what()}\n  {text}")
+        error.add_note(describe_trace(self.trace))
+        return error
+
+    # bookkeeping
+
+    def _add_user_memory(self) -> None:
+        for raw, (kind, number) in self.trace.user_allocations.items():
+            if kind == "buffer":
+                decl = self.oracle.decl(number)
+                count = flat_size(self.oracle.spaces[number])
+                box = self.oracle.spaces[number]
+            else:
+                task = self.oracle.tasks[number]
+                assert isinstance(task, Fence)
+                decl, box = self.oracle.decl(task.buffer), to_flat(task.box)
+                count = flat_size(box)
+            allocation = Allocation((0, raw), count * decl.element_size_bytes, None, decl.number, box)
+            if kind == "buffer":
+                allocation.versions[:] = INITIAL
+            self.allocations[allocation.id] = allocation
+
+    def _allocation(self, name: Sequence[int]) -> Allocation:
+        allocation = self.allocations.get((name[0], name[1]))
+        if allocation is None:
+            raise self.error(f"uses allocation {name}, which was never made")
+        if allocation.freed is not None:
+            raise self.error(f"uses allocation {name} after I{self.records[allocation.freed]['id']} freed it")
+        return allocation
+
+    def _access(self, place: int, allocation: Allocation, reads: int, writes: int) -> None:
+        """Registers an access and checks that all it conflicts with comes before it."""
+        ancestors = self.closure.masks[place]
+        if allocation.made is not None and not ancestors >> allocation.made & 1:
+            raise self.error(f"no path from the alloc of {allocation.id}")
+        conflict = allocation.conflict(place, reads, writes, ancestors)
+        if conflict is not None:
+            earlier, cells = conflict
+            first = next(bits(cells))
+            raise self.error(
+                f"no path from {describe(self.records[earlier])}\n"
+                f"  though both access {allocation.id} from byte {first * CELL_BYTES} on"
+            )
+        if (reads | writes).bit_length() > allocation.versions.size:
+            raise self.error(f"leaves allocation {allocation.id} of {allocation.size_bytes} bytes")
+        allocation.accesses.append((place, reads, writes))
+
+    def _versions_needed(self, buffer: int, submission: int, boxes: tuple[FlatBox, ...]) -> Versions:
+        """Of the elements of `boxes`, each repeated for the cells of an element."""
+        space = self.oracle.spaces[buffer]
+        found = self.oracle.before(buffer, submission)[cells_of(space, boxes, 1)[0]]
+        factor = self.oracle.decl(buffer).element_size_bytes // CELL_BYTES
+        return found if factor == 1 else np.repeat(found, factor)
+
+    def _expect(self, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions, what: str) -> None:
+        """`found` (cells of `boxes` in order) must be what task `submission` has to find there."""
+        needed = self._versions_needed(buffer, submission, boxes)
+        wrong = np.flatnonzero(found != needed)
+        if wrong.size == 0:
+            return
+        cell = int(wrong[0])
+        if found[cell] <= FIRST_SHARE:
+            self.shares.must_be_complete(int(found[cell]), int(needed[cell]), self._what())
+            return
+        names = {UNWRITTEN: "nothing", PENDING: "a receive that was not awaited"}
+        version = names.get(int(found[cell]), f"version {found[cell]}")
+        raise self.error(
+            f"{what} b{buffer}: cell {cell} of {boxes} holds {version}, S{submission} needs version {needed[cell]}"
+        )
+
+    def _check_front(self, place: int) -> None:
+        missing = ((1 << place) - 1) & ~self.closure.masks[place]
+        if missing:
+            raise self.error(f"is not behind {describe(self.records[next(bits(missing))])}")
+
+    # instructions
+
+    def _replay_alloc(self, record: Record, place: int) -> None:
+        name = (record["allocation"][0], record["allocation"][1])
+        if name in self.allocations:
+            raise self.error(f"allocation {name} exists already")
+        buffer = self.trace.buffer_numbers.get(record["buffer"])
+        box: FlatBox | None = None
+        if buffer is not None:
+            box = flat_tuple([record["allocated_box"]])[0]
+            if record["size_bytes"] != flat_size(box) * self.oracle.decl(buffer).element_size_bytes:
+                raise self.error("size is not that of its box")
+            for other in self.allocations.values():
+                if (
+                    other.buffer == buffer
+                    and other.memory == name[0]
+                    and other.made is not None
+                    and other.freed is None
+                    and box == other.box
+                ):
+                    raise self.error(f"allocates the same box as {other.id}")
+        if record["size_bytes"] <= 0:
+            raise self.error("allocates nothing")
+        self.allocations[name] = Allocation(name, record["size_bytes"], place, buffer, box)
+
+    def _replay_free(self, record: Record, place: int) -> None:
+        allocation = self._allocation(record["allocation"])
+        if record["size_bytes"] not in (0, allocation.size_bytes):
+            raise self.error(f"the allocation has {allocation.size_bytes} bytes")
+        self._access(place, allocation, 0, (1 << allocation.versions.size) - 1)
+        allocation.freed = place
+
+    def _replay_copy(self, record: Record, place: int) -> None:
+        boxes = flat_tuple(record["boxes"])
+        size = record["element_size_bytes"]
+        source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
+        self._check_layout(source, record["source_layout"])
+        self._check_layout(destination, record["destination_layout"])
+        from_cells, from_mask = self._copied_cells(record["source_layout"], boxes, size)
+        to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
+        if source is destination:
+            self._access(place, source, from_mask, to_mask)
+        else:
+            self._access(place, source, from_mask, 0)
+            self._access(place, destination, 0, to_mask)
+        self._carry(record, boxes, source.versions[from_cells], destination, to_cells)
+
+    def _copied_cells(self, layout: Record, boxes: tuple[FlatBox, ...], size: int) -> tuple[Indices, int]:
+        cells, mask = cells_of_layout(layout, boxes, size)
+        if not mask:
+            raise self.error("copies nothing")
+        if mask.bit_count() != cells.size:
+            raise self.error("boxes overlap")
+        return cells, mask
+
+    def _carry(
+        self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, destination: Allocation, cells: Indices
+    ) -> None:
+        if (found == UNWRITTEN).any() or (found == PENDING).any():
+            raise self.error("reads cells that nobody wrote")
+        self._check_freshness(record, boxes, found, destination.versions[cells])
+        destination.versions[cells] = found
+
+    def _check_layout(self, allocation: Allocation, layout: Record) -> None:
+        if layout["is_linear"] or allocation.box is None or tuple(layout["allocated_box"]) == allocation.box:
+            return
+        raise self.error(
+            f"takes {allocation.id} for an allocation of {layout['allocated_box']}, it is {allocation.box}"
+        )
+
+    def _replay_gather_copy(self, record: Record, place: int) -> None:
+        """Which sources come first is not told, so none may overwrite what another one does."""
+        size = record["element_size_bytes"]
+        destination = self._allocation(record["destination"])
+        self._check_layout(destination, record["destination_layout"])
+        memories = [source["allocation"][0] for source in record["sources"]]
+        if len(set(memories)) < max(2, len(memories)) or min(memories) < 2 or destination.memory in (0, 1, *memories):
+            raise self.error("gathers out of no, one or the same memory, or not among devices")
+        written = 0
+        for source in record["sources"]:
+            boxes = flat_tuple(source["boxes"])
+            allocation = self._allocation(source["allocation"])
+            self._check_layout(allocation, source["layout"])
+            from_cells, from_mask = self._copied_cells(source["layout"], boxes, size)
+            to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
+            if written & to_mask:
+                raise self.error("boxes overlap")
+            written |= to_mask
+            self._access(place, allocation, from_mask, 0)
+            self._carry(record, boxes, allocation.versions[from_cells], destination, to_cells)
+        self._access(place, destination, 0, written)
+
+    def _check_freshness(self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, replaced: Versions) -> None:
+        """Copying what is stale, or what is there already, is wrong or at best waste."""
+        submission = self.submissions.get(record["key"][0], 0)
+        buffer = self.trace.buffer_numbers.get(record["buffer"])
+        reason = record.get("reason", "coherence")  # only for that data is gathered
+        if buffer is None or submission == 0 or (found <= FIRST_SHARE).any() or reason == "reduction":
+            return
+        if reason == "resize":
+            self._check_resize(record, buffer, submission, boxes, found)
+            return
+        self._expect(buffer, submission, boxes, found, "copies stale data of")
+        if reason == "coherence" and (replaced == found).all():
+            raise self.error("copies what is there already")
+
+    def _check_resize(
+        self, record: Record, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions
+    ) -> None:
+        """What other ranks overwrote is still copied, for this level does not know; but not what the task receives."""
+        awaited = self.awaited.elements(record["key"][0], buffer)
+        if record["key"][1] == "send" or not awaited:
+            return
+        stale = found != self._versions_needed(buffer, submission, boxes)
+        factor = self.oracle.decl(buffer).element_size_bytes // CELL_BYTES
+        elements = cells_of(self.oracle.spaces[buffer], boxes, 1)[0][stale[::factor]]
+        if any(awaited >> int(element) & 1 for element in elements):
+            raise self.error("copies stale data that is about to be received")
+
+    def _replay_device_kernel(self, record: Record, place: int) -> None:
+        submission = record["submission"]
+        task = self.oracle.tasks.get(submission)
+        if not isinstance(task, Kernel):
+            raise self.error("is no kernel of the program")
+        memory = 2 + record["device"]
+        self._run_task(record, place, task, memory)
+        for position, binding in enumerate(record["reductions"]):
+            allocation = self._allocation(binding["allocation"])
+            if (
+                allocation.memory != memory
+                or binding["op"] != task.reductions[position].op
+                or binding["type"] != "uint32"
+                or self.shares.by_id.get(binding["reduction"]) != (submission, position)
+            ):
+                raise self.error(f"reduction {position} is not as submitted, or its result lies in another memory")
+            cells, mask = linear_cells(binding["offset_bytes"] // CELL_BYTES, 1)
+            self._access(place, allocation, 0, mask)
+            allocation.versions[cells] = self.shares.of_chunk(
+                submission, position, self.trace.rank, tuple(record["chunk"])
+            )
+
+    def _replay_host_task(self, record: Record, place: int) -> None:
+        task = self.oracle.tasks.get(record["submission"])
+        if not isinstance(task, HostTask):
+            raise self.error("is no host task of the program")
+        if task.on == "master" and self.trace.rank != 0:
+            raise self.error("runs on another rank than 0")
+        self.side_effects.add(task, place, self._what())
+        self._run_task(record, place, task, 1)
+
+    def _run_task(self, record: Record, place: int, task: Kernel | HostTask, memory: int) -> None:
+        submission = record["submission"]
+        self._check_arrived(record)
+        self.chunks.setdefault(submission, []).append(tuple(record["chunk"]))
+        if len(record["accesses"]) != len(task.accesses):
+            raise self.error(f"has {len(record['accesses'])} accesses, the task {len(task.accesses)}")
+        updates: list[tuple[Allocation, Indices]] = []
+        touched: dict[AllocationId, tuple[int, int]] = {}
+        for position, (binding, access) in enumerate(zip(record["accesses"], task.accesses, strict=True)):
+            boxes = self._check_binding(record, position, binding, memory)
+            if not boxes:
+                continue
+            allocation = self._allocation(binding["allocation"])
+            size = self.oracle.decl(access.buffer).element_size_bytes
+            cells, mask = cells_of(tuple(binding["allocated_box"]), boxes, size // CELL_BYTES)
+            reads, writes = touched.get(allocation.id, (0, 0))
+            if access.mode != "write":
+                reads |= mask
+                self._expect(access.buffer, submission, boxes, allocation.versions[cells], "reads")
+            if access.mode != "read":
+                writes |= mask
+                updates.append((allocation, cells))
+            touched[allocation.id] = (reads, writes)
+        for name, (reads, writes) in touched.items():
+            self._access(place, self.allocations[name], reads, writes)
+        for allocation, cells in updates:
+            allocation.versions[cells] = submission
+
+    def _check_arrived(self, record: Record) -> None:
+        if missing := self.awaited.find_missing(record, self.allocations.values()):
+            raise self.error(missing)
+
+    def _check_binding(self, record: Record, position: int, binding: Record, memory: int) -> tuple[FlatBox, ...]:
+        task = self.oracle.tasks[record["submission"]]
+        assert isinstance(task, Kernel | HostTask)
+        access = task.accesses[position]
+        boxes = flat_tuple(binding["accessed"])
+        if self.trace.buffer_numbers[binding["buffer"]] != access.buffer or binding["mode"] != access.mode:
+            raise self.error(f"access {position} should be {access}")
+        expected = self.oracle.accessed(access.buffer, record["submission"], tuple(record["chunk"]), position)
+        if self.oracle.mask(access.buffer, boxes) != expected:
+            raise self.error(f"access {position}: {boxes} is not what {access} means for this chunk")
+        if not expected:
+            return ()
+        allocation = self._allocation(binding["allocation"])
+        box = tuple(binding["allocated_box"])
+        if allocation.buffer != access.buffer or allocation.memory != memory or allocation.box != box:
+            raise self.error(
+                f"access {position}: bound to allocation {allocation.id} of b{allocation.buffer}, {allocation.box}"
+            )
+        lows = tuple(min(b[d] for b in boxes) for d in range(3))
+        highs = tuple(max(b[3 + d] for b in boxes) for d in range(3))
+        if tuple(binding["bounding_box"]) != lows + highs or not flat_covers(box, tuple(binding["bounding_box"])):
+            raise self.error(f"access {position}: bounding box must be {lows + highs} and lie in the allocation")
+        return boxes
+
+    def _replay_initialize(self, record: Record, place: int) -> None:
+        buffer = self.trace.buffer_numbers[record["buffer"]]
+        if self.oracle.decl(buffer).initial != "function":
+            raise self.error("the buffer has no function")
+        allocation = self._allocation(record["destination"])
+        factor = record["element_size_bytes"] // CELL_BYTES
+        cells, mask = cells_of(tuple(record["allocated_box"]), flat_tuple(record["boxes"]), factor)
+        if allocation.memory != 1 or allocation.box != tuple(record["allocated_box"]):
+            raise self.error("destination is not in host memory or not of this box")
+        self._access(place, allocation, 0, mask)
+        allocation.versions[cells] = INITIAL
+
+    def _transfer(self, record: Record) -> tuple[Transfer, int, int]:
+        transfer = (record["transfer"][0], record["transfer"][1], record["transfer"][2])
+        return transfer, self.trace.buffer_numbers[transfer[1]], self.submissions[transfer[0]]
+
+    def _replay_send(self, record: Record, place: int) -> None:
+        transfer, buffer, consumer = self._transfer(record)
+        allocation = self._allocation(record["source"])
+        boxes = flat_tuple([record["sent_box"]])
+        direct = self.oracle.program.settings.direct_ranks(self.trace.rank)[record["destination_rank"]]
+        if allocation.memory == 0 or (allocation.memory != 1 and not direct):
+            raise self.error(
+                f"sends from memory {allocation.memory}, transport to that rank is {'direct' if direct else 'host'}"
+            )
+        if record["destination_rank"] == self.trace.rank or allocation.box not in (
+            None,
+            tuple(record["allocated_box"]),
+        ):
+            raise self.error("sends to its own rank, or from an allocation of another box")
+        cells, mask = cells_of(tuple(record["allocated_box"]), boxes, record["element_size_bytes"] // CELL_BYTES)
+        self._access(place, allocation, mask, 0)
+        found = allocation.versions[cells]
+        if transfer[2]:
+            self.shares.sent(transfer, self.trace.rank, record["destination_rank"], int(found[0]), self._what())
+        else:
+            self._expect(buffer, consumer, boxes, found, "sends stale data of")
+        self.transfers.sends.append(record)
+
+    def _replay_receive(self, record: Record, place: int) -> None:
+        self._start_receive(record, place, is_split=False)
+
+    def _replay_split_receive(self, record: Record, place: int) -> None:
+        self._start_receive(record, place, is_split=True)
+
+    def _start_receive(self, record: Record, place: int, *, is_split: bool) -> None:
+        transfer, buffer, consumer = self._transfer(record)
+        allocation = self._allocation(record["destination"])
+        boxes = flat_tuple(record["boxes"])
+        if allocation.buffer != buffer or allocation.box != tuple(record["allocated_box"]):
+            raise self.error(f"destination is an allocation of b{allocation.buffer}, {allocation.box}")
+        if allocation.memory != 1 and not any(self.oracle.program.settings.direct_ranks(self.trace.rank)):
+            raise self.error("receives into device memory, and no rank is a direct peer")
+        cells, mask = cells_of(tuple(record["allocated_box"]), boxes, record["element_size_bytes"] // CELL_BYTES)
+        self._access(place, allocation, 0, mask)
+        arrival = self.arrivals.setdefault(transfer, Arrival())
+        elements = self.oracle.mask(buffer, boxes)
+        if not elements or arrival.elements & elements:
+            raise self.error("receives nothing, or elements that another receive of this transfer has")
+        arrival.elements |= elements
+        arrival.least_key = min(arrival.least_key or self.keys[place], self.keys[place])
+        if is_split:
+            arrival.split[allocation.id] = arrival.split.get(allocation.id, 0) | elements
+            allocation.versions[cells] = PENDING
+        else:
+            allocation.versions[cells] = self._versions_needed(buffer, consumer, boxes)
+
+    def _replay_await_receive(self, record: Record, place: int) -> None:
+        transfer, buffer, consumer = self._transfer(record)
+        allocation = self._allocation(record["destination"])
+        boxes = flat_tuple(record["boxes"])
+        open_elements = self.arrivals.setdefault(transfer, Arrival()).split.get(allocation.id, 0)
+        elements = self.oracle.mask(buffer, boxes)
+        if not elements or elements & ~open_elements:
+            raise self.error("awaits what no split receive into this allocation has, or what is awaited already")
+        self.arrivals[transfer].split[allocation.id] = open_elements & ~elements
+        assert allocation.box is not None
+        cells, mask = cells_of(allocation.box, boxes, self.oracle.decl(buffer).element_size_bytes // CELL_BYTES)
+        self._access(place, allocation, 0, mask)
+        allocation.versions[cells] = self._versions_needed(buffer, consumer, boxes)
+
+    def _replay_gather_receive(self, record: Record, place: int) -> None:
+        transfer, _, _ = self._transfer(record)
+        allocation = self._allocation(record["destination"])
+        arrival = self.arrivals.setdefault(transfer, Arrival())
+        arrival.least_key = min(arrival.least_key or self.keys[place], self.keys[place])
+        if len(set(record["slots"])) != len(record["slots"]) or len(record["slots"]) != len(record["sources"]):
+            raise self.error("slots are not distinct or not one per source")
+        written = 0
+        for source, slot in zip(record["sources"], record["slots"], strict=True):
+            cells, mask = linear_cells(
+                slot * record["bytes_per_slot"] // CELL_BYTES, record["bytes_per_slot"] // CELL_BYTES
+            )
+            written |= mask
+            arrival.gathered_from.append(source)
+            allocation.versions[cells] = self.shares.received(transfer, source, self.trace.rank)
+        self._access(place, allocation, 0, written)
+
+    def _replay_reduce(self, record: Record, place: int) -> None:
+        source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
+        from_cells, from_mask = linear_cells(0, record["count"])
+        to_cells, to_mask = linear_cells(record["destination_offset_bytes"] // CELL_BYTES, 1)
+        if source is destination:
+            self._access(place, source, from_mask, to_mask)
+        else:
+            self._access(place, source, from_mask, 0)
+            self._access(place, destination, 0, to_mask)
+        found = [int(version) for version in source.versions[from_cells]]
+        if UNWRITTEN in found or PENDING in found:
+            raise self.error("reduces slots that nobody wrote")
+        destination.versions[to_cells] = self.shares.combine(record["reduction"], found, self._what())
+
+    def _replay_fence(self, record: Record, place: int) -> None:
+        submission = record["submission"]
+        task = self.oracle.tasks.get(submission)
+        if not isinstance(task, Fence) or submission in self.fences:
+            raise self.error("is no fence of the program, or the second of it")
+        self.fences.add(submission)
+        self._check_arrived(record)
+        raws = [raw for raw, use in self.trace.user_allocations.items() if use == ("fence", submission)]
+        if not raws or flat_size(to_flat(task.box)) == 0:
+            return
+        allocation = self.allocations[(0, raws[0])]
+        self._access(place, allocation, (1 << allocation.versions.size) - 1, 0)
+        self._expect(task.buffer, submission, (to_flat(task.box),), allocation.versions, "fulfils a fence with")
+
+    # the end
+
+    def _check_end(self) -> None:
+        for arrival in self.arrivals.values():
+            if any(arrival.split.values()) and self.trace.is_finished:
+                raise VerificationError(f"rank {self.trace.rank}: a split receive is never awaited completely")
+        if not self.trace.is_finished:
+            return
+        if unstarted := self.awaited.find_unstarted():
+            raise VerificationError(f"rank {self.trace.rank}: {unstarted}")
+        for allocation in self.allocations.values():
+            if allocation.made is not None and allocation.freed is None:
+                self.record = self.records[allocation.made]
+                raise self.error("is never freed")
+        for submission, task in self.oracle.tasks.items():
+            wanted = isinstance(task, Fence) and (task.on_all or self.trace.rank == 0)
+            if wanted and submission not in self.fences:
+                raise VerificationError(f"rank {self.trace.rank}: the fence S{submission} is never fulfilled")
+
+
+def verify_instructions(oracle: Oracle, traces: Sequence[Trace]) -> None:
+    shares = ReductionShares(oracle)
+    ranks = [RankInstructions(oracle, trace, shares) for trace in traces]
+    for rank in ranks:
+        rank.run()
+    for submission, task in oracle.tasks.items():
+        if isinstance(task, Kernel | HostTask) and all(trace.is_finished for trace in traces):
+            verify_tiling(submission, task, [chunk for rank in ranks for chunk in rank.chunks.get(submission, [])])
+    verify_transfers(oracle, [rank.transfers for rank in ranks])
+    shares.check_obligations()
