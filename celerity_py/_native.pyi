@@ -4,6 +4,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 
 from collections.abc import Callable, Iterable, Sequence
 import enum
+import types
 from typing import Any, NoReturn, overload
 
 
@@ -905,39 +906,118 @@ class StartWatch:
 
     def __exit__(self, *exception: object) -> None: ...
 
+class SubmissionRecord:
+    """The attributes of a submission."""
+
+    kind: types.MemberDescriptorType = ...
+
+    name: types.MemberDescriptorType = ...
+
+    function: types.MemberDescriptorType = ...
+
+    args: types.MemberDescriptorType = ...
+
+    box: types.MemberDescriptorType = ...
+
+    code: types.MemberDescriptorType = ...
+
+    lasti: types.MemberDescriptorType = ...
+
+    future: types.MemberDescriptorType = ...
+
+    outside: types.MemberDescriptorType = ...
+
+    __slots__: tuple = ...
+
+class AccessRecord:
+    """The attributes of an access."""
+
+    buffer: types.MemberDescriptorType = ...
+
+    mapper: types.MemberDescriptorType = ...
+
+    port: types.MemberDescriptorType = ...
+
+    __slots__: tuple = ('buffer', 'mapper', 'port')
+
+class PortRecord:
+    """The attributes that all ports have."""
+
+    record: types.MemberDescriptorType = ...
+
+    buffer_id: types.MemberDescriptorType = ...
+
+    mode: types.MemberDescriptorType = ...
+
+    runtime: types.MemberDescriptorType = ...
+
+    kind: types.MemberDescriptorType = ...
+
+    __slots__: tuple = ...
+
+class KernelRecord:
+    """The attributes that all kernels have."""
+
+    name: types.MemberDescriptorType = ...
+
+    memo: types.MemberDescriptorType = ...
+
+    __slots__: tuple = ('name', 'memo', '_cpu', '_cuda')
+
+def access_maker(access_class: type[Any]) -> Any:
+    """
+    A function new_access(buffer, mapper, port) that makes an access, an instance of this class.
+    """
+
 def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
     """
     function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.
     """
 
-class SubmissionTable:
+class SubmitMemo:
+    """What submits of one kernel have found out; see Submitter."""
+
+    def __init__(self) -> None: ...
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A copy of a kernel begins anew."""
+
+class Submitter:
     """
     Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
-    submit_...: submission is the record to be entered, begun the scheduler's next submission at the beginning of the call, started_ns its perf_counter_ns().
-    They return the number of the submission, or 0, with nothing done, if several ranks need the same order, but another thread has submitted meanwhile.
+    Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor | None, entries: dict, submission_class: object, is_shared: bool) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor | None, runtime: object, entries: dict, inside: object, boxes: dict, submission_class: object, hint_class: object, is_cuda: bool, is_shared: bool) -> None:
         """
-        entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.
-        """
-
-    def submit_kernel(self, submission: object, begun: int, started_ns: int, name: str, box: Box, accesses: object, reductions: object, granularity: object | None, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None = None, scalars: bytes | None = None, origin: tuple[int, int] = (0, 0)) -> int:
-        """
-        Raises AccessPatternError with nothing done. function: a CudaFunction that the executor launches with the bytes `scalars`.
+        runtime: that of the ports. entries: number -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. is_shared: several ranks have to submit in the same order.
         """
 
-    def submit_host_task(self, submission: object, begun: int, started_ns: int, name: str, box: object | None, accesses: object, on: str, unordered: bool = False, origin: tuple[int, int] = (0, 0)) -> int:
-        """Raises AccessPatternError with nothing done."""
+    def set_delegate(self, delegate: object) -> None:
+        """A SubmitDelegate, before the first kernel or host task."""
 
-    def submit_fence(self, submission: object, begun: int, started_ns: int, buffer: int, box: Box, address: int, size_bytes: int, on_all: bool) -> int:
+    def submit_kernel(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, constrain: object | None, frame: object) -> None:
+        """Queue.parallel_for, called from this frame."""
+
+    def submit_host_task(self, *given: Any) -> None:
+        """Queue.host_task, with what SubmitDelegate.plan_host_task takes."""
+
+    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, size_bytes: int, on_all: bool) -> None:
         """
         The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.
         """
 
-    def submit_epoch(self, submission: object, begun: int, started_ns: int, action: str) -> int:
+    def submit_epoch(self, submission: object, action: str) -> None:
         """action: 'none', 'barrier' or 'shutdown'."""
+
+    def find_plan(self, kernel: Any, submission: Any) -> Any:
+        """
+        The plan with which this kernel was launched with arguments of these kinds before; None if it was not.
+        """
+
+    def refuse(self) -> None:
+        """From now on ask the delegate at each call whether it may go on."""
 
     def futures_until(self, last: int) -> list:
         """Futures of the submissions up to `last` that have not been forgotten."""
@@ -959,62 +1039,31 @@ class SubmissionTable:
     @property
     def num_submitted(self) -> int: ...
 
-def access_maker(access_class: type[Any]) -> Any:
-    """
-    A function new_access(buffer, mapper, port) that makes an access, an instance of this class.
-    """
-
-class SubmitMemo:
-    """What submits of one kernel have found out; see KernelSubmitter."""
-
-    def __init__(self) -> None: ...
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        """A copy of a kernel begins anew."""
-
-class KernelSubmitter:
-    """
-    Submits kernels whose arguments have been checked before: the part of Queue.parallel_for that runs every time. With the GIL, on the thread that submits.
-    """
-
-    def __init__(self, table: SubmissionTable, runtime: object, inside: object, boxes: dict, classes: dict, is_cuda: bool) -> None:
-        """
-        inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. classes: Access, CudaKernel, Hint, Kernel, Port and Submission, by name.
-        """
-
-    def repeat(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, frame: object) -> int:
-        """
-        The id of the submission; 0 if nothing has happened because something is new, wrong, or has to wait.
-        """
-
-    def remember(self, kernel: object, args: tuple, hints: object | None, box: Box, split_2d: bool, oversubscribe: int, border: int, function: CudaFunction | None, pack: object | None, scalars: Sequence[int], code_digest: int = 0) -> None:
-        """
-        Submit this kernel with arguments of these kinds, and these hints, by `repeat` from now on.
-
-        function: a CudaFunction that the executor launches. pack: makes the bytes of its scalars, which are at the positions `scalars` of `args`.
-        """
-
-    def refuse(self) -> None:
-        """Repeat nothing any more."""
-
     @property
-    def num_submitted(self) -> int: ...
+    def num_repeated(self) -> int:
+        """Kernels about which the delegate was not asked."""
 
     @property
     def busy_ns(self) -> int:
-        """Time in submits."""
+        """Time in submits of kernels and host tasks, without the time blocked."""
 
-class ViewReleaser:
-    """
-    Takes the arrays of views and reducers of these classes away, behind the call that they were made for.
-    """
-
-    def __init__(self, view_class: object, reducer_class: object) -> None: ...
-
-    def release(self, arguments: list[Any]) -> list[tuple[int, Any]] | None:
+    @property
+    def blocked_ns(self) -> int:
         """
-        None, or (position, array that the view or reducer was made with) for each that something besides this list and that array's owner refers to.
+        Time blocked because the application was too far ahead of the execution.
         """
+
+class HolderRecord:
+    """The arrays of a view or reducer."""
+
+    __slots__: tuple = ('_array', '_base')
+
+def release_views(arguments: list[Any]) -> list[tuple[int, Any]] | None:
+    """
+    Take the arrays of views and reducers away, behind the call that they were made for.
+
+    None, or (position, array that the view or reducer was made with) for each that something besides this list and that array's owner refers to.
+    """
 
 def is_referred_to(holder: tuple, index: int) -> bool:
     """Whether something besides this tuple refers to this item of it."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, SupportsIndex, overload
 
-from celerity_py._native import SubmitMemo
+from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.submissions import Site
 
@@ -20,7 +20,7 @@ _MOST_THREADS_PER_DIMENSION: Final = (1024, 1024, 64)
 _MOST_BLOCKS_PER_DIMENSION: Final = (2**31 - 1, 65535, 65535)
 
 
-class CudaKernel:
+class CudaKernel(KernelRecord):
     """A kernel in CUDA C++, one thread per item of the index space.
 
     Args:
@@ -39,7 +39,7 @@ class CudaKernel:
         UsageError: If blocks or grids are larger than CUDA allows.
     """
 
-    __slots__ = ("block", "grid", "memo", "name", "plans", "plans_of", "shared_bytes", "site", "source")
+    __slots__ = ("block", "grid", "shared_bytes", "site", "source")
 
     def __init__(
         self,
@@ -67,9 +67,6 @@ class CudaKernel:
         self.shared_bytes = operator.index(shared_bytes)
         #: Where it was made, for messages of the compiler.
         self.site = Site(sys._getframe(1))
-        #: (dimensions, kinds of the arguments) -> what is known of such launches, in the runtime of this token.
-        self.plans: dict[Any, Any] = {}
-        self.plans_of: Any = None
         self.memo = SubmitMemo()
 
     def __repr__(self) -> str:
@@ -95,10 +92,10 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
     return extents
 
 
-class Kernel:
+class Kernel(KernelRecord):
     """A kernel with an implementation per backend; made by `celerity.kernel`."""
 
-    __slots__ = ("__dict__", "__weakref__", "_cpu", "_cuda", "memo", "name")
+    __slots__ = ("__dict__", "__weakref__")
 
     def __init__(self, cpu: Callable[..., Any] | None, cuda: Callable[..., Any] | CudaKernel | None, name: str) -> None:
         self._cpu = cpu

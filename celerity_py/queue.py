@@ -6,22 +6,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
-from celerity_py import _native
-from celerity_py import hints as hint_resolution
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
-from celerity_py.cuda.launches import prepare_launch
-from celerity_py.hints import Division, Hint
+from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
-from celerity_py.reductions import Reduction
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.futures import RuntimeFuture
 from celerity_py.runtime.statistics import RuntimeStatistics
-from celerity_py.runtime.submit_memos import remember
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     ClosedQueue,
@@ -31,24 +25,12 @@ from celerity_py.scheduler.errors import (
     OutOfMemory,
     UsageError,
 )
-from celerity_py.submit.arguments import (
-    arities,
-    check_kernel,
-    check_launch,
-    check_name,
-    collect,
-)
-from celerity_py.submit.custom_mappers import box_from_slices, resolve_custom
-from celerity_py.submit.plain_values import accepted, settle
-from celerity_py.submit.violations import translate
-from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.submit.custom_mappers import box_from_slices
+from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.submissions import Submission
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 
-get_ident = threading.get_ident
 _getframe = sys._getframe
 
 
@@ -74,6 +56,7 @@ class Queue:
     def __init__(self) -> None:
         runtime = lifecycle.current()
         runtime.check_usable("Queue()")
+        connect(runtime)
         runtime.num_queues += 1
         self._runtime: Any = runtime
 
@@ -106,70 +89,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        runtime = self._runtime
-        frame = _getframe(1)
-        if constrain is None and runtime.repeat(kernel, shape, args, name, hints, frame):
-            return
-        self._submit_kernel(shape, kernel, args, name, hints, constrain, frame)
-
-    def _submit_kernel(  # noqa: PLR0917 - those of parallel_for
-        self,
-        shape: Range,
-        kernel: Callable[..., Any] | Kernel | CudaKernel,
-        args: tuple[Any, ...],
-        name: str | None,
-        hints: Sequence[Hint] | Hint,
-        constrain: SupportsIndex | Sequence[int] | None,
-        frame: FrameType,
-    ) -> None:
-        """A submit with all checks: the first one of a kernel with such arguments, and those that are refused."""
-        started = perf_counter_ns()
-        runtime = self._runtime
-        begun = runtime.next_id
-        runtime.check_usable("parallel_for()")
-        if name is not None:
-            check_name(name)
-        if kernel.__class__ is Kernel:
-            function: Any = kernel.cuda if runtime.is_cuda else kernel.cpu
-            label = name or kernel.name
-        else:
-            function = kernel
-            given = getattr(kernel, "__name__", "")
-            label = name or (given if given.__class__ is str and given else name_of(kernel))
-        is_native = function.__class__ is CudaKernel and runtime.is_cuda
-        try:
-            is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
-            box = boxes[shape] if is_known else None
-        except (KeyError, TypeError, AttributeError):
-            box = None
-        if box is None:  # not inside of the block above, whose exceptions would become the context of errors
-            box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
-        undivided = runtime.undivided
-        division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
-        granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
-
-        natives, reductions, kept, is_custom = collect(args, runtime, label)
-        # With reductions each device folds its chunk in one go: a fixed order of combination.
-        division = division.whole_shares() if reductions else division
-        submission = Submission("kernel", label, function, kept, natives, box, frame)
-        if is_custom:
-            resolve_custom(runtime, submission, args, granularity, division, "kernel")
-        launch = prepare_launch(runtime, function, submission) if is_native else None
-        blocked = runtime.scheduler.throttle()
-        if blocked:
-            runtime.note_blocked(blocked, "parallel_for()")
-        function, scalars = (None, None) if launch is None else (launch[0].function, launch[1])
-        try:
-            node = (label, box, natives, reductions, granularity, *division, function, scalars)
-            if not runtime.table.submit_kernel(submission, begun, started, *node, runtime.origins.of(submission)):
-                runtime.refuse_overtaken(submission)
-        except _native.AccessPatternError as error:
-            raise translate(error, submission, args) from None
-        if reductions:
-            runtime.empty_reductions.note(submission)
-        elif not (is_custom or constrain is not None):
-            remember(runtime, kernel, args, hints, submission, division, launch)
-        runtime.submit_ns += perf_counter_ns() - started
+        self._runtime.submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
 
     def host_task(
         self,
@@ -198,53 +118,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        started = perf_counter_ns()
-        runtime = self._runtime
-        begun = runtime.next_id
-        runtime.check_usable("host_task()")
-        if name is not None:
-            check_name(name)
-        label = name or name_of(fn)
-        who = f'host task "{label}"'
-        if not isinstance(unordered, bool):
-            raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
-        if constrain is not None:
-            raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
-        if isinstance(on, str):
-            if on not in {"once", "master"}:
-                raise UsageError(
-                    f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
-                )
-            distribution, box = on, None
-        else:
-            distribution, box = "split", box_of(on, who)
-        check_kernel(fn, fn, len(args), label, "host task")
-        natives: list[tuple[int, int, Any]] = []
-        kept: list[Any] = []
-        for arg in args:
-            if isinstance(arg, Access):
-                check_alive(arg.port.record, runtime)
-                natives.append(arg.native)
-                kept.append(arg.port)
-                continue
-            if isinstance(arg, Reduction):
-                raise ArgumentTypeError(f"{who} got {arg!r}, but only kernels can reduce. Use queue.parallel_for().")
-            kept.append(arg if arg.__class__ in accepted else settle(arg, who))
-        whole = box if box is not None else Box((), ())
-        submission = Submission("host task", label, fn, kept, natives, whole, _getframe(1))
-        resolve_custom(runtime, submission, args, None, Division(), "host" if distribution == "split" else "single")
-        blocked = runtime.scheduler.throttle()
-        if blocked:
-            runtime.note_blocked(blocked, "host_task()")
-        try:
-            origin = runtime.origins.of(submission)
-            if not runtime.table.submit_host_task(
-                submission, begun, started, label, box, natives, distribution, unordered, origin
-            ):
-                runtime.refuse_overtaken(submission)
-        except _native.AccessPatternError as error:
-            raise translate(error, submission, args) from None
-        runtime.submit_ns += perf_counter_ns() - started
+        self._runtime.submit_host_task(fn, args, on, name, constrain, unordered, _getframe(1))
 
     def collective(self, fn: Callable[..., Any], *args: Any, group: Any = None, name: str | None = None) -> NoReturn:
         """Submit a function that runs on every rank with a communicator of its own.
@@ -355,7 +229,7 @@ class Queue:
         runtime = self._runtime
         if runtime is _CLOSED:
             return
-        if get_ident() in runtime.inside:
+        if threading.get_ident() in runtime.inside:
             runtime.check_usable("close()")
         runtime.num_queues -= 1
         try:
@@ -393,10 +267,11 @@ class Queue:
 class _Closed:
     """Stands in for the runtime of a closed queue."""
 
-    next_id = 0
+    def submit_kernel(self, *_: Any) -> NoReturn:
+        self.check_usable("parallel_for()")
 
-    def repeat(self, *_: Any) -> int:
-        return 0
+    def submit_host_task(self, *_: Any) -> NoReturn:
+        self.check_usable("host_task()")
 
     def check_usable(self, call: str) -> NoReturn:
         raise ClosedQueue(

@@ -20,17 +20,14 @@ class EmptyReductions:
     """Knows the reductions that were submitted last, by the numbers that the task graph gives them."""
 
     def __init__(self) -> None:
-        self._last_number = 0
         self._watched: dict[int, tuple[Submission, ReductionPort]] = {}
         self._warned: set[int] = set()  # buffers
         self._lock = threading.Lock()
 
-    def note(self, submission: Submission) -> None:
-        """A kernel with reductions was submitted; called once for each, in program order."""
-        for port in submission.args:
-            if port.__class__ is not ReductionPort:
-                continue
-            self._last_number += 1
+    def note(self, submission: Submission, last_number: int) -> None:
+        """A kernel with reductions was submitted, which have numbers up to `last_number`."""
+        ports = [arg for arg in submission.args if arg.__class__ is ReductionPort]
+        for number, port in enumerate(ports, last_number - len(ports) + 1):
             if not port.has_value_of_nothing:
                 continue
             if submission.function.__class__ is CudaKernel and port.record.dtype.kind != "f":
@@ -38,7 +35,7 @@ class EmptyReductions:
             with self._lock:
                 while len(self._watched) >= _MOST_WATCHED:
                     self._watched.pop(next(iter(self._watched)))
-                self._watched[self._last_number] = (submission, port)
+                self._watched[number] = (submission, port)
 
     def report(self, number: int) -> None:
         """The result of a reduction is that of nothing; any thread."""

@@ -121,9 +121,6 @@ class Binder:
     #: Whether arrays of read accesses refuse to be written.
     protects_reads = True
 
-    def __init__(self) -> None:
-        self._release = _native.ViewReleaser(self.view_type, self.reducer_type).release
-
     def call(self, submission: Submission, part: Part, bindings: Iterable[Binding], partials: Iterable[Any]) -> None:
         """Call the function of a task, and take its views away when it returns.
 
@@ -151,7 +148,7 @@ class Binder:
                     f"{submission.describe()} returns an array or number, which nobody gets. A kernel gives its results"
                     f" by assigning to its views, view[chunk.box] = value, or by combine(value) of a reduction."
                 )
-        found = self._release(arguments)
+        found = _native.release_views(arguments)
         if found is not None:
             look_after(submission, arguments, found)
 

@@ -71,7 +71,7 @@ def look_after(submission: Submission, arguments: list[Any], found: list[tuple[i
     Args:
         submission: The task whose function has returned.
         arguments: Those of the function.
-        found: What `_native.ViewReleaser.release` has found; emptied.
+        found: What `_native.release_views` has found; emptied.
 
     Raises:
         KeptArray: If an array of a view still exists.

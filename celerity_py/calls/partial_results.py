@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from celerity_py._native import HolderRecord, PortRecord
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -18,10 +19,10 @@ from celerity_py.vocabulary.type_rules import can_hold, describe_value
 _SEQUENCES = (list, tuple, memoryview)
 
 
-class ReductionPort:
+class ReductionPort(PortRecord):
     """All that is left of a reduction after the submit; each submit has its own."""
 
-    __slots__ = ("has_combined", "identity", "includes_current", "kind", "op", "record", "runtime")
+    __slots__ = ("has_combined", "identity", "includes_current", "op")
 
     def __init__(self, record: BufferRecord, op: str, *, includes_current: bool = False) -> None:
         self.record = record
@@ -44,15 +45,15 @@ class ReductionPort:
         return ReductionPort(self.record, self.op, includes_current=self.includes_current)
 
 
-class Reducer:
+class Reducer(HolderRecord):
     """What a kernel combines its contribution into; the runtime folds the partial results of all chunks."""
 
-    __slots__ = ("_array", "_operation", "_owner", "_port")
+    __slots__ = ("_operation", "_owner", "_port")
 
     def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Submission) -> None:
         """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
         array[()] = port.identity
-        self._array = array
+        self._base = array
         self._operation = OPERATIONS[port.op].combine
         self._port = port
         self._owner = owner
@@ -84,7 +85,7 @@ class Reducer:
                 f"elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
                 f"numpy.{dtype}(value), or make the buffer of another dtype."
             )
-        self._array[()] = self._operation(self._array, value)
+        self._base[()] = self._operation(self._base, value)
         self._port.has_combined = True
 
     def _refuse_operator(self, symbol: str) -> NoReturn:
@@ -100,7 +101,7 @@ class Reducer:
         self._refuse_operator("an index")
 
     def __repr__(self) -> str:
-        return f"<partial {self._port.op!r} of {self._port.record.label}: {self._array}>"
+        return f"<partial {self._port.op!r} of {self._port.record.label}: {self._base}>"
 
 
 refuse_operators(Reducer, Reducer._refuse_operator, equality=True)

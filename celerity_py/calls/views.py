@@ -8,7 +8,7 @@ from itertools import product
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAlias
 
-from celerity_py._native import Box, Region
+from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
@@ -48,14 +48,14 @@ class BufferLike(Protocol):
         """Id and name of the buffer."""
 
 
-class View:
+class View(HolderRecord):
     """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
 
     `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does, and returns an array that aliases the
     allocation. Open slices and `...` mean the accessed box `view.box`. It is valid only while the kernel runs.
     """
 
-    __slots__ = ("_allocated", "_array", "_base", "_buffer", "_declared", "_owner", "_writable", "box")
+    __slots__ = ("_allocated", "_buffer", "_declared", "_owner", "_writable", "box")
 
     def __init__(  # noqa: PLR0917 - one is made per access of every kernel call, so no keywords
         self,

@@ -85,7 +85,6 @@ class CudaBinder(Binder):
     protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
-        super().__init__()
         self._ordinal = ordinal
 
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -2,7 +2,7 @@
 """From a submitted `CudaKernel` to what the native executor launches: checks at the first submit, one pack at each.
 
 A plan belongs to a kernel and to the kinds of its arguments: modes, dtypes and dimensions of buffers, operations of
-reductions, Python types of values. The second submit with the same kinds finds it in a dictionary.
+reductions, Python types of values. The second submit with the same kinds finds it in the memo of the kernel.
 """
 
 from __future__ import annotations
@@ -94,33 +94,26 @@ class LaunchSettings(Protocol):
 
     configuration: Configuration
     devices: Devices
-    #: Compiled kernels are kept for as long as this is the same.
-    cuda_token: object
 
     def drain(self) -> None:
         """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
 
 
-def prepare_launch(runtime: LaunchSettings, kernel: CudaKernel, submission: Submission) -> tuple[LaunchPlan, bytes]:
+def prepare_launch(
+    runtime: LaunchSettings, kernel: CudaKernel, submission: Submission, known: LaunchPlan | None
+) -> tuple[LaunchPlan, bytes]:
     """What the executor needs to launch a kernel: the plan, and the raw bytes of its scalars.
 
-    The first submit of a kernel with these kinds of arguments checks and compiles it.
+    Args:
+        runtime: Where it is going to be submitted.
+        kernel: The kernel.
+        submission: What is going to be submitted.
+        known: The plan of an earlier submit with these kinds of arguments. Without one, this checks and compiles.
 
     Raises:
         UsageError: If kernel and arguments do not fit each other, or if the kernel does not compile.
     """
-    if kernel.plans_of is not runtime.cuda_token:
-        kernel.plans_of = runtime.cuda_token
-        kernel.plans = {}
-    box: Any = submission.box
-    kinds: list[Any] = [box.ndim]
-    for arg in submission.args:
-        kind = arg.__class__
-        kinds.append(arg.kind if kind is Port or kind is ReductionPort else kind)
-    key = tuple(kinds)
-    plan = kernel.plans.get(key)
-    if plan is None:
-        plan = kernel.plans[key] = _make_plan(runtime, kernel, submission)
+    plan = _make_plan(runtime, kernel, submission) if known is None else known
     return plan, plan.pack(submission)
 
 

@@ -14,6 +14,7 @@
 #include "look_up.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "seconds.hpp"
+#include "submitter.hpp"
 #include "task_building.hpp"
 
 namespace nb = nanobind;
@@ -59,21 +60,6 @@ scheduler* make_scheduler(const std::size_t num_ranks, const std::uint32_t rank,
 		result->set_busy_callback([executor](const bool busy) { executor->set_scheduler_busy(busy); });
 	}
 	return result.release(); // nanobind owns it
-}
-
-/// Returns the seconds spent blocked.
-double throttle(scheduler& self) {
-	if(self.may_submit()) return 0;
-	const auto start = std::chrono::steady_clock::now();
-	bool may_go_on = false;
-	while(!may_go_on) {
-		{
-			const nb::gil_scoped_release release;
-			may_go_on = self.throttle(signal_interval);
-		}
-		check_signals();
-	}
-	return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void wait_until_planned(scheduler& self) {
@@ -167,7 +153,8 @@ void bind_scheduler(nb::module_& m) {
 	        "submit_epoch", [](scheduler& self, const std::string& action) { return self.submit(make_epoch(action)).value; }, "action"_a,
 	        "Submit an epoch ('none', 'barrier' or 'shutdown'); returns its submission id.")
 	    .def("next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
-	    .def("throttle", &throttle, "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
+	    .def(
+	        "throttle", [](scheduler& self) { return static_cast<double>(throttle(self)) * 1e-9; }, "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
 	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")

@@ -6,13 +6,12 @@ namespace nb = nanobind;
 
 void bind_grid(nb::module_& m);
 void bind_executor(nb::module_& m);
-void bind_kernel_submitter(nb::module_& m);
 void bind_names(nb::module_& m);
 void bind_planning_notices(nb::module_& m);
 void bind_program_log(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_start_watch(nb::module_& m);
-void bind_submission_table(nb::module_& m);
+void bind_submitter(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_view_releaser(nb::module_& m);
 
@@ -30,7 +29,6 @@ NB_MODULE(_native, m) {
 	bind_program_log(m);
 	bind_scheduler(m);
 	bind_start_watch(m);
-	bind_submission_table(m);
-	bind_kernel_submitter(m);
+	bind_submitter(m);
 	bind_view_releaser(m);
 }

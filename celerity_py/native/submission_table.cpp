@@ -3,11 +3,19 @@
 
 #include <vector>
 
+#include "records.hpp"
+
 namespace nb = nanobind;
 
 namespace celerity::native {
 
 namespace {
+
+	/// Null if the submission has none.
+	PyObject* future_of(PyObject* const submission) {
+		PyObject* const future = record_type<submission_record>::of(submission).future;
+		return future == Py_None ? nullptr : future;
+	}
 
 	/// What was done to prepare a submit is undone unless the submit comes about.
 	class rollback {
@@ -45,38 +53,39 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 	const submission_id id = m_scheduler.next_submission();
 	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
 	if(!number) throw nb::python_error();
-	PyObject* const future = m_future.get(submission.ptr());
-	const bool has_future = future != nullptr && future != Py_None;
-	if(m_is_shared) node.site = m_sites.number(m_code.get(submission.ptr()), static_cast<int>(PyLong_AsLong(m_lasti.get(submission.ptr()))));
-	if(has_future) nb::setattr(future, "number", number); // replaces a value
+	PyObject* const future = future_of(submission.ptr());
+	const auto& record = record_type<submission_record>::of(submission.ptr());
+	if(m_is_shared) node.site = m_sites.number(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
+	if(future != nullptr) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
 	rollback undo(m_entries.ptr(), number.ptr(), launch.has_value() ? m_executor : nullptr, id);
-	if(has_future) m_with_future.push_back(id.value); // without an entry it counts for nothing
+	if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
 	if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
+	const std::size_t num_reductions = node.reductions.size();
 	m_scheduler.submit(std::move(node));
 	undo.dismiss();
+	m_num_reductions += num_reductions;
 	++m_num_submitted;
 	note_thread();
 	return number;
 }
 
-std::uint64_t submission_table::observe(const nb::handle submission, const nb::object& number, const std::int64_t started_ns) const {
+void submission_table::observe(const nb::handle submission, const nb::object& number, const std::int64_t started_ns) const {
 	if(m_observer) m_observer(number, submission, started_ns);
-	return nb::cast<std::uint64_t>(number);
 }
 
-std::uint64_t submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
-	return observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
+void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
+	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
 }
 
-std::uint64_t submission_table::enter_fence(
+void submission_table::enter_fence(
     const nb::handle submission, task&& node, void* const destination, const std::size_t size_bytes, const std::int64_t started_ns) {
 	std::uint64_t raw = 0;
 	nb::object number;
 	try {
 		if(destination != nullptr && m_executor != nullptr) {
 			raw = m_executor->register_user_memory(destination, size_bytes);
-			nb::setattr(m_future.get(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
+			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id{user_memory, raw};
 		}
 		number = enter_unobserved(submission, std::move(node), std::nullopt);
@@ -84,7 +93,7 @@ std::uint64_t submission_table::enter_fence(
 		if(raw != 0) m_executor->unregister_user_memory(raw);
 		throw;
 	}
-	return observe(submission, number, started_ns);
+	observe(submission, number, started_ns);
 }
 
 nb::list submission_table::futures_until(const std::uint64_t last) const {
@@ -94,8 +103,8 @@ nb::list submission_table::futures_until(const std::uint64_t last) const {
 		const nb::int_ number(id);
 		PyObject* const submission = PyDict_GetItemWithError(m_entries.ptr(), number.ptr());
 		if(submission == nullptr) continue;
-		PyObject* const future = m_future.get(submission);
-		if(future != nullptr && future != Py_None) result.append(nb::borrow(future));
+		PyObject* const future = future_of(submission);
+		if(future != nullptr) result.append(nb::borrow(future));
 	}
 	return result;
 }

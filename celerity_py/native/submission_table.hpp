@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,7 +16,6 @@
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "site_table.hpp"
-#include "slot.hpp"
 
 namespace celerity::native {
 
@@ -24,15 +24,13 @@ namespace celerity::native {
 class submission_table {
   public:
 	/// `executor` may be null. `entries`: number -> Submission. `is_shared`: several ranks have to submit in the same order.
-	submission_table(scheduler& target, executor_loop* executor, nanobind::dict entries, const nanobind::handle submission_class, const bool is_shared)
-	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_future(submission_class, "future"), m_code(submission_class, "code"),
-	      m_lasti(submission_class, "lasti"), m_is_shared(is_shared),
-	      m_oldest(target.next_submission().value) {}
+	submission_table(scheduler& target, executor_loop* executor, nanobind::dict entries, const bool is_shared)
+	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_is_shared(is_shared), m_oldest(target.next_submission().value) {}
 
-	/// Its number. The future of the submission, if it has one, knows the number before the scheduler hears of the task.
-	std::uint64_t enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
+	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task.
+	void enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
 	/// A fence that writes to this memory, unless that is null.
-	std::uint64_t enter_fence(nanobind::handle submission, task&& node, void* destination, std::size_t size_bytes, std::int64_t started_ns);
+	void enter_fence(nanobind::handle submission, task&& node, void* destination, std::size_t size_bytes, std::int64_t started_ns);
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
 	bool is_overtaken(std::uint64_t begun) const;
 
@@ -44,7 +42,10 @@ class submission_table {
 	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
 	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
 	std::uint64_t num_submitted() const { return m_num_submitted; }
-	scheduler& target() const { return m_scheduler; }
+	/// The task graph numbers them in the same way.
+	std::uint64_t num_reductions() const { return m_num_reductions; }
+	/// For the garbage collector.
+	std::array<nanobind::handle, 2> references() const { return {m_entries, m_observer}; }
 	/// The lines that have submitted something, if several ranks compare what they submit.
 	site_table& sites() { return m_sites; }
 
@@ -52,19 +53,19 @@ class submission_table {
 	scheduler& m_scheduler;
 	executor_loop* m_executor;
 	nanobind::dict m_entries;
-	slot m_future, m_code, m_lasti;
 	bool m_is_shared;
 	site_table m_sites;
 	nanobind::object m_observer;
 	std::uint64_t m_oldest; ///< that has not been forgotten
 	std::deque<std::uint64_t> m_with_future;
 	std::uint64_t m_num_submitted = 0;
+	std::uint64_t m_num_reductions = 0;
 	unsigned long m_thread = 0; ///< that submitted last
 
 	void note_thread();
 	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch);
 	/// The observer runs Python code, which may raise: the task is submitted all the same.
-	std::uint64_t observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
+	void observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
 };
 
 } // namespace celerity::native

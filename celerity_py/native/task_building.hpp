@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "scheduler/core/graphs/access_checks.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "user_geometry.hpp"
 
@@ -34,5 +35,6 @@ std::vector<user_box> with_dims(const std::vector<box>& boxes, int dims);
 
 /// Registers _native.AccessPatternError and translates access_pattern_error to it: args = (kind, argument index, other argument index or -1, text, boxes).
 void bind_access_pattern_error(nanobind::module_& m);
+nanobind::object make_access_pattern_error(const access_pattern_error& error);
 
 } // namespace celerity::native

@@ -103,7 +103,7 @@ class RuntimeDelegate:
 
     def describe_site(self, number: int) -> str:
         """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""
-        site = self._runtime.table.find_site(number)
+        site = self._runtime.submitter.find_site(number)
         if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
             return ""
         return f"{site[0].co_filename}:{line_of(*site)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Makes the native executor and scheduler of a run."""
+"""Makes the native executor, scheduler and submitter of a run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from celerity_py import _native
 from celerity_py.cuda.execution import release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
+from celerity_py.hints import Hint
 from celerity_py.runtime.devices import foreseeable_bytes
 from celerity_py.scheduler.errors import ResourceError
+from celerity_py.vocabulary.index_spaces import boxes
+from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.runtime.devices import Devices
+    from celerity_py.runtime.runtime import Runtime
 
 #: A copy of so many bytes takes no longer than one of four; several take several times as long.
 _JOINED_BYTES = 1 << 16
@@ -107,3 +111,22 @@ def make_scheduler(
         gathered_bytes=_GATHERED_BYTES,
         idle_spin_s=given.idle_spin_s,
     )
+
+
+def make_submitter(runtime: Runtime) -> _native.Submitter:
+    """What makes calls of a runtime part of its program. The first queue gives it a delegate."""
+    submitter = _native.Submitter(
+        runtime.scheduler,
+        runtime.executor,
+        runtime,
+        entries=runtime.submissions,
+        inside=runtime.inside,
+        boxes=boxes,
+        submission_class=Submission,
+        hint_class=Hint,
+        is_cuda=runtime.is_cuda,
+        is_shared=runtime.size > 1,
+    )
+    if runtime.tracer is not None:
+        submitter.set_observer(runtime.tracer.note_submission)
+    return submitter

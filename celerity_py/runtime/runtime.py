@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
-from time import perf_counter_ns
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Notifiers, RuntimeFuture
-from celerity_py.runtime.native_objects import Ingredients, make_executor, make_scheduler
+from celerity_py.runtime.native_objects import Ingredients, make_executor, make_scheduler, make_submitter
 from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.run_state import Phase, RunState
@@ -31,9 +29,8 @@ from celerity_py.runtime.run_summary import log_choices
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
-from celerity_py.runtime.submit_memos import make_submitter, make_table
 from celerity_py.runtime.user_memory import UserMemory, address_of
-from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, UsageError
+from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -75,8 +72,6 @@ class Runtime:
         self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
         warn_of_bound_ranks(communicator)
         self.is_cuda = self.devices.is_cuda
-        #: Compiled kernels are kept for as long as this is the same.
-        self.cuda_token = object()
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
         self.state = RunState(self._refuse_repeats)
@@ -89,9 +84,6 @@ class Runtime:
         #: (code of a mapper, line that submits) of which there was a warning.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
-        #: In submits, but for those by `repeat`.
-        self.submit_ns = 0
-        self.blocked_s = 0.0
         #: Notes what happens for the timeline; None if there is none.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         #: Of buffers whose handles live.
@@ -148,11 +140,10 @@ class Runtime:
         log_choices(settings, communicator, self.devices, direct_ranks)
         self.user_memory = UserMemory(self.executor)
         self.scheduler = make_scheduler(given, self.executor, direct_ranks)
-        self.table = self.completion.table = make_table(self)
-        self.submitter = make_submitter(self)
         self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
-        #: Submits a kernel that was submitted before.
-        self.repeat = self.submitter.repeat
+        self.submitter = self.completion.submitter = make_submitter(self)
+        self.submit_kernel = self.submitter.submit_kernel
+        self.submit_host_task = self.submitter.submit_host_task
 
     def _start_threads(self) -> None:
         if self.live is not None:
@@ -222,7 +213,7 @@ class Runtime:
         """In a forked child: refuse all calls, and never touch what only the parent has."""
         self.state.disown(fork)
         tracer = self.tracer
-        keep_for_ever(self.scheduler, self.executor, self.table, self.submitter, tracer and tracer.recorder)
+        keep_for_ever(self.scheduler, self.executor, self.submitter, tracer and tracer.recorder)
         self.tracer = None
         self.completion.poison(fork.error("Future.result()"))
 
@@ -268,35 +259,15 @@ class Runtime:
             future.note_wait = self.tracer.note_wait
         return future
 
-    def note_blocked(self, seconds: float, call: str) -> None:
-        """The application was too far ahead, and had to wait; refuse the call if the runtime has failed meanwhile."""
-        self.blocked_s += seconds
-        if self.tracer is not None:
-            self.tracer.note_blocked(seconds)
-        self.check_usable(call)
-
     @property
     def next_id(self) -> int:
         """The id that the next submission is going to have."""
         return self.scheduler.next_submission()
 
-    def refuse_overtaken(self, submission: Submission) -> NoReturn:
-        """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
-
-        Raises:
-            UsageError: Always.
-        """
-        raise UsageError(
-            f"{submission.describe()} was about to be submitted by the thread {threading.current_thread().name!r}, but "
-            f"another thread submitted at the same time. All {self.size} ranks must submit in the same order, which "
-            f"threads that race do not have. Submit from one thread, or one after the other. Nothing was submitted."
-        )
-
     def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
         future = self.new_future()
-        submission = Submission("epoch", name, None, [], [], None, frame, future)
-        if not self.table.submit_epoch(submission, self.next_id, perf_counter_ns(), action):
-            self.refuse_overtaken(submission)
+        submission = Submission("epoch", name, None, [], None, frame, future)
+        self.submitter.submit_epoch(submission, action)
         self._poison_late(future)
         if self.is_dry:
             self._finish_dry_run()
@@ -342,7 +313,7 @@ class Runtime:
             record.name,
             str(dtype),
             self.origins.of_buffer(contents, record.initializer),
-            self.table.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
+            self.submitter.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
         )
         self.labels[record.id] = record.label
         if self.tracer is not None:
@@ -379,10 +350,8 @@ class Runtime:
         address = address_of(array) if takes_part else 0
         num_bytes = box.size * record.dtype.itemsize
         future.array = array if takes_part else None
-        submission = Submission("fence", record.label, None, [], [], box, frame, future)
-        begun, started = self.next_id, perf_counter_ns()
-        if not self.table.submit_fence(submission, begun, started, record.id, box, address, num_bytes, on_all):
-            self.refuse_overtaken(submission)
+        submission = Submission("fence", record.label, None, [], box, frame, future)
+        self.submitter.submit_fence(submission, record.id, box, address, num_bytes, on_all)
         self._poison_late(future)
         if self.is_dry and takes_part:
             import warnings
@@ -414,9 +383,9 @@ class Runtime:
             size=self.size,
             backend=self.devices.backend,
             num_devices=self.num_devices,
-            num_submissions=self.table.num_submitted,
-            submit_seconds=(self.submit_ns + self.submitter.busy_ns) * 1e-9 - self.blocked_s,
-            blocked_seconds=self.blocked_s,
+            num_submissions=self.submitter.num_submitted,
+            submit_seconds=self.submitter.busy_ns * 1e-9,
+            blocked_seconds=self.submitter.blocked_ns * 1e-9,
             scheduler=dict(self.scheduler.statistics()),
             executor={} if self.executor is None else dict(self.executor.statistics()),
         )

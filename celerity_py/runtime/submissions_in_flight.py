@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from celerity_py._native import SpinFlag, SubmissionTable
+    from celerity_py._native import SpinFlag, Submitter
     from celerity_py.runtime.futures import RuntimeFuture
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -26,7 +26,7 @@ class Completion:
         #: Records of buffers with a function for their contents, by id.
         self.initialised: dict[int, BufferRecord] = {}
         #: Adds to `submissions`; set by the runtime once there is a scheduler.
-        self.table: SubmissionTable
+        self.submitter: Submitter
         self._runtime = runtime
         self._dying: dict[int, int] = {}  # buffer -> newest submission at the death of its handle
 
@@ -66,9 +66,9 @@ class Completion:
     def retire(self, last_submission: int) -> None:
         """Forget everything up to this submission."""
         self._runtime.notices.report()  # which name the lines of these submissions
-        for future in self.table.futures_until(last_submission):
+        for future in self.submitter.futures_until(last_submission):
             self._fulfil(future)
-        self.table.forget_until(last_submission)
+        self.submitter.forget_until(last_submission)
         for buffer, newest in list(self._dying.items()):
             if newest <= last_submission:
                 self.initialised.pop(buffer, None)

@@ -24,15 +24,15 @@ arities: dict[int, tuple[CodeType, int, type]] = {}
 
 
 def collect(
-    args: tuple[Any, ...], runtime: BufferOwner, label: str
-) -> tuple[list[tuple[int, int, Any]], list[tuple[int, str, str, bool]], list[Any], bool]:
-    """Sort the arguments of a kernel.
+    args: tuple[Any, ...], runtime: BufferOwner, who: str
+) -> tuple[list[Access], list[tuple[int, str, str, bool]], list[Any], bool]:
+    """Sort the arguments of a task.
 
     Returns:
-        The accesses and reductions as the scheduler takes them, what the submission keeps of the arguments, and whether
-        some mapper is a callable.
+        The accesses, the reductions as the scheduler takes them, what the submission keeps of the arguments, and
+        whether some mapper is a callable.
     """
-    natives: list[tuple[int, int, Any]] = []
+    accesses: list[Access] = []
     reductions: list[tuple[int, str, str, bool]] = []
     kept: list[Any] = []
     is_custom = False
@@ -42,7 +42,7 @@ def collect(
             port = arg.port
             if port.runtime is not runtime:
                 check_alive(port.record, runtime)
-            natives.append(arg.native)
+            accesses.append(arg)
             kept.append(port)
             if kind is CustomAccess:
                 is_custom = True
@@ -53,8 +53,8 @@ def collect(
             reductions.append(arg.native)
             kept.append(arg.port.fresh())
         else:
-            kept.append(settle(arg, f'kernel "{label}"'))
-    return natives, reductions, kept, is_custom
+            kept.append(settle(arg, who))
+    return accesses, reductions, kept, is_custom
 
 
 def check_name(name: object) -> None:

@@ -17,7 +17,7 @@ from celerity_py.comparison.mapper_identity import code_of
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.hints import Division
 from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
-from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe
+from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe, new_access
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import MapperChunk
 from celerity_py.vocabulary.submissions import Submission
@@ -31,17 +31,17 @@ _MAX_PURE = 4096  # tables kept between submits
 def resolve_custom(  # noqa: PLR0917 - the parameters of a split
     runtime: Runtime,
     submission: Submission,
-    args: Sequence[Any],
+    accesses: list[Access],
     granularity: tuple[int, ...] | None,
     division: Division,
     kind: str,
 ) -> None:
-    """Replace the callables among the submission's accesses by tables of their results.
+    """Replace the accesses whose mappers are callables by ones with tables of their results.
 
     Args:
         runtime: Where it is going to be submitted.
-        submission: Its `natives` are changed in place.
-        args: The arguments as the user gave them.
+        submission: What is going to be submitted.
+        accesses: Changed in place.
         granularity: As for `Scheduler.chunks_for`.
         division: What the hints come to.
         kind: Same.
@@ -52,7 +52,6 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
     """
     whole: Any = submission.box
     chunks: list[Box] | None = None
-    accesses = [arg for arg in args if isinstance(arg, Access)]
     for position, given in enumerate(accesses):
         if given.__class__ is not CustomAccess:
             continue
@@ -64,7 +63,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
             key = (mapper.identity(), split)
             table = runtime.pure_tables.get(key)
             if table is not None:
-                submission.natives[position] = (record.id, given.port.mode, table)
+                accesses[position] = new_access(given.buffer, table, given.port)
                 continue
         if chunks is None:
             chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
@@ -72,7 +71,7 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         results = call_inside(runtime.inside, evaluate, mapper, chunks, whole, record.shape, who)
         _warn_if_outside(runtime, submission, given, results)
         table = RangeMapper.table(results)
-        submission.natives[position] = (record.id, given.port.mode, table)
+        accesses[position] = new_access(given.buffer, table, given.port)
         if key is not None:
             if len(runtime.pure_tables) >= _MAX_PURE:
                 runtime.pure_tables.clear()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from celerity_py import _native
+from celerity_py._native import RangeMapper
 from celerity_py.scheduler.errors import (
     DimensionMismatch,
     InconsistentMapper,
@@ -26,24 +26,22 @@ _CLASSES: dict[str, type[UsageError]] = {
 }
 
 
-def translate(error: BaseException, submission: Submission, args: Sequence[Any]) -> BaseException:
-    """The error to raise in the place of `error`; anything but access pattern errors is returned as it is.
+def explain(error: BaseException, submission: Submission, args: Sequence[Any]) -> UsageError:
+    """The error of a task whose declared accesses contradict each other.
 
     Args:
-        error: What a native submit raised.
+        error: A `_native.AccessPatternError`.
         submission: What was to be submitted.
         args: The arguments of the task as the user gave them.
     """
-    if not isinstance(error, _native.AccessPatternError):
-        return error
     kind, index, _, text, _ = error.args
     given = [arg for arg in args if isinstance(arg, Access)]
     subject = submission.label
     if 0 <= index < len(given):
-        # The scheduler knows a callable only as a table.
-        native = submission.natives[index][2].describe()
-        text = text.replace(native, describe(given[index].mapper))
+        mapper = given[index].mapper
+        if not isinstance(mapper, RangeMapper):
+            text = text.replace("callable", describe(mapper))
         if kind in {"dimensions", "bounds"}:
             mode = MODE_NAMES[given[index].port.mode]
-            subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(given[index].mapper)}"
+            subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(mapper)}"
     return _CLASSES.get(kind, UsageError)(f"{subject}: {text.rstrip('. ')}. Nothing was submitted.")

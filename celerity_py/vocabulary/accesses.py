@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from celerity_py import _native, access
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import AccessRecord, Box, PortRecord, RangeMapper, Region
 from celerity_py.access import PureMapper
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -26,10 +26,10 @@ def kind_of(*what: Any) -> int:
     return _kinds.setdefault(what, len(_kinds))
 
 
-class Port:
+class Port(PortRecord):
     """One buffer in one access mode: all that is left of an access after the submit."""
 
-    __slots__ = ("buffer_id", "kind", "mode", "record", "runtime")
+    __slots__ = ()
 
     def __init__(self, record: BufferRecord, mode: int) -> None:
         self.record = record
@@ -40,22 +40,17 @@ class Port:
         self.kind = kind_of(mode, record.dtype, len(record.shape))
 
 
-class Access:
+class Access(AccessRecord):
     """An argument of a kernel: a buffer, how it is accessed, and where; made by `buffer.read(mapper)` and the like."""
 
-    # `buffer` keeps the buffer alive until the submit; from then on the graphs do.
-    __slots__ = ("buffer", "mapper", "port")
+    __slots__ = ()
 
     def __init__(self, buffer: Any, mapper: Mapper, port: Port) -> None:
+        #: Keeps the buffer alive until the submit; from then on the graphs do.
         self.buffer = buffer
         #: The range mapper as it was given.
         self.mapper = mapper
         self.port = port
-
-    @property
-    def native(self) -> tuple[int, int, Any]:
-        """What the scheduler takes: (buffer id, mode, mapper)."""
-        return self.port.buffer_id, self.port.mode, self.mapper
 
     def __repr__(self) -> str:
         return f"<{MODE_NAMES[self.port.mode]} access to {self.port.record.label} by {describe(self.mapper)}>"

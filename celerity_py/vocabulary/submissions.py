@@ -6,6 +6,8 @@ from __future__ import annotations
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from celerity_py._native import SubmissionRecord
+
 if TYPE_CHECKING:
     from celerity_py._native import Box
     from celerity_py.calls.outer_variables import OuterValue
@@ -38,7 +40,7 @@ def line_of(code: CodeType, lasti: int) -> int:
     return code.co_firstlineno
 
 
-class Submission:
+class Submission(SubmissionRecord):
     """One entry of the table of submissions.
 
     Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
@@ -47,7 +49,7 @@ class Submission:
     #: With CHECK: the variables that the function uses, as they were.
     outside: list[OuterValue]
 
-    __slots__ = ("args", "box", "code", "function", "future", "kind", "lasti", "name", "natives", "outside")
+    __slots__ = ()
 
     def __init__(  # noqa: PLR0917 - a record
         self,
@@ -55,7 +57,6 @@ class Submission:
         name: str,
         function: Any,
         args: list[Any],
-        natives: list[Any],
         box: Box | None,
         frame: FrameType,
         future: RuntimeFuture[Any] | None = None,
@@ -65,8 +66,6 @@ class Submission:
         self.function = function
         #: As for the kernel, but with ports in the place of accesses and reductions.
         self.args = args
-        #: The accesses as the scheduler got them.
-        self.natives = natives
         #: The whole index space.
         self.box = box
         self.code = frame.f_code

@@ -121,9 +121,9 @@ class Session:
                 stop = min(start + self.options.programs_per_runtime, first_seed + count)
                 with self._runtime(seeded_program(start).settings) as (queue, native):
                     for seed in range(start, stop):
-                        before = lifecycle.current().submitter.num_submitted
+                        before = lifecycle.current().submitter.num_repeated
                         self._run_one(seed, queue, native)
-                        self.report.repeated += lifecycle.current().submitter.num_submitted - before
+                        self.report.repeated += lifecycle.current().submitter.num_repeated - before
                         if self.report.failure:
                             return self.report
             return self.report

@@ -295,15 +295,15 @@ def submit(runtime: Any, *mappers: Any) -> list[Any]:
         id=7, shape=(8, 8), dtype=np.dtype(np.float32), box=WHOLE, label='B7 "u"', runtime=runtime
     )
     port = Port(record, READ)
-    args = [
+    args: list[Access] = [
         CustomAccess(None, mapper, port) if callable(mapper) or isinstance(mapper, access.PureMapper) else
         Access(None, mapper, port)
         for mapper in mappers
     ]  # fmt: skip
-    submission = Submission("kernel", "step", None, [], [arg.native for arg in args], WHOLE, sys._getframe(1))
-    resolve_custom(runtime, submission, [np.float32(1), *args], None, Division(), "kernel")
-    assert all(native[:2] == (7, READ) for native in submission.natives)
-    return [native[2] for native in submission.natives]
+    submission = Submission("kernel", "step", None, [], WHOLE, sys._getframe(1))
+    resolve_custom(runtime, submission, args, None, Division(), "kernel")
+    assert all(arg.__class__ is Access and arg.port is port for arg in args)
+    return [arg.mapper for arg in args]
 
 
 def test_built_in_mappers_stay_and_callables_become_tables() -> None:

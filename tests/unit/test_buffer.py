@@ -298,7 +298,7 @@ def test_chunks_that_combine_nothing_leave_the_result_alone(queue: celerity.Queu
 
         def combine(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
             if chunk.box.min[0] == 0:
-                out.combine(np.array([3], out._array.dtype))
+                out.combine(np.array([3], out._base.dtype))
 
         queue.parallel_for(2, combine, celerity.reduction(result, op))
         assert queue.fence(result).result(10) == [3]

@@ -80,7 +80,7 @@ def fake_record(*args: Any) -> Any:
 
 
 def call_of(function: Any, args: list[Any], bindings: list[Any], partials: list[Any]) -> Any:
-    submission = Submission("kernel", "step", function, args, [], Box((0,), (8,)), sys._getframe())
+    submission = Submission("kernel", "step", function, args, Box((0,), (8,)), sys._getframe())
     return {7: submission}, (1, 7, Box((2,), (6,)).flat(), bindings, partials, 0xABC)
 
 

@@ -51,7 +51,7 @@ def call(function: Callable[..., Any], modes: tuple[int, ...] = (READ_WRITE,)) -
     flat = RECORD.box.flat()
     binding: Any = (3, (1, 9), MEMORY.__array_interface__["data"][0], flat, flat, [flat])
     ports = [Port(RECORD, mode) for mode in modes]
-    submission = Submission("kernel", "step", function, ports, [], RECORD.box, sys._getframe())
+    submission = Submission("kernel", "step", function, ports, RECORD.box, sys._getframe())
     Binder().call(submission, Chunk(RECORD.box, RECORD.box, 0, None, np), [binding] * len(modes), ())
 
 
@@ -252,7 +252,7 @@ def test_a_reducer_that_is_kept_cannot_be_used_any_more() -> None:
     record: Any = FakeRecord()
     partial = np.zeros(())
     function = lambda chunk, out: (out.combine(2), KEPT.append(out))  # noqa: E731
-    submission = Submission("kernel", "add", function, [ReductionPort(record, "sum")], [], Box((), ()), sys._getframe())
+    submission = Submission("kernel", "add", function, [ReductionPort(record, "sum")], Box((), ()), sys._getframe())
     chunk = Chunk(Box((), ()), Box((), ()), 0, None, np)
     Binder().call(submission, chunk, (), [(partial.__array_interface__["data"][0],)])
     with pytest.raises(KeptArray, match=r'reducer into B3 "u" is used although kernel "add" .* has returned'):

@@ -32,9 +32,9 @@ INSTALLED = {
     "celerity_py/runtime": """
         __init__ devices executor_delegate forks futures lifecycle log native_objects outputs
         planning_notices run_state run_summary runtime spinning start_watch statistics submissions_in_flight
-        submit_memos user_memory
+        user_memory
     """,
-    "celerity_py/submit": "__init__ arguments custom_mappers plain_values violations",
+    "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ recorder",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records index_spaces notation operations parts refused_operators

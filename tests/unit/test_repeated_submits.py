@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import struct
 import sys
 import threading
 import weakref
@@ -19,13 +18,15 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, _native, _native_testing, access, hints
+from celerity_py.cuda.launches import LaunchPlan
 from celerity_py.errors import (
     ClosedQueue,
     DimensionMismatch,
     NestedUse,
     OverlappingAccess,
+    UsageError,
 )
-from celerity_py.kernels import CudaKernel, Kernel
+from celerity_py.kernels import CudaKernel
 from celerity_py.runtime import lifecycle
 from celerity_py.vocabulary.accesses import WRITE, Access, Port
 from celerity_py.vocabulary.submissions import Submission
@@ -40,7 +41,7 @@ def runtime() -> Any:
 
 def repeated() -> int:
     """Submits by native code so far."""
-    return int(runtime().submitter.num_submitted)
+    return int(runtime().submitter.num_repeated)
 
 
 @celerity.kernel
@@ -361,11 +362,13 @@ def test_a_known_kernel_cannot_be_submitted_from_inside_of_a_task(fields: Fields
 # ---- kernels that the executor launches by itself
 
 
+WHOLE = Box((0, 0), (4, 6))
+
+
 class Launches:
-    """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls."""
+    """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls; answers what it asks."""
 
     def __init__(self) -> None:
-        whole = Box((0, 0), (4, 6))
         self.scheduler = _native.Scheduler(
             num_ranks=1,
             rank=0,
@@ -379,61 +382,104 @@ class Launches:
             run_ahead=16,
             executor=None,
         )
-        record: Any = SimpleNamespace(shape=(4, 6), dtype=np.dtype(np.float32), runtime=self)
-        record.id = self.scheduler.create_buffer((4, 6), 4, 4, "none", 0, "u")
-        self.port: Any = Port(record, WRITE)
         self.table: dict[int, Any] = {}
         self.kernel = CudaKernel("", "launch")
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
-        classes = {cls.__name__: cls for cls in (Access, CudaKernel, hints.Hint, Kernel, Port, Submission)}
-        entries = _native.SubmissionTable(self.scheduler, self.executor, self.table, Submission, is_shared=False)
-        self.submitter = _native.KernelSubmitter(entries, self, set(), {(4, 6): whole}, classes, is_cuda=True)
+        self.known: list[Any] = []
+        self.usable_checks: list[str] = []
+        self.submitter = self.make_submitter()
+        self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(
             functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2), ("scalar", 1, 1)]
         )
-        self.submitter.remember(
-            self.kernel,
-            self.args(3),
-            (),
-            whole,
-            split_2d=False,
-            oversubscribe=1,
-            border=0,
-            function=function,
-            pack=struct.Struct("=B").pack,
-            scalars=[1],
+        parameter: Any = SimpleNamespace(dtype=np.dtype(np.uint8), text="unsigned char c")
+        self.plan = LaunchPlan(function, [(1, parameter)])
+
+    def make_submitter(self) -> _native.Submitter:
+        submitter = _native.Submitter(
+            self.scheduler,
+            self.executor,
+            self,
+            entries=self.table,
+            inside=set(),
+            boxes={(4, 6): WHOLE},
+            submission_class=Submission,
+            hint_class=hints.Hint,
+            is_cuda=True,
+            is_shared=False,
         )
+        submitter.set_delegate(self)
+        return submitter
 
-    def args(self, number: Any) -> tuple[Any, ...]:
-        return Access(None, ONE, self.port), number
+    def port(self, dtype: Any) -> Port:
+        record: Any = SimpleNamespace(shape=(4, 6), dtype=np.dtype(dtype), runtime=self)
+        record.id = self.scheduler.create_buffer((4, 6), record.dtype.itemsize, 4, "none", 0, "u")
+        return Port(record, WRITE)
 
-    def repeat(self, number: Any) -> int:
-        return self.submitter.repeat(self.kernel, (4, 6), self.args(number), None, (), sys._getframe())
+    def plan_kernel(self, kernel: Any, _: Any, args: Any, *others: Any) -> Any:
+        submission = Submission("kernel", kernel.name, kernel, [args[0].port, *args[1:]], WHOLE, others[-1])
+        self.known.append(self.submitter.find_plan(kernel, submission))
+        division = hints.Division()
+        return submission, [args[0]], [], None, division, self.plan, self.plan.pack(submission), (0, 0), True
+
+    def plan_host_task(self, *_: Any) -> Any:
+        raise AssertionError("no host task is submitted")
+
+    def check_usable(self, call: str) -> None:
+        self.usable_checks.append(call)
+        raise ClosedQueue(call)
+
+    def submit(self, value: Any, port: int = 0, given: Any = ()) -> int:
+        """The number of times that Python was asked so far."""
+        args = Access(None, ONE, self.ports[port]), value
+        self.submitter.submit_kernel(self.kernel, (4, 6), args, None, given, None, sys._getframe())
+        return len(self.known)
 
 
 def test_a_value_that_its_parameter_cannot_hold_is_left_to_python() -> None:
     launches = Launches()
-    assert launches.repeat(300) == 0
-    assert launches.repeat(-1) == 0
-    assert not launches.table
-    assert launches.repeat(255) == 1
-    assert launches.repeat(0) == 2
+    assert launches.submit(3) == 1
+    for value in (300, -1):
+        with pytest.raises(UsageError, match="is not a whole number from 0 to 255"):
+            launches.submit(value)
+    assert len(launches.known) == 3
+    assert launches.submit(255) == launches.submit(0) == 3
     assert [(number, entry.name, entry.args) for number, entry in launches.table.items()] == [
-        (1, "launch", [launches.port, 255]),
-        (2, "launch", [launches.port, 0]),
+        (number + 1, "launch", [launches.ports[0], value]) for number, value in enumerate((3, 255, 0))
     ]
-    assert launches.submitter.num_submitted == 2
+    assert launches.submitter.num_repeated == 2
+    assert launches.submitter.num_submitted == 3
     assert launches.submitter.busy_ns > 0
+    assert launches.submitter.blocked_ns == 0
+
+
+def test_the_plan_of_a_launch_is_made_once_for_each_kind_of_arguments() -> None:
+    launches = Launches()
+    launches.submit(1)
+    launches.submit(np.uint8(1))
+    launches.submit(np.uint8(2))  # of a type that Python looks at each time
+    launches.submit(1, given=[hints.split_1d()])
+    launches.submit(1, port=1)
+    launches.submit(2, port=1)
+    plan = launches.plan
+    assert launches.known == [None, None, plan, plan, None]
+    launches.submitter = launches.make_submitter()
+    launches.submit(1)
+    assert launches.known[-1] is None
 
 
 def test_nothing_is_repeated_once_the_runtime_refuses_or_for_another_one() -> None:
     launches = Launches()
-    launches.port.runtime = None
-    assert launches.repeat(1) == 0
-    launches.port.runtime = launches
-    assert launches.repeat(1) == 1
+    launches.submit(1)
+    launches.ports[0].runtime = None
+    assert launches.submit(1) == 2
+    launches.ports[0].runtime = launches
+    assert launches.submit(1) == 2
     launches.submitter.refuse()
-    assert launches.repeat(1) == 0
+    with pytest.raises(ClosedQueue):
+        launches.submit(1)
+    assert launches.usable_checks == ["parallel_for()"]
+    assert launches.submitter.num_submitted == len(launches.table) == 3
 
 
 def test_an_access_is_made_of_three_things() -> None:
@@ -441,11 +487,3 @@ def test_an_access_is_made_of_three_things() -> None:
     assert make(1, ONE, 3).mapper is ONE
     with pytest.raises(TypeError, match="made of a buffer, a mapper and a port"):
         make(1, ONE)
-
-
-def test_a_class_without_slots_is_refused() -> None:
-    class Open:
-        buffer = mapper = port = None
-
-    with pytest.raises(TypeError, match="buffer is not among __slots__"):
-        _native.access_maker(Open)

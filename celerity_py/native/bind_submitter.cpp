@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "executor/core/threads/busy_clock.hpp"
+#include "records.hpp"
+#include "submitter.hpp"
+#include "task_building.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace celerity;
+using namespace celerity::native;
+
+void bind_submitter(nb::module_& m);
+
+namespace {
+
+void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
+    const std::size_t size_bytes, const bool on_all) {
+	self.table().enter_fence(submission, make_fence(buffer, where, 0, on_all), reinterpret_cast<void*>(address), size_bytes, now_ns());
+}
+
+/// A member of `threads` for as long as it lives.
+class membership {
+  public:
+	membership(const nb::handle threads, nb::object thread) : m_threads(threads), m_thread(std::move(thread)) {
+		m_was_there = PySet_Contains(m_threads.ptr(), m_thread.ptr()) == 1;
+		if(!m_was_there && PySet_Add(m_threads.ptr(), m_thread.ptr()) != 0) throw nb::python_error();
+	}
+	membership(const membership&) = delete;
+	membership& operator=(const membership&) = delete;
+	~membership() {
+		if(m_was_there) return;
+		PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+		PyErr_Fetch(&type, &value, &trace); // the call may have left an exception
+		if(PySet_Discard(m_threads.ptr(), m_thread.ptr()) < 0) PyErr_Clear();
+		PyErr_Restore(type, value, trace);
+	}
+
+  private:
+	nb::handle m_threads;
+	nb::object m_thread;
+	bool m_was_there = false;
+};
+
+nb::object call_inside(const nb::handle threads, const nb::handle function, const nb::args& args) {
+	const membership inside(threads, nb::int_(PyThread_get_thread_ident()));
+	return nb::borrow(function)(*args);
+}
+
+int traverse(PyObject* const self, const visitproc visit, void* const arg) {
+	Py_VISIT(Py_TYPE(self));
+	return nb::inst_ready(self) ? nb::inst_ptr<submitter>(self)->traverse(visit, arg) : 0;
+}
+
+PyType_Slot submitter_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse)}, {0, nullptr}};
+
+} // namespace
+
+void bind_submitter(nb::module_& m) {
+	record_type<submission_record>::bind(m, "SubmissionRecord", "The attributes of a submission.");
+	record_type<access_record>::bind(m, "AccessRecord", "The attributes of an access.");
+	record_type<port_record>::bind(m, "PortRecord", "The attributes that all ports have.");
+	record_type<kernel_record>::bind(m, "KernelRecord", "The attributes that all kernels have.");
+	m.def("access_maker", &make_access_maker, "access_class"_a, nb::sig("def access_maker(access_class: type[typing.Any]) -> typing.Any"),
+	    "A function new_access(buffer, mapper, port) that makes an access, an instance of this class.");
+	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a, nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
+	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
+	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see Submitter.")
+	    .def(nb::init<>())
+	    .def(
+	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
+	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
+	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
+	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
+
+Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.)")
+	    .def(nb::init<scheduler&, executor_loop*, nb::handle, nb::dict, nb::object, nb::dict, nb::handle, nb::handle, bool, bool>(), "scheduler"_a,
+	        "executor"_a.none(), "runtime"_a, "entries"_a, "inside"_a, "boxes"_a, "submission_class"_a, "hint_class"_a, "is_cuda"_a, "is_shared"_a,
+	        nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+	        "runtime: that of the ports. entries: number -> Submission, which is added to. inside: ids of threads that must not "
+	        "submit. boxes: shape -> Box of those seen before. is_shared: several ranks have to submit in the same order.")
+	    .def("set_delegate", &submitter::set_delegate, "delegate"_a, "A SubmitDelegate, before the first kernel or host task.")
+	    .def(
+	        "submit_kernel",
+	        [](submitter& self, const nb::handle kernel, const nb::handle shape, nb::tuple args, const nb::handle name, const nb::handle hints,
+	            const nb::handle constrain, const nb::handle frame) { self.submit_kernel({kernel, shape, std::move(args), name, hints, constrain, frame}); },
+	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "constrain"_a.none(), "frame"_a,
+	        "Queue.parallel_for, called from this frame.")
+	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
+	        "Queue.host_task, with what SubmitDelegate.plan_host_task takes.")
+	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "size_bytes"_a, "on_all"_a,
+	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
+	    .def(
+	        "submit_epoch", [](submitter& self, const nb::handle submission, const std::string& action) { self.table().enter(submission, make_epoch(action), std::nullopt, now_ns()); },
+	        "submission"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")
+	    .def("find_plan", &submitter::find_plan, "kernel"_a, "submission"_a, nb::sig("def find_plan(self, kernel: typing.Any, submission: typing.Any) -> typing.Any"),
+	        "The plan with which this kernel was launched with arguments of these kinds before; None if it was not.")
+	    .def("refuse", &submitter::refuse, "From now on ask the delegate at each call whether it may go on.")
+	    .def("futures_until", [](submitter& self, const std::uint64_t last) { return self.table().futures_until(last); }, "last"_a,
+	        "Futures of the submissions up to `last` that have not been forgotten.")
+	    .def("forget_until", [](submitter& self, const std::uint64_t last) { self.table().forget_until(last); }, "last"_a,
+	        "Drop the records of all submissions up to `last`.")
+	    .def("set_observer", [](submitter& self, nb::object observer) { self.table().set_observer(std::move(observer)); }, "observer"_a,
+	        "Call observer(number, submission, perf_counter_ns() at the beginning) behind each submit.")
+	    .def(
+	        "number_site", [](submitter& self, const nb::handle code, const int lasti) { return self.table().sites().number(code.ptr(), lasti); }, "code"_a,
+	        "lasti"_a, "The number of a line of the program; 0 if there are too many.")
+	    .def("find_site", [](submitter& self, const std::uint64_t number) { return self.table().sites().find(number); }, "number"_a,
+	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int] | None"), "(code, byte offset of the instruction) of such a line.")
+	    .def_prop_ro("num_submitted", [](submitter& self) { return self.table().num_submitted(); })
+	    .def_prop_ro("num_repeated", &submitter::num_repeated, "Kernels about which the delegate was not asked.")
+	    .def_prop_ro("busy_ns", &submitter::busy_ns, "Time in submits of kernels and host tasks, without the time blocked.")
+	    .def_prop_ro("blocked_ns", &submitter::blocked_ns, "Time blocked because the application was too far ahead of the execution.");
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+#include "submitter.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "executor/core/backends/cuda/cuda_function.hpp"
+#include "executor/core/threads/busy_clock.hpp"
+#include "records.hpp"
+#include "scheduler/core/graphs/access_checks.hpp"
+#include "task_building.hpp"
+#include "user_geometry.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+	/// Blocking waits come back this often to see whether a signal has arrived.
+	constexpr std::chrono::milliseconds signal_interval{100};
+
+	using access_type = record_type<access_record>;
+	using kernel_type = record_type<kernel_record>;
+	using port_type = record_type<port_record>;
+	using submission_type = record_type<submission_record>;
+
+	PyTypeObject* access_class = nullptr; // there is one
+
+	/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
+	bool is_plain(const submit_memo::argument_kind kind) {
+		const auto* const type = reinterpret_cast<PyTypeObject*>(kind);
+		return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type;
+	}
+
+	bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
+
+	submit_memo::argument_kind kind_of(const port_record& port) { return static_cast<submit_memo::argument_kind>(PyLong_AsLong(port.kind)) * 2 + 1; }
+
+	bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
+
+	PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py_ssize_t count) {
+		if(count != 3) {
+			PyErr_SetString(PyExc_TypeError, "an access is made of a buffer, a mapper and a port");
+			return nullptr;
+		}
+		access_record* const result = access_type::make(reinterpret_cast<PyTypeObject*>(cls));
+		if(result == nullptr) return nullptr;
+		result->buffer = Py_NewRef(args[0]);
+		result->mapper = Py_NewRef(args[1]);
+		result->port = Py_NewRef(args[2]);
+		return reinterpret_cast<PyObject*>(result);
+	}
+
+	/// `accesses`: a sequence of `Access` with a RangeMapper.
+	void read_accesses(const nb::handle accesses, task& node) {
+		node.accesses.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(accesses.ptr())));
+		for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(accesses.ptr()); ++i) {
+			PyObject* const item = PySequence_Fast_GET_ITEM(accesses.ptr(), i);
+			if(!has_class(item, access_class)) continue;
+			const access_record& access = access_type::of(item);
+			const port_record& port = port_type::of(access.port);
+			node.accesses.push_back({buffer_id(PyLong_AsUnsignedLongLong(port.buffer_id)), static_cast<access_mode>(PyLong_AsLong(port.mode)),
+			    nb::cast<const range_mapper&>(nb::handle(access.mapper))});
+		}
+		if(PyErr_Occurred() != nullptr) throw nb::python_error();
+	}
+
+	/// The kinds of what is left of the arguments of a submission.
+	void find_kinds_of(const nb::handle submission, std::vector<submit_memo::argument_kind>& out) {
+		for(const nb::handle arg : nb::borrow<nb::list>(submission_type::of(submission.ptr()).args)) {
+			out.push_back(port_type::is_instance(arg.ptr()) ? kind_of(port_type::of(arg.ptr())) : reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg.ptr())));
+		}
+	}
+
+	std::string text_of(PyObject* const text) {
+		Py_ssize_t size = 0;
+		const char* const begin = PyUnicode_AsUTF8AndSize(text, &size);
+		if(begin == nullptr) throw nb::python_error(); // half a surrogate
+		return {begin, static_cast<std::size_t>(size)};
+	}
+
+	std::vector<std::byte> bytes_of(PyObject* const bytes) {
+		const auto* const begin = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes));
+		return {begin, begin + PyBytes_GET_SIZE(bytes)};
+	}
+
+} // namespace
+
+nb::object make_access_maker(const nb::handle cls) {
+	access_class = reinterpret_cast<PyTypeObject*>(cls.ptr());
+	static PyMethodDef definition{
+	    "new_access", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&make_access)), METH_FASTCALL, "new_access(buffer, mapper, port)"};
+	return nb::steal(PyCFunction_New(&definition, cls.ptr()));
+}
+
+std::int64_t throttle(scheduler& target) {
+	if(target.may_submit()) return 0;
+	const std::int64_t started_ns = now_ns();
+	for(bool may_go_on = false; !may_go_on;) {
+		{
+			const nb::gil_scoped_release release;
+			may_go_on = target.throttle(signal_interval);
+		}
+		if(PyErr_CheckSignals() != 0) throw nb::python_error();
+	}
+	return now_ns() - started_ns;
+}
+
+submitter::submitter(scheduler& target, executor_loop* const executor, const nb::handle runtime, nb::dict entries, nb::object inside, nb::dict boxes,
+    const nb::handle submission_class, const nb::handle hint_class, const bool is_cuda, const bool is_shared)
+    : m_scheduler(target), m_table(target, executor, std::move(entries), is_shared), m_runtime(runtime.ptr()), m_inside(std::move(inside)), m_boxes(std::move(boxes)), m_submission_class(reinterpret_cast<PyTypeObject*>(submission_class.ptr())),
+      m_hint_class(hint_class.ptr()), m_box_class(nb::type<user_box>().ptr()), m_mapper_class(nb::type<range_mapper>().ptr()),
+      m_kernel_kind(nb::str("kernel")), m_is_cuda(is_cuda) {
+	static std::atomic<std::uint64_t> last_id{0};
+	m_id = ++last_id;
+}
+
+void submitter::set_delegate(nb::object delegate) {
+	m_plan_kernel = delegate.attr("plan_kernel");
+	m_plan_host_task = delegate.attr("plan_host_task");
+	m_delegate = std::move(delegate);
+}
+
+int submitter::traverse(const visitproc visit, void* const arg) const {
+	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_plan_kernel), nb::handle(m_plan_host_task), nb::handle(m_inside), nb::handle(m_boxes)}) {
+		Py_VISIT(each.ptr());
+	}
+	for(const nb::handle each : m_table.references()) Py_VISIT(each.ptr());
+	return 0;
+}
+
+// ---- one way for all
+
+void submitter::submit_kernel(const kernel_call& given) {
+	call now = begin("parallel_for()");
+	work made;
+	made.args = given.args;
+	if(given.constrain.is_none() && repeat(given, made)) {
+		finish(now, std::move(made));
+		++m_num_repeated;
+		return;
+	}
+	submit_memo::entry found;
+	plan(given, made, found);
+	const nb::object submission = made.submission;
+	finish(now, std::move(made));
+	remember(given, submission, std::move(found));
+}
+
+void submitter::submit_host_task(const nb::args& given) {
+	call now = begin("host_task()");
+	work made;
+	made.args = nb::cast<nb::tuple>(given[1]);
+	const auto plan = nb::cast<nb::tuple>(m_plan_host_task(*given));
+	made.submission = plan[0];
+	const submission_record& record = submission_type::of(made.submission.ptr());
+	made.node = make_host_task(text_of(record.name), nb::handle(record.box), nb::tuple(), nb::cast<std::string>(plan[2]), nb::cast<bool>(plan[3]));
+	read_accesses(plan[1], made.node);
+	set_origin(made.node, nb::cast<origin>(plan[4]));
+	finish(now, std::move(made));
+}
+
+submitter::call submitter::begin(const char* const name) {
+	const call now{name, now_ns(), m_scheduler.next_submission().value};
+	if(m_refuses || is_inside()) m_delegate.attr("check_usable")(name);
+	return now;
+}
+
+bool submitter::is_inside() {
+	const unsigned long id = PyThread_get_thread_ident();
+	if(!m_thread || id != m_thread_id) {
+		m_thread = nb::steal(PyLong_FromUnsignedLong(id));
+		m_thread_id = id;
+	}
+	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) != 0;
+}
+
+void submitter::finish(call& now, work&& made) {
+	if(const std::int64_t blocked_ns = throttle(m_scheduler); blocked_ns > 0) {
+		now.blocked_ns = blocked_ns;
+		m_blocked_ns += blocked_ns;
+		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
+	}
+	if(m_refuses) m_delegate.attr("check_usable")(now.name); // the run has failed meanwhile, or a destructor has ended it
+	if(m_table.is_overtaken(now.begun)) m_delegate.attr("refuse_overtaken")(made.submission);
+	const bool has_reductions = !made.node.reductions.empty();
+	try {
+		m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
+	} catch(const access_pattern_error& error) {
+		const nb::object exception = m_delegate.attr("explain")(make_access_pattern_error(error), made.submission, made.args);
+		PyErr_SetObject(exception.type().ptr(), exception.ptr());
+		throw nb::python_error();
+	}
+	if(has_reductions) m_delegate.attr("note_reductions")(made.submission, m_table.num_reductions());
+	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;
+}
+
+// ---- what Python finds out
+
+void submitter::plan(const kernel_call& given, work& out, submit_memo::entry& found) {
+	const auto plan = nb::cast<nb::tuple>(m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame));
+	out.submission = plan[0];
+	const submission_record& record = submission_type::of(out.submission.ptr());
+	const auto& space = nb::cast<const user_box&>(nb::handle(record.box));
+	const auto [split_2d, oversubscription, border] = nb::cast<std::tuple<bool, std::uint32_t, std::uint32_t>>(plan[4]);
+	out.node = make_kernel(text_of(record.name), space, nb::tuple(), plan[2], plan[3], split_2d, oversubscription, border);
+	read_accesses(plan[1], out.node);
+	set_origin(out.node, nb::cast<origin>(plan[7]));
+	found.repeats = nb::cast<bool>(plan[8]);
+	found.geometry = out.node.geometry;
+	found.code_digest = out.node.code_digest;
+	if(plan[5].is_none()) return;
+	found.plan = plan[5];
+	found.native = nb::cast<std::shared_ptr<cuda_function>>(found.plan.attr("function"));
+	out.launch = native_launch{found.native, bytes_of(nb::object(plan[6]).ptr()), space.b};
+	const nb::object packing = found.plan.attr("packing");
+	if(packing.is_none()) {
+		found.repeats = false;
+	} else {
+		found.pack = packing[0];
+		found.scalars = nb::cast<std::vector<std::size_t>>(packing[1]);
+	}
+}
+
+void submitter::remember(const kernel_call& given, const nb::handle submission, submit_memo::entry&& found) {
+	if((!found.repeats && !found.plan) || !kernel_type::is_instance(given.kernel.ptr())) return;
+	submit_memo& memo = nb::cast<submit_memo&>(nb::handle(kernel_type::of(given.kernel.ptr()).memo));
+	find_kinds_of(submission, found.kinds);
+	found.repeats = found.repeats && found.scalars.size() <= max_scalars
+	                && std::all_of(found.kinds.begin(), found.kinds.end(), [](const auto kind) { return is_port(kind) || is_plain(kind); });
+	PyObject* const hints = given.hints.ptr();
+	if(has_class(hints, m_hint_class)) {
+		found.hints.push_back(nb::borrow(hints));
+	} else if(PyTuple_CheckExact(hints) || PyList_CheckExact(hints)) {
+		for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(hints); ++i) found.hints.push_back(nb::borrow(PySequence_Fast_GET_ITEM(hints, i)));
+	} else {
+		found.repeats = false;
+	}
+	if(!found.repeats && !found.plan) return;
+	if(memo.owner != m_id) {
+		memo.owner = m_id;
+		memo.entries.clear();
+	}
+	const bool is_known = std::any_of(memo.entries.begin(), memo.entries.end(), [&](const auto& known) {
+		return known->geometry.dims == found.geometry.dims && known->kinds == found.kinds && (!found.repeats || (known->repeats && has_hints(*known, hints)));
+	});
+	if(is_known) return; // a value did not fit, or the shape is one that is looked at each time
+	if(memo.entries.size() >= max_entries) memo.entries.erase(memo.entries.begin());
+	memo.entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
+}
+
+nb::object submitter::find_plan(const nb::handle kernel, const nb::handle submission) {
+	const submit_memo* const memo = memo_of(kernel);
+	if(memo == nullptr) return nb::none();
+	const int dims = nb::cast<const user_box&>(nb::handle(submission_type::of(submission.ptr()).box)).dims;
+	kinds wanted;
+	find_kinds_of(submission, wanted);
+	for(const auto& known : memo->entries) {
+		if(known->geometry.dims == dims && known->kinds == wanted && known->plan) return known->plan;
+	}
+	return nb::none();
+}
+
+submit_memo* submitter::memo_of(const nb::handle kernel) const {
+	if(!kernel_type::is_instance(kernel.ptr())) return nullptr;
+	submit_memo* result = nullptr;
+	PyObject* const memo = kernel_type::of(kernel.ptr()).memo;
+	return memo != nullptr && nb::try_cast<submit_memo*>(nb::handle(memo), result) && result->owner == m_id ? result : nullptr;
+}
+
+// ---- what is known already
+
+bool submitter::repeat(const kernel_call& given, work& out) {
+	const nb::object box_object = find_space(given.shape.ptr()); // first: among the keys may be some that run code of others to be compared
+	if(!box_object) return false;
+	const submit_memo* const memo = memo_of(given.kernel);
+	if(memo == nullptr || !find_kinds(given.args.ptr(), m_kinds)) return false;
+	const user_box space = nb::cast<const user_box&>(box_object);
+	const auto found = std::find_if(memo->entries.begin(), memo->entries.end(), [&](const auto& entry) {
+		return entry->repeats && entry->geometry.dims == space.dims && entry->kinds == m_kinds && has_hints(*entry, given.hints.ptr());
+	});
+	if(found == memo->entries.end()) return false;
+	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
+	const auto known = *found;
+	const kernel_record& kernel = kernel_type::of(given.kernel.ptr());
+	PyObject* const implementation = m_is_cuda ? kernel.cuda : kernel.cpu;
+	const nb::object function = nb::borrow(implementation != nullptr ? implementation : given.kernel.ptr());
+	const nb::object label = nb::borrow(given.name.is_none() ? kernel.name : given.name.ptr());
+	if(!PyUnicode_CheckExact(label.ptr()) || PyUnicode_GET_LENGTH(label.ptr()) == 0) return false;
+
+	out.node.kind = task_kind::device_kernel;
+	out.node.geometry = known->geometry;
+	out.node.geometry.global = space.b;
+	out.node.name = text_of(label.ptr());
+	out.node.code_digest = known->code_digest;
+	read_accesses(given.args, out.node);
+	if(known->native != nullptr && !make_launch(*known, given.args.ptr(), space.b, out.launch.emplace())) {
+		out = work{nb::object(), out.args, {}, {}};
+		return false;
+	}
+	out.submission = make_submission(function.ptr(), label.ptr(), given.args.ptr(), box_object.ptr(), given.frame.ptr());
+	return true;
+}
+
+nb::object submitter::find_space(PyObject* const shape) const {
+	bool is_plain_shape = PyLong_CheckExact(shape) || has_class(shape, m_box_class);
+	if(PyTuple_CheckExact(shape)) {
+		is_plain_shape = true;
+		for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) is_plain_shape &= PyLong_CheckExact(PyTuple_GET_ITEM(shape, i)) != 0;
+	}
+	if(!is_plain_shape) return {};
+	nb::object result = nb::borrow(PyDict_GetItemWithError(m_boxes.ptr(), shape));
+	if(!result && PyErr_Occurred() != nullptr) throw nb::python_error();
+	return result;
+}
+
+bool submitter::find_kinds(PyObject* const args, kinds& out) const {
+	out.clear();
+	const Py_ssize_t count = PyTuple_GET_SIZE(args);
+	for(Py_ssize_t i = 0; i < count; ++i) {
+		PyObject* const arg = PyTuple_GET_ITEM(args, i);
+		if(!has_class(arg, access_class)) {
+			out.push_back(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg)));
+			continue;
+		}
+		const access_record& access = access_type::of(arg);
+		if(access.port == nullptr || access.mapper == nullptr || !has_class(access.mapper, m_mapper_class)) return false;
+		const port_record& port = port_type::of(access.port);
+		if(port.runtime != m_runtime) return false;
+		out.push_back(kind_of(port));
+	}
+	return true;
+}
+
+bool submitter::has_hints(const submit_memo::entry& known, PyObject* const hints) const {
+	if(has_class(hints, m_hint_class)) return known.hints.size() == 1 && known.hints.front().ptr() == hints;
+	if(!PyTuple_CheckExact(hints) && !PyList_CheckExact(hints)) return false;
+	if(PySequence_Fast_GET_SIZE(hints) != static_cast<Py_ssize_t>(known.hints.size())) return false;
+	PyObject** const given = PySequence_Fast_ITEMS(hints);
+	return std::equal(known.hints.begin(), known.hints.end(), given, [](const nb::object& a, PyObject* const b) { return a.ptr() == b; });
+}
+
+nb::object submitter::make_submission(
+    PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {
+	const Py_ssize_t count = PyTuple_GET_SIZE(args);
+	nb::object kept = nb::steal(PyList_New(count));
+	submission_record* const record = submission_type::make(m_submission_class);
+	nb::object result = nb::steal(reinterpret_cast<PyObject*>(record));
+	nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame))));
+	nb::object position = nb::steal(PyLong_FromLong(PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame))));
+	if(!kept || !result || !position) throw nb::python_error();
+	for(Py_ssize_t i = 0; i < count; ++i) {
+		PyObject* const arg = PyTuple_GET_ITEM(args, i);
+		PyList_SET_ITEM(kept.ptr(), i, Py_NewRef(has_class(arg, access_class) ? access_type::of(arg).port : arg));
+	}
+	record->kind = Py_NewRef(m_kernel_kind.ptr());
+	record->name = Py_NewRef(label);
+	record->function = Py_NewRef(function);
+	record->args = kept.release().ptr();
+	record->box = Py_NewRef(box);
+	record->code = code.release().ptr();
+	record->lasti = position.release().ptr();
+	record->future = Py_NewRef(Py_None);
+	return result;
+}
+
+bool submitter::make_launch(const submit_memo::entry& known, PyObject* const args, const box& space, native_launch& out) const {
+	out.kernel = known.native;
+	out.space = space;
+	if(known.scalars.empty()) return true;
+	std::array<PyObject*, max_scalars> values;
+	for(std::size_t i = 0; i < known.scalars.size(); ++i) values[i] = PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(known.scalars[i]));
+	const nb::object packed = nb::steal(PyObject_Vectorcall(known.pack.ptr(), values.data(), known.scalars.size(), nullptr));
+	if(!packed) {
+		if(PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
+		PyErr_Clear(); // a value that does not fit: Python converts it, or says so
+		return false;
+	}
+	out.scalars = bytes_of(packed.ptr());
+	return true;
+}
+
+} // namespace celerity::native

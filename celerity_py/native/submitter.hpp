@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Submits tasks. Python tells what is new in a call, and words what is wrong; the rest is done here.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "executor/core/backends/native_launch.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
+#include "submission_table.hpp"
+
+namespace celerity::native {
+
+/// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
+nanobind::object make_access_maker(nanobind::handle access_class);
+
+/// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
+std::int64_t throttle(scheduler& target);
+
+/// What submits of one kernel have found out, by the kinds of its arguments. Belongs to the kernel.
+class submit_memo {
+  public:
+	/// An odd number for each `Port.kind`, or the address of the type of a plain value, which is even.
+	using argument_kind = std::uintptr_t;
+
+	struct entry {
+		std::vector<argument_kind> kinds;
+		bool repeats = false; ///< native code submits such a call by itself
+		std::vector<nanobind::object> hints;
+		task_geometry geometry;                      ///< but for the index space
+		nanobind::object plan;                       ///< the LaunchPlan; null if Python runs the kernel
+		std::shared_ptr<const native_kernel> native; ///< of the plan
+		nanobind::object pack;                       ///< makes bytes of the scalars
+		std::vector<std::size_t> scalars;            ///< their positions among the arguments
+		std::uint64_t code_digest = 0;               ///< as `task::code_digest`
+	};
+
+	std::uint64_t owner = 0; ///< the submitter that keeps entries here
+	std::vector<std::shared_ptr<const entry>> entries;
+};
+
+/// Of `Queue.parallel_for`.
+struct kernel_call {
+	nanobind::handle kernel, shape;
+	nanobind::tuple args;
+	nanobind::handle name, hints, constrain, frame;
+};
+
+/// Submits what a program calls a queue for. All members with the GIL.
+///
+/// `runtime` is only compared. `inside`: ids of threads that must not submit. `boxes`: index spaces by shape.
+class submitter {
+  public:
+	submitter(scheduler& target, executor_loop* executor, nanobind::handle runtime, nanobind::dict entries, nanobind::object inside, nanobind::dict boxes,
+	    nanobind::handle submission_class, nanobind::handle hint_class, bool is_cuda, bool is_shared);
+
+	/// A `SubmitDelegate`, before the first kernel or host task.
+	void set_delegate(nanobind::object delegate);
+	void submit_kernel(const kernel_call& given);
+	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
+	void submit_host_task(const nanobind::args& given);
+	/// What an earlier submit of this kernel with arguments of these kinds has found out; None if there was none, or if Python runs the kernel.
+	nanobind::object find_plan(nanobind::handle kernel, nanobind::handle submission);
+
+	/// From now on the delegate is asked at each call whether it may go on.
+	void refuse() { m_refuses = true; }
+	submission_table& table() { return m_table; }
+	/// Kernels about which Python was not asked.
+	std::uint64_t num_repeated() const { return m_num_repeated; }
+	/// Time in submits of kernels and host tasks, without the time blocked.
+	std::int64_t busy_ns() const { return m_busy_ns; }
+	std::int64_t blocked_ns() const { return m_blocked_ns; }
+
+	int traverse(visitproc visit, void* arg) const;
+
+  private:
+	using kinds = std::vector<submit_memo::argument_kind>;
+	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
+	static constexpr std::size_t max_scalars = 32;
+
+	/// A call under way.
+	struct call {
+		const char* name;
+		std::int64_t started_ns;
+		std::uint64_t begun; ///< the next submission then
+		std::int64_t blocked_ns = 0;
+	};
+
+	/// What a call comes to.
+	struct work {
+		nanobind::object submission;
+		nanobind::tuple args; ///< as the program gave them
+		task node;
+		std::optional<native_launch> launch;
+	};
+
+	scheduler& m_scheduler;
+	submission_table m_table;
+	nanobind::object m_delegate, m_plan_kernel, m_plan_host_task;
+	const PyObject* m_runtime;
+	nanobind::object m_inside;
+	nanobind::dict m_boxes;
+	PyTypeObject* m_submission_class;
+	PyObject *m_hint_class, *m_box_class, *m_mapper_class; ///< of modules that stay
+	nanobind::object m_kernel_kind;                        ///< "kernel"
+	nanobind::object m_thread;                             ///< the id of the thread that called last
+	unsigned long m_thread_id = 0;
+	bool m_is_cuda;
+	std::uint64_t m_id;
+	bool m_refuses = false;
+	std::uint64_t m_num_repeated = 0;
+	std::int64_t m_busy_ns = 0;
+	std::int64_t m_blocked_ns = 0;
+	kinds m_kinds; ///< of this call; here for its memory
+
+	call begin(const char* name);
+	void finish(call& now, work&& made);
+	bool is_inside();
+
+	/// False, with nothing done, if something is new or wrong, or if code of others would have to run.
+	bool repeat(const kernel_call& given, work& out);
+	/// By the delegate.
+	void plan(const kernel_call& given, work& out, submit_memo::entry& found);
+	void remember(const kernel_call& given, nanobind::handle submission, submit_memo::entry&& found);
+
+	/// Null if the kernel keeps nothing for this submitter.
+	submit_memo* memo_of(nanobind::handle kernel) const;
+	/// Null for what runs code of others to be compared, too.
+	nanobind::object find_space(PyObject* shape) const;
+	/// False if an access is none of this runtime, or has a mapper that Python has to ask.
+	bool find_kinds(PyObject* args, kinds& out) const;
+	bool has_hints(const submit_memo::entry& known, PyObject* hints) const;
+	nanobind::object make_submission(PyObject* function, PyObject* label, PyObject* args, PyObject* box, PyObject* frame) const;
+	/// False if a value does not fit as it is.
+	bool make_launch(const submit_memo::entry& known, PyObject* args, const box& space, native_launch& out) const;
+};
+
+} // namespace celerity::native

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""What the native submitter asks of Python: what is new in a call, and what to raise where something is wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from celerity_py import hints as hint_resolution
+from celerity_py._native import Box
+from celerity_py.cuda.launches import prepare_launch
+from celerity_py.hints import Division, Hint
+from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.reductions import Reduction
+from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
+from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
+from celerity_py.submit.custom_mappers import resolve_custom
+from celerity_py.submit.violations import explain
+from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.vocabulary.submissions import Submission
+
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
+
+#: A loop that makes a new function for each submit would fill the memory of others.
+_WITH_MEMO: Final = frozenset({CudaKernel, Kernel})
+
+
+def connect(runtime: Runtime) -> None:
+    """Let the submitter of a runtime ask this module."""
+    runtime.submitter.set_delegate(SubmitDelegate(runtime))
+
+
+class SubmitDelegate:
+    """Answers on the thread that submits, in the middle of its call. An exception ends the call: nothing is submitted.
+
+    Attributes:
+        explain: See `violations.explain`.
+        check_usable: See `Runtime.check_usable`.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.explain = explain
+        self.check_usable = runtime.check_usable
+
+    def plan_kernel(  # noqa: PLR0917 - those of parallel_for
+        self,
+        kernel: Any,
+        shape: Any,
+        args: tuple[Any, ...],
+        name: str | None,
+        hints: Sequence[Hint] | Hint,
+        constrain: Any,
+        frame: FrameType,
+    ) -> tuple[Any, ...]:
+        """Check a call of `parallel_for`, and tell what it comes to.
+
+        Returns:
+            The submission; its accesses, whose mappers are native ones; its reductions, as the scheduler takes them;
+            `constrain` per dimension; the division; the `LaunchPlan` of a kernel that native code launches, and the
+            bytes of its scalars; the origin; and whether native code may submit such a call by itself from now on.
+
+        Raises:
+            UsageError: If something is wrong.
+        """
+        runtime = self._runtime
+        if name is not None:
+            check_name(name)
+        if kernel.__class__ is Kernel:
+            function: Any = kernel.cuda if runtime.is_cuda else kernel.cpu
+            label = name or kernel.name
+        else:
+            function = kernel
+            given = getattr(kernel, "__name__", "")
+            label = name or (given if given.__class__ is str and given else name_of(kernel))
+        is_native = function.__class__ is CudaKernel and runtime.is_cuda
+        try:
+            is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
+            box = boxes[shape] if is_known else None
+        except (KeyError, TypeError, AttributeError):
+            box = None
+        if box is None:  # not inside of the block above, whose exceptions would become the context of errors
+            box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
+        undivided = runtime.undivided
+        division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
+        granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
+
+        accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
+        # With reductions each device folds its chunk in one go: a fixed order of combination.
+        division = division.whole_shares() if reductions else division
+        submission = Submission("kernel", label, function, kept, box, frame)
+        if is_custom:
+            resolve_custom(runtime, submission, accesses, granularity, division, "kernel")
+        launch: tuple[Any, Any] = None, None
+        if is_native:
+            known = runtime.submitter.find_plan(kernel, submission)
+            launch = prepare_launch(runtime, function, submission, known)
+        may_repeat = (
+            kernel.__class__ in _WITH_MEMO
+            and not (reductions or is_custom)
+            and constrain is None
+            and runtime.call_checks is None
+        )
+        origin = runtime.origins.of(submission)
+        return submission, accesses, reductions, granularity, division, *launch, origin, may_repeat
+
+    def plan_host_task(  # noqa: PLR0917 - those of host_task
+        self,
+        fn: Any,
+        args: tuple[Any, ...],
+        on: Any,
+        name: str | None,
+        constrain: Any,
+        unordered: Any,
+        frame: FrameType,
+    ) -> tuple[Any, ...]:
+        """Check a call of `host_task`, and tell what it comes to.
+
+        Returns:
+            The submission; its accesses, whose mappers are native ones; "once", "master" or "split"; `unordered`; and
+            the origin.
+
+        Raises:
+            UsageError: If something is wrong.
+        """
+        runtime = self._runtime
+        if name is not None:
+            check_name(name)
+        label = name or name_of(fn)
+        who = f'host task "{label}"'
+        if not isinstance(unordered, bool):
+            raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
+        if constrain is not None:
+            raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
+        if not isinstance(on, str):
+            distribution, box = "split", box_of(on, who)
+        elif on in {"once", "master"}:
+            distribution, box = on, Box((), ())
+        else:
+            raise UsageError(
+                f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
+            )
+        check_kernel(fn, fn, len(args), label, "host task")
+        accesses, reductions, kept, is_custom = collect(args, runtime, who)
+        if reductions:
+            reduction = next(arg for arg in args if isinstance(arg, Reduction))
+            raise ArgumentTypeError(f"{who} got {reduction!r}, but only kernels can reduce. Use queue.parallel_for().")
+        submission = Submission("host task", label, fn, kept, box, frame)
+        if is_custom:
+            kind = "host" if distribution == "split" else "single"
+            resolve_custom(runtime, submission, accesses, None, Division(), kind)
+        return submission, accesses, distribution, unordered, runtime.origins.of(submission)
+
+    def note_blocked(self, seconds: float) -> None:
+        """The application was too far ahead, and had to wait."""
+        if self._runtime.tracer is not None:
+            self._runtime.tracer.note_blocked(seconds)
+
+    def note_reductions(self, submission: Submission, last_number: int) -> None:
+        """A kernel with reductions was submitted, which the task graph has numbered up to `last_number`."""
+        self._runtime.empty_reductions.note(submission, last_number)
+
+    def refuse_overtaken(self, submission: Submission) -> NoReturn:
+        """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            f"{submission.describe()} was about to be submitted by the thread {threading.current_thread().name!r}, but "
+            f"another thread submitted at the same time. All {self._runtime.size} ranks must submit in the same order, "
+            f"which threads that race do not have. Submit from one thread, or one after the other. Nothing was "
+            f"submitted."
+        )
