@@ -25,7 +25,6 @@
 #include "look_up.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/geometry/grid.hpp"
-#include "scheduler/core/base/arena.hpp"
 #include "scheduler/core/base/fields.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
@@ -142,61 +141,5 @@ nanobind::dict to_python(const Struct& value) {
 	add_fields(result, value);
 	return result;
 }
-
-/// Reads what to_python() gives. Spans lie in the arena. Throws what Python raises if something is missing, or of another type.
-class record_reader {
-  public:
-	explicit record_reader(arena& storage) : m_arena(&storage) {}
-
-	template <described Struct>
-	void read_fields(const nanobind::dict& record, Struct& out) const {
-		for_each_field(out, [&]<typename T>(const char* const name, T& field) {
-			if constexpr(variant_of_kinds<T>) {
-				read_kind(record, field);
-			} else {
-				read(record[name], name, field);
-			}
-		});
-	}
-
-  private:
-	arena* m_arena;
-
-	template <typename T>
-	void read(const nanobind::handle value, const char* const name, T& out) const {
-		if constexpr(std::is_same_v<T, box>) {
-			out = unflatten(nanobind::cast<flat_box>(value));
-		} else if constexpr(std::is_same_v<T, allocation_id>) {
-			out = unflatten(nanobind::cast<flat_allocation>(value));
-		} else if constexpr(std::is_same_v<T, transfer_id>) {
-			out = unflatten(nanobind::cast<flat_transfer>(value));
-		} else if constexpr(std::is_same_v<T, instruction_key>) {
-			out = unflatten(nanobind::cast<flat_key>(value));
-		} else if constexpr(is_strong_id<T>) {
-			out = T(nanobind::cast<typename T::rep>(value));
-		} else if constexpr(std::is_enum_v<T>) {
-			out = look_up<T>(nanobind::cast<std::string>(value), name);
-		} else if constexpr(described<T>) {
-			read_fields(nanobind::cast<nanobind::dict>(value), out);
-		} else if constexpr(requires { out.subspan(0); }) {
-			std::vector<typename T::value_type> items;
-			for(const nanobind::handle item : nanobind::cast<nanobind::list>(value)) read(item, name, items.emplace_back());
-			out = m_arena->copy(items);
-		} else {
-			out = nanobind::cast<T>(value);
-		}
-	}
-
-	template <typename... Kinds>
-	void read_kind(const nanobind::dict& record, std::variant<Kinds...>& out) const {
-		const auto kind = nanobind::cast<std::string>(record["kind"]);
-		const auto read_as = [&]<typename Kind>(std::type_identity<Kind>) {
-			if(kind != Kind::kind_name) return false;
-			read_fields(record, out.template emplace<Kind>());
-			return true;
-		};
-		if(!(read_as(std::type_identity<Kinds>()) || ...)) throw nanobind::value_error(("unknown kind '" + kind + "'").c_str());
-	}
-};
 
 } // namespace celerity::native

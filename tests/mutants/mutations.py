@@ -518,6 +518,7 @@ MUTATIONS = (
         DISPATCH,
         "m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), ",
         "m_backend->enqueue_gather({item.lane, item.sequence}, {}, ",
+        limit=2000,
     ),
     Mutation(
         "a kernel that the executor launches does not wait for other lanes",
@@ -532,18 +533,6 @@ MUTATIONS = (
         "{}}",
     ),
     Mutation(
-        "the result of a reduction goes to the beginning of its allocation",
-        DISPATCH,
-        "m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;",
-        "m_allocations.address(reduce.destination));",
-    ),
-    Mutation(
-        "a partial result goes to the beginning of its allocation",
-        DISPATCH,
-        "m_allocations.address(reduction.allocation)) + reduction.offset_bytes;",
-        "m_allocations.address(reduction.allocation));",
-    ),
-    Mutation(
         "the loop issues only what has just come in",
         LOOP,
         "if(const int issued = issue_ready(); issued > 0) {",
@@ -554,19 +543,6 @@ MUTATIONS = (
         LOOP,
         "for(const auto id : m_done) m_engine.complete(id);",
         "",
-    ),
-    Mutation(
-        "kernels that are enqueued are not told to the engine",
-        LOOP,
-        "for(const auto launched : mail.launches) m_engine.notify_issued(launched);",
-        "",
-    ),
-    Mutation(
-        "waits for other ranks are issued before pilots have left",
-        LOOP,
-        "m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_sender.has_unsent_pilots());",
-        "",
-        limit=5000,
     ),
     Mutation(
         "pilots of direct messages go through the network as well",
@@ -591,6 +567,7 @@ MUTATIONS = (
         RECEIVER,
         "m_shared.lanes.enqueue_pulls(own, waits, m_pulls);",
         "m_shared.lanes.enqueue_pulls(own, {}, m_pulls);",
+        limit=2000,
     ),
     Mutation(
         "a fetch does not wait for the flag of the sender",
