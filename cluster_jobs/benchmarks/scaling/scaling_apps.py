@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-PEERS = Path(__file__).with_name("peers")
 LAYOUTS = {"process": "process", "rank": "nccl"}  # to the end of the names of peers
 
 
@@ -32,10 +30,9 @@ class ScalingApp:
     #: Which ablations it has arguments for, besides those that are made by environment variables.
     ablations: frozenset[str]
 
-    def peer(self, layout: str) -> str | None:
-        """The module that does the same by hand in a layout, if there is one."""
-        module = f"{self.name}_{LAYOUTS[layout]}"
-        return f"cluster_jobs.benchmarks.scaling.peers.{module}" if (PEERS / f"{module}.py").exists() else None
+    def peer(self, layout: str) -> str:
+        """The module that does the same by hand in a layout."""
+        return f"cluster_jobs.benchmarks.scaling.peers.{self.name}_{LAYOUTS[layout]}"
 
 
 def _clamp(value: float, low: int, high: int) -> int:

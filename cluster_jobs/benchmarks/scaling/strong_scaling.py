@@ -63,7 +63,7 @@ class Runner:
     def _command(self, program: Program, gpus: int, layout: str) -> tuple[list[str], dict[str, str]]:
         command = launching.on_ranks(self.launcher, gpus) if layout == "rank" else []
         if program.variant is None:
-            return [*command, sys.executable, "-m", str(self.app.peer(layout)), "--gpus", str(gpus)], {}
+            return [*command, sys.executable, "-m", self.app.peer(layout), "--gpus", str(gpus)], {}
         path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
         return [*command, sys.executable, str(path), *program.variant.arguments], variables
@@ -112,11 +112,10 @@ def programs_of(options: argparse.Namespace) -> list[Program]:
     return ours + peer
 
 
-def _exists(app: ScalingApp, program: Program, layout: str, gpus: int) -> bool:
-    """Whether there is such a peer; and a direct transport needs a second rank to reach."""
-    if program.variant is None:
-        return app.peer(layout) is not None
-    return program.variant.variables.get("CELERITY_TRANSPORT") != "direct" or (layout == "rank" and gpus > 1)
+def _can_run(program: Program, layout: str, gpus: int) -> bool:
+    """A direct transport needs a second rank to reach."""
+    transport = None if program.variant is None else program.variant.variables.get("CELERITY_TRANSPORT")
+    return transport != "direct" or (layout == "rank" and gpus > 1)
 
 
 def check(runner: Runner, programs: Sequence[Program], options: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -125,7 +124,7 @@ def check(runner: Runner, programs: Sequence[Program], options: argparse.Namespa
     gpus = max(options.gpus)
     for layout in options.layout:
         for program in programs:
-            if not _exists(runner.app, program, layout, gpus):
+            if not _can_run(program, layout, gpus):
                 continue
             what = f"{program.label}, {layout}, {gpus} device(s): {' '.join(runner.app.check)}"
             try:
@@ -152,7 +151,7 @@ def measure(
     for repetition in range(options.repetitions):
         for where in places:
             for program in programs if repetition % 2 == 0 else reversed(programs):
-                if not _exists(runner.app, program, where.layout, where.gpus):
+                if not _can_run(program, where.layout, where.gpus):
                     continue
                 if time.monotonic() > deadline:
                     if repetition == 0:
@@ -340,10 +339,6 @@ def main(arguments: list[str] | None = None) -> int:
         programs = programs_of(options)
         if BY_HAND not in [program.label for program in programs] and "peer" in options.programs:
             print("The programs by hand need GPUs: only ours are measured.")
-        elif missing := [layout for layout in options.layout if "peer" in options.programs and not app.peer(layout)]:
-            print(
-                f"There is no program by hand for {app.name} in layout {' and '.join(missing)}: only ours is measured."
-            )
         runner = Runner(app, options.backend, options.mpirun, options.steps)
         checked, problems = check(runner, programs, options)
         rows, failures = measure(runner, programs, options)

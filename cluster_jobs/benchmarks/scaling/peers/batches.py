@@ -41,8 +41,10 @@ def time_variants(
     variants: dict[str, Callable[[int], None]],
     options: argparse.Namespace,
     finish: Callable[[], None],
-    agree: Callable[[Any], Any],
-    slowest: Callable[[float], float],
+    agree: Callable[[Any], Any] = lambda value: value,
+    slowest: Callable[[float], float] = lambda value: value,
+    *,
+    are_long: bool = False,
 ) -> tuple[str, list[float]]:
     """Time batches of the fastest variant.
 
@@ -52,25 +54,27 @@ def time_variants(
         finish: Waits for all of this process's GPUs, and for the other ranks.
         agree: Returns the first rank's argument on all ranks.
         slowest: Returns the greatest argument of all ranks.
+        are_long: One step warms up, and one batch chooses; batches may have an odd number of steps.
 
     Returns:
         The name of the variant, and microseconds per step of each batch.
     """
-    steps = options.steps + options.steps % 2
+    steps = options.steps if are_long else options.steps + options.steps % 2
+    warm_up, num_trials, steps_of_trial = (1, 1, steps) if are_long else (20, 2, max(20, steps // 4 * 2))
 
     def batch(step: Callable[[int], None], count: int) -> float:
+        parities = [number % 2 for number in range(count)]
         finish()
         begun = time.perf_counter()
-        for _ in range(count // 2):
-            step(0)
-            step(1)
+        for parity in parities:
+            step(parity)
         finish()
         return slowest((time.perf_counter() - begun) * 1e6 / count)
 
     trials = {}
     for name, step in variants.items():
-        batch(step, 20)
-        trials[name] = min(batch(step, max(20, steps // 4 * 2)) for _ in range(2))
+        batch(step, warm_up)
+        trials[name] = min(batch(step, steps_of_trial) for _ in range(num_trials))
     best = agree(min(trials, key=lambda name: trials[name]))
     return best, repeat(lambda: batch(variants[best], steps), options, agree)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -131,30 +130,6 @@ def variants_of(step: Callable[[int], None], options: argparse.Namespace) -> dic
 
     variants = {"plain": in_bands(1), "overlapped": in_bands(NUM_BANDS)}
     return batches.chosen(variants, options.overlap)
-
-
-def time_variants(
-    variants: dict[str, Callable[[int], None]],
-    options: argparse.Namespace,
-    finish: Callable[[], None],
-    agree: Callable[[Any], Any],
-    slowest: Callable[[float], float],
-) -> tuple[str, list[float]]:
-    """As `batches.time_variants`, with fewer steps to warm up and to choose: they are long."""
-
-    def batch(step: Callable[[int], None], steps: int) -> float:
-        finish()
-        begun = time.perf_counter()
-        for parity in range(steps):
-            step(parity)
-        finish()
-        return slowest((time.perf_counter() - begun) * 1e6 / steps)
-
-    for step in variants.values():
-        batch(step, 1)
-    trials = {name: batch(step, options.steps) for name, step in variants.items()}
-    best = agree(min(trials, key=lambda name: trials[name]))
-    return best, batches.repeat(lambda: batch(variants[best], options.steps), options, agree)
 
 
 def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from cluster_jobs.benchmarks.scaling.peers import matmul, ranks
+from cluster_jobs.benchmarks.scaling.peers import batches, matmul, ranks
 
 
 class Rank:
@@ -86,9 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
             rank.share.forget()
             comm.barrier()
         return int(comm.bcast(status))
-    variant, times = matmul.time_variants(
-        variants, options, finish, comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))
-    )
+    variant, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm), are_long=True)
     if comm.rank == 0:
         matmul.report("one rank per GPU, CuPy + mpi4py + NCCL", comm.size, variant, times, options)
     return 0

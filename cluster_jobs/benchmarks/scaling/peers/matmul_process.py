@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import matmul
+from cluster_jobs.benchmarks.scaling.peers import batches, matmul
 
 
 class Gpu:
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
             for gpu in gpus:
                 gpu.share.forget()
         return status
-    variant, times = matmul.time_variants(variants, options, finish, lambda value: value, lambda value: value)
+    variant, times = batches.time_variants(variants, options, finish, are_long=True)
     matmul.report("one process, CuPy with peer copies and events", count, variant, times, options)
     return 0
 

@@ -95,9 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(name, end=": ")
                 status |= bodies.verdict(own, options, (options.steps // 2 + 1) * 2)
         return int(comm.bcast(status))
-    best, times = batches.time_variants(
-        variants, options, finish, comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))
-    )
+    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
     if comm.rank == 0:
         bodies.report("one rank per GPU, CuPy + mpi4py + NCCL", comm.size, best, times, options)
     return 0

@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(name, end=": ")
             status |= bodies.verdict([gpu.share.own() for gpu in gpus], options, (options.steps // 2 + 1) * 2)
         return status
-    best, times = batches.time_variants(variants, options, finish, lambda value: value, lambda value: value)
+    best, times = batches.time_variants(variants, options, finish)
     bodies.report("one process, CuPy with peer copies and events", count, best, times, options)
     return 0
 

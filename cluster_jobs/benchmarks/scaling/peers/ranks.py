@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
@@ -40,3 +41,8 @@ def connect(comm: MPI.Comm) -> Any:
     os.environ["NCCL_NVLS_ENABLE"] = "0"
     identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
     return nccl.NcclCommunicator(comm.size, identity, comm.rank)
+
+
+def agreement(comm: MPI.Comm) -> tuple[Callable[[Any], Any], Callable[[float], float]]:
+    """How ranks agree on the variant and the times that count: `agree` and `slowest` of `batches.time_variants`."""
+    return comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))

@@ -56,9 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         histories = comm.gather(rank.share.whole_history())
         return int(comm.bcast(light.verdict(scene, histories) if histories is not None else None))
     variants = batches.chosen({"plain": light.counted(rank.plain, options.steps)}, options.overlap)
-    best, times = batches.time_variants(
-        variants, options, finish, comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))
-    )
+    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
     if comm.rank == 0:
         program = "one rank per GPU, CuPy + mpi4py + NCCL"
         light.report(program, comm.size, best, times, options)

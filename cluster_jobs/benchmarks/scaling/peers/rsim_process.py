@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     variants = {name: light.counted(enqueue, options.steps) for name, enqueue in steps.items()}
     variants = batches.chosen(variants, options.overlap)
-    best, times = batches.time_variants(variants, options, finish, lambda value: value, lambda value: value)
+    best, times = batches.time_variants(variants, options, finish)
     program = "one process, CuPy with peer copies and events"
     light.report(program, count, best, times, options)
     return 0

@@ -65,9 +65,7 @@ def run(problem: slabs.Problem) -> int:
 
     if options.check:
         return int(comm.bcast(slabs.check(problem, variants, collect)))
-    best, times = batches.time_variants(
-        variants, options, finish, comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))
-    )
+    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
     if comm.rank == 0:
         problem.report("one rank per GPU, CuPy + mpi4py + NCCL", comm.size, best, times)
     return 0

@@ -88,6 +88,6 @@ def run(problem: slabs.Problem) -> int:
     variants = slabs.variants_of(plain, overlapped, options)
     if options.check:
         return slabs.check(problem, variants, collect)
-    best, times = batches.time_variants(variants, options, finish, lambda value: value, lambda value: value)
+    best, times = batches.time_variants(variants, options, finish)
     problem.report("one process, CuPy with peer copies and events", count, best, times)
     return 0
