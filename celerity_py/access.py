@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Range mappers: which part of a buffer a part of an index space touches.
+"""Range mappers: which part of a buffer a chunk of an index space accesses.
 
-A mapper is one of the functions of this module, or any callable `(chunk)` or `(chunk, buffer_shape)` that returns a
-`Box`, a `Region` or slices in global coordinates; `chunk` is a `celerity.MapperChunk`. Results are clamped to the
-buffer. A submit raises `OutOfBoundsAccess` if `one_to_one`, `slice`, `permute` or `neighborhood` gives an item of the
-index space no element, because the index space reaches beyond the buffer. Callables run on the application's thread at
-submit, once per distinct chunk; nothing is kept between submits unless they are wrapped in `pure`.
+A function of this module returns a range mapper. Any callable `(chunk)` or `(chunk, buffer_shape)` is one as well:
+`chunk` is a `celerity.MapperChunk`, `buffer_shape` a tuple of extents in elements. The callable returns a `Box`, a
+`Region`, or one slice with step 1 per dimension, in global coordinates of the buffer. The runtime clamps the result to
+the buffer.
+
+The runtime calls a callable during the submit, on the thread that submits, once per distinct chunk. It keeps no result
+between submits, except those of `pure` mappers. Every rank must get the same results.
+
+A submit raises `OutOfBoundsAccess` if `one_to_one`, `slice`, `permute` or `neighborhood` gives an item of the index
+space no element, `DimensionMismatch` if the dimensions of mapper, kernel and buffer do not fit, and `OverlappingAccess`
+if two chunks write overlapping parts.
 """
 
 from __future__ import annotations
@@ -28,26 +34,26 @@ _ALL = RangeMapper.all()
 
 
 def one_to_one() -> RangeMapper:
-    """Each item touches the element with its own coordinates, which the buffer must have.
+    """Each item accesses the element with its own coordinates, which must exist in the buffer.
 
-    Kernel and buffer have the same number of dimensions.
+    Index space and buffer have the same number of dimensions.
     """
     return _ONE_TO_ONE
 
 
 def all() -> RangeMapper:  # noqa: A001 - always used as access.all()
-    """Every chunk touches the whole buffer."""
+    """Every chunk accesses the whole buffer."""
     return _ALL
 
 
 def fixed(box: Any) -> RangeMapper:
-    """Every chunk touches the same part of the buffer.
+    """Every chunk accesses the same part of the buffer.
 
     Args:
-        box: A `Box`, a `Region`, or slices with both bounds and step 1.
+        box: A `Box`, a `Region`, or slices with both bounds and step 1, in elements of the buffer.
 
     Raises:
-        ArgumentTypeError: If it is none of these.
+        ArgumentTypeError: If `box` has another type, or a slice lacks a bound or has another step.
     """
     if not isinstance(box, Box | Region):
         box = _box_of_slices(box)
@@ -55,18 +61,18 @@ def fixed(box: Any) -> RangeMapper:
 
 
 def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - always used as access.slice()
-    """The chunk's own coordinates, but in dimension `dim` of the buffer its full extent, or the one index `at`.
+    """A chunk accesses its own coordinates, and in dimension `dim` of the buffer the full extent or one index.
 
-    A buffer with one dimension more than the kernel maps its other dimensions to those of the kernel in order:
-    `history.write(access.slice(0, at=step))` writes the chunk's part of row `step`.
+    The buffer may have one dimension more than the index space. Its dimensions besides `dim` then follow those of the
+    index space in order: `history.write(access.slice(0, at=step))` writes the chunk's part of row `step`.
 
     Args:
-        dim: Dimension of the buffer, 0 to 2.
-        at: An index in that dimension, from 0; the full extent if left out. One that the buffer does not have is
-            refused at submit.
+        dim: The dimension of the buffer, 0 to 2.
+        at: An index in this dimension, in elements from 0; None means the full extent.
 
     Raises:
-        UsageError: If there can be no such dimension or index.
+        UsageError: If `dim` is not 0, 1 or 2, or `at` is no integer from 0 to 2**63 - 1. A submit raises it
+            if the buffer has no such index.
     """
     if at is None:
         return _full_slice(dim)
@@ -89,11 +95,11 @@ def _check_slice(dim: Any) -> None:
 
 @functools.lru_cache(maxsize=256, typed=True)
 def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
-    """The chunk grown on both sides of every dimension: the halo of a stencil.
+    """A chunk accesses its own coordinates, grown on both sides of every dimension: the halo of a stencil.
 
     Args:
-        extents: One width per buffer dimension, in elements, not negative.
-        shape: "box" takes everything in the grown box, corners included; "axes" grows along one axis at a time.
+        extents: One width per dimension of the buffer, in elements, 0 or more.
+        shape: "box" means the whole grown box, corners included; "axes" means growth along one axis at a time.
 
     Raises:
         UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, or the shape is unknown.
@@ -110,13 +116,13 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
 
 @functools.lru_cache(maxsize=64, typed=True)
 def even_split(granularity: int = 1) -> RangeMapper:
-    """Dimension 0 of the buffer is divided evenly among the items of a one-dimensional index space.
+    """The items of a one-dimensional index space divide dimension 0 of the buffer evenly among themselves.
 
     Args:
-        granularity: All parts but the last are multiples of it, in elements.
+        granularity: The parts of all items but the last are multiples of it, in elements.
 
     Raises:
-        UsageError: If it is less than 1, or 2**63 or more.
+        UsageError: If `granularity` is less than 1, or 2**63 or more.
     """
     if not is_int(granularity) or not 1 <= granularity < 2**63:
         raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
@@ -125,13 +131,13 @@ def even_split(granularity: int = 1) -> RangeMapper:
 
 @functools.lru_cache(maxsize=64, typed=True)
 def permute(*dims: int) -> RangeMapper:
-    """Dimension i of the buffer follows dimension `dims[i]` of the kernel: `permute(1, 0)` is the transposed access.
+    """Dimension i of the buffer follows dimension `dims[i]` of the index space: `permute(1, 0)` transposes the access.
 
     Args:
         dims: A permutation of 0, 1, ..., one entry per dimension of the buffer.
 
     Raises:
-        UsageError: If they are no permutation.
+        UsageError: If `dims` is no permutation of one to three dimensions.
     """
     if not 1 <= len(dims) <= 3 or not builtins.all(map(is_int, dims)) or sorted(dims) != list(range(len(dims))):
         raise UsageError(f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}.")
@@ -168,17 +174,19 @@ class PureMapper:
 
 
 def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
-    """Promise that a mapper's results depend on its arguments and `key` only, so that they can be kept between submits.
+    """Promise that a mapper's results depend only on its arguments and `key`; the runtime keeps them between submits.
+
+    Without a key, two mappers share results if they have the same code and use the same values: defaults, closure,
+    global variables, arguments of a partial function, the object of a bound method. The runtime compares these values
+    at each submit. They must be of types that do not change, such as numbers, strings, boxes, and tuples of these.
 
     Args:
         function: A mapper callable, `(chunk)` or `(chunk, buffer_shape)`.
-        key: Stands for all values besides its arguments that the function uses. If left out, these values are compared
-            at each submit: defaults, closure, global variables, arguments of a partial function, the object of a bound
-            method. They must be of types that do not change, such as numbers, strings, boxes, and tuples of these.
+        key: A hashable value that stands for all values that the function uses besides its arguments.
 
     Raises:
-        ArgumentTypeError: If the function is not callable, the key not hashable, or the function uses a value that may
-            change and has no key. A submit raises the last one, too.
+        ArgumentTypeError: If `function` is not callable, or `key` not hashable. Also, here or at a submit, if the
+            function uses a value that may change, and has no key.
     """
     if isinstance(function, RangeMapper | PureMapper) or not callable(function):
         raise ArgumentTypeError(f"access.pure() takes a callable (chunk) or (chunk, buffer_shape), not {function!r}.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Virtual arrays that the runtime keeps where they are needed."""
+"""Virtual arrays, whose parts the runtime keeps in the memories that need them."""
 
 from __future__ import annotations
 
@@ -38,19 +38,22 @@ _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 class Buffer(StandsForArray):
     """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
 
-    Nothing is allocated until it is accessed, and then only the boxes that are accessed. Python variables that hold
-    buffers may be swapped freely; a buffer that goes out of scope is freed after its last use, without waiting for it.
-    Collective: every rank makes the same buffers in the same order.
+    Memory exists only for the boxes that tasks access. The runtime frees a buffer that goes out of scope after its last
+    use, and nobody waits for that. Collective: every rank makes the same buffers in the same order. Any thread may drop
+    the last reference.
 
     Args:
         shape: Extents in elements, 0 to 3 of them; an int is one dimension.
-        dtype: Anything that NumPy describes without Python objects, structured types included. The default is float32,
-            where that of NumPy is float64.
-        name: For messages and traces.
+        dtype: Any dtype of NumPy without Python objects, structured types included. The default is float32, while that
+            of NumPy is float64.
+        name: For messages and timelines.
 
     Raises:
-        UsageError: If an extent is not positive, there are more than three, the elements number 2**63 or more, or the
-            dtype holds objects.
+        ArgumentTypeError: If shape, dtype or name have another type.
+        DimensionMismatch: If there are more than three extents.
+        UsageError: If an extent is not positive, there are 2**63 elements or more, or the dtype holds objects.
+        NestedUse: If called inside of a kernel, host task, mapper or callback.
+        CelerityError: If an earlier task failed.
     """
 
     __slots__ = ("__weakref__", "_modify", "_read", "_write", "record")
@@ -64,16 +67,18 @@ class Buffer(StandsForArray):
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer:
-        """Make a buffer with initial contents; every rank passes the same full array.
+        """Make a buffer with initial contents. Collective: every rank passes the same full array.
 
         Args:
-            array: The contents; they give shape and dtype.
-            name: For messages and traces.
-            copy: Whether to copy the array now. If not, it is borrowed until the next `queue.wait()` returns and must
-                not change before; it is copied all the same if it is not C-contiguous.
+            array: The contents, with the shape and dtype of the buffer.
+            name: For messages and timelines.
+            copy: True copies the array now. False borrows a C-contiguous array until the next `queue.wait()` returns;
+                the array must not change before. An array that is not C-contiguous is copied in any case.
 
         Raises:
             UsageError: If the array is empty, has more than three dimensions, or holds objects.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
         """
         contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")
         buffer = cls.__new__(cls)
@@ -93,18 +98,20 @@ class Buffer(StandsForArray):
         *,
         name: str | None = None,
     ) -> Buffer:
-        """Make a buffer whose initial contents are computed box by box, for data that fits no single host.
+        """Make a buffer whose initial contents a function computes box by box, for data that fits no single host.
+
+        Collective. The runtime calls the function on a thread of its own, for the boxes that this rank needs.
 
         Args:
-            shape: Extents in elements, 0 to 3 of them.
+            shape: Extents in elements, 0 to 3 of them; an int is one dimension.
             dtype: The element type.
-            fn: `fn(box)` returns the contents of the box, an array of `box.shape`; it is called on a thread of the
-                runtime, for the boxes that this rank needs, and must return the same values on every rank.
-            name: For messages and traces.
+            fn: `fn(box)` returns the contents of a box in global coordinates, an array of `box.shape`. It must return
+                the same values on every rank.
+            name: For messages and timelines.
 
         Raises:
             ArgumentTypeError: If `fn` is not callable.
-            UsageError: As for `Buffer`.
+            UsageError: As for `Buffer`. An exception of `fn` is a failure, which later calls raise as `TaskFailed`.
         """
         if not callable(fn):
             raise ArgumentTypeError(
@@ -157,30 +164,39 @@ class Buffer(StandsForArray):
         return self.record.name
 
     def read(self, mapper: Mapper | None = None) -> Access:
-        """Declare that a kernel reads the mapped region; its view is read-only.
+        """Declare that a task reads the mapped region. Its view is read-only.
 
         Args:
-            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+            mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
+
+        Raises:
+            UsageError: If a mapper is missing, or it is a value that cannot be one.
         """
         if mapper.__class__ is RangeMapper:
             return new_access(self, mapper, self._read)
         return self._access(mapper, self._read)
 
     def write(self, mapper: Mapper | None = None) -> Access:
-        """Declare that a kernel overwrites all of the mapped region; the old contents are neither transferred nor kept.
+        """Declare that a task overwrites all of the mapped region. The old contents are neither transferred nor kept.
 
         Args:
-            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+            mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
+
+        Raises:
+            UsageError: If a mapper is missing, or it is a value that cannot be one.
         """
         if mapper.__class__ is RangeMapper:
             return new_access(self, mapper, self._write)
         return self._access(mapper, self._write)
 
     def read_write(self, mapper: Mapper | None = None) -> Access:
-        """Declare that a kernel reads the mapped region, writes it, or writes a part of it.
+        """Declare that a task reads and writes the mapped region, or writes a part of it.
 
         Args:
-            mapper: See `celerity_py.access`; may be left out for 0-dimensional buffers only.
+            mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
+
+        Raises:
+            UsageError: If a mapper is missing, or it is a value that cannot be one.
         """
         if mapper.__class__ is RangeMapper:
             return new_access(self, mapper, self._modify)

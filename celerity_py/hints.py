@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Advice on how to split a kernel; results never depend on it."""
+"""Hints: advice on how to divide the index space of a kernel. Every rank must give the same ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class Hint:
-    """Made by the functions of this module, passed to `queue.parallel_for(..., hints=...)`."""
+    """A wish for `queue.parallel_for(..., hints=...)`, made by the functions of this module."""
 
     kind: str
     value: int = 1
@@ -38,7 +38,7 @@ _make = functools.lru_cache(maxsize=256)(Hint)
 
 
 def split_1d() -> Hint:
-    """Cut the index space along dimension 0 only, which is the default."""
+    """Cut the index space along dimension 0 only. This is the default."""
     return _make("split_1d")
 
 
@@ -48,13 +48,15 @@ def split_2d() -> Hint:
 
 
 def oversubscribe(factor: int) -> Hint:
-    """Cut the part of each device into `factor` chunks: transfers of one overlap with the computation of another.
+    """Cut the share of each device into `factor` chunks. Transfers of one overlap with the computation of another.
+
+    Kernels with reductions ignore this hint.
 
     Args:
-        factor: Chunks per device, 1 to 65536. Each costs a launch; 2 to 8 are enough to hide transfers.
+        factor: Chunks per device, 1 to 65536. Each chunk costs a launch; 2 to 8 are enough to hide transfers.
 
     Raises:
-        UsageError: If it is less than 1, or more than 65536.
+        UsageError: If `factor` is no integer from 1 to 65536.
     """
     if not is_int(factor) or not 1 <= factor <= _MAX_CHUNKS:
         raise UsageError(
@@ -65,17 +67,18 @@ def oversubscribe(factor: int) -> Hint:
 
 
 def border_first(width: int = 1) -> Hint:
-    """Run the outermost items of each device's part as chunks of their own, and before the rest.
+    """Run the outermost items of each device's share first, as chunks of their own.
 
-    What neighbours need of a stencil is then under way while the inside is computed. Only sides next to another part
-    are cut off: of dimension 0, and of dimension 1 after `split_2d()`. Kernels with reductions ignore it.
+    The neighbours' halos of a stencil then travel while the device computes the inside. A border lies on each side next
+    to another share: of dimension 0, and with `split_2d()` of dimension 1 as well. Kernels with reductions ignore this
+    hint.
 
     Args:
-        width: Items to cut off at each such side, rounded up to what `constrain=` asks for; as many as the stencil
-            reaches, or a few more for a kernel that runs better on them.
+        width: Items of a border at each such side, rounded up to the multiple that `constrain=` asks for. Take the
+            reach of the stencil, or a few items more for a kernel that runs better on them.
 
     Raises:
-        UsageError: If it is less than 1.
+        UsageError: If `width` is no integer from 1 to 2**32 - 1.
     """
     if not is_int(width) or not 1 <= width <= _MAX_BORDER:
         raise UsageError(

@@ -21,22 +21,24 @@ _MOST_BLOCKS_PER_DIMENSION: Final = (2**31 - 1, 65535, 65535)
 
 
 class CudaKernel(KernelRecord):
-    """A kernel in CUDA C++, one thread per item of the index space.
+    """A kernel in CUDA C++, by default with one thread per item of the index space.
+
+    It runs on the CUDA backend only; `celerity.kernel(cpu=f, cuda=CudaKernel(...))` adds an implementation for the CPU.
+    Its first submit compares its parameters with the arguments, and compiles it, in one process per host.
 
     Args:
-        source: CUDA C++ that defines `__global__ void name(celerity::chunk<D>, accessor<T, D>, ..., scalars)`, in the
-            order of the arguments of the launch.
+        source: CUDA C++ that defines `__global__ void name(celerity::chunk<D>, accessor<T, D>, ..., scalars)`, with the
+            parameters in the order of the arguments of the submit.
         name: The name of the function in `source`.
         block: Threads per block, one int per dimension; x is the last one.
-        shared_bytes: Dynamic shared memory per block.
-        grid: Blocks per dimension; derived from the chunk if left out.
-
-    It runs on the CUDA backend only; `celerity.kernel(cpu=f, cuda=CudaKernel(...))` gives it a CPU implementation.
-    It is compiled at its first submit, which checks its parameters against the arguments.
+        shared_bytes: Dynamic shared memory per block, in bytes.
+        grid: Blocks per dimension, likewise; None derives them from the chunk.
 
     Raises:
-        ArgumentTypeError: If source and name are no strings, or extents no integers.
-        UsageError: If blocks or grids are larger than CUDA allows.
+        ArgumentTypeError: If source and name are no strings, or extents and bytes no integers.
+        DimensionMismatch: If blocks or grids have more than three dimensions.
+        UsageError: If blocks or grids are larger than CUDA allows. A submit raises it if parameters and arguments do
+            not fit, or the source does not compile.
     """
 
     __slots__ = ("block", "grid", "shared_bytes", "site", "source")
@@ -151,19 +153,23 @@ def kernel(
     cuda: Callable[..., Any] | CudaKernel | None = None,
     name: str | None = None,
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel; a decorator, or a function of one implementation per backend.
+    """Declare a kernel: a decorator of one function, or a function of one implementation per backend.
+
+    Make a kernel once and submit it often: it remembers the checks of its submits. Any thread may make kernels.
 
     Args:
-        function: `function(chunk, *args)` on arrays: NumPy's on the CPU backend, CuPy's on CUDA.
-        cpu: The implementation for the CPU backend.
+        function: `function(chunk, *args)` on arrays: NumPy's on the CPU backend, CuPy's on the CUDA backend, with the
+            stream of the device current.
+        cpu: The implementation for the CPU backend, a function.
         cuda: The implementation for the CUDA backend, a function or a `CudaKernel`.
-        name: The task's name in messages, traces and graphs; the function's name if left out.
+        name: The task's name in messages and timelines; by default that of the function.
 
     Returns:
-        A kernel for `queue.parallel_for`.
+        A kernel for `queue.parallel_for`, or a decorator if only `name` is given.
 
     Raises:
-        ArgumentTypeError: If an implementation is not callable.
+        ArgumentTypeError: If an implementation is not callable, or `cpu` is a `CudaKernel`.
+        UsageError: If there are `function` and an implementation per backend.
     """
     if function is None and cpu is None and cuda is None:
         return functools.partial(kernel, name=name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a program submits its work."""
+"""The queue, to which a program submits its tasks."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _getframe = sys._getframe
 
 
 class Queue:
-    """Accepts kernels and host tasks, which run as soon as their data is there, on all devices of all ranks.
+    """Accepts kernels and host tasks. They run on the devices of all ranks, each as soon as its data is there.
 
-    All queues feed one program order. Collective: every rank runs the same program and so makes the same calls in the
-    same order. A context manager: leaving the block waits for all work, except when it is left by an exception.
+    All queues feed one program order. Collective: every rank runs the same program, and so makes the same calls in the
+    same order. A queue is a context manager: the end of the block waits for all work, except after an exception.
     The runtime ends with the last queue.
 
     Threading: with one rank any thread may submit at any time, and the order is that in which the calls return. With
-    several ranks the order must be the same on all of them, so submit from one thread at a time; a call that another
-    thread overtakes is refused. An exception that interrupts a call, such as KeyboardInterrupt, leaves the task either
-    submitted or not. In a forked child, each call raises `ForkedProcess`.
+    several ranks the order must be the same on all of them: submit from one thread at a time. A call that another
+    thread overtakes raises `UsageError`. After an interrupt of a call, such as KeyboardInterrupt, its task is submitted
+    completely or not at all. In a forked child, each call raises `ForkedProcess`.
 
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.
@@ -71,20 +71,24 @@ class Queue:
         hints: Sequence[Hint] | Hint = (),
         constrain: SupportsIndex | Sequence[int] | None = None,
     ) -> None:
-        """Submit a kernel over an index space, which is split among the devices of all ranks.
+        """Submit a kernel over an index space, which the runtime divides among the devices of all ranks. Collective.
+
+        The call returns before the kernel runs. It blocks while the program is too far ahead of the execution.
 
         Args:
-            shape: The index space: extents, or a `Box` in global coordinates; an int is one dimension, `()` runs once.
-            kernel: Called once per chunk as `kernel(chunk, *args)`, with a view in the place of each access.
-            args: Accesses, reductions and plain values. NumPy arrays are copied at each submit, also inside of tuples
-                and frozen dataclasses, and cannot be written in the kernel; one that is read-only already is not
-                copied. Other objects, such as lists, are shared with the kernel: do not change them before `wait()`.
-            name: For messages, traces and graphs; the kernel's name if left out.
-            hints: From `celerity.hints`.
-            constrain: One int per dimension of `shape`: extents of chunks are multiples of it.
+            shape: The index space: extents in items, or a `Box` in global coordinates. An int is one dimension; with
+                `()` the kernel runs once.
+            kernel: Called once per chunk as `kernel(chunk, *args)`, on a thread of the runtime, with a view in the
+                place of each access and a `Reducer` in the place of each reduction.
+            args: Accesses, reductions and plain values. The runtime copies NumPy arrays at each submit, also inside of
+                tuples and frozen dataclasses, and the copies are read-only; an array that is read-only already is
+                not copied. The kernel shares other objects, such as lists: do not change them before `wait()`.
+            name: The task's name in messages and timelines; by default that of the kernel.
+            hints: One or several of `celerity.hints`.
+            constrain: One int per dimension of `shape`, in items: extents of chunks are multiples of it.
 
         Raises:
-            UsageError: If the index space is empty, an access does not fit, or chunks overlap in what they write;
+            UsageError: If the index space is empty, an access does not fit, or two chunks write overlapping parts;
                 nothing is submitted then.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
@@ -100,18 +104,20 @@ class Queue:
         constrain: SupportsIndex | Sequence[int] | None = None,
         unordered: bool = False,
     ) -> None:
-        """Submit a function that runs on the host, as `fn(part, *views)`.
+        """Submit a function that runs on the host, as `fn(part, *args)`. Collective.
 
-        Host tasks on "once" and "master" run one after the other, in the order of their submission, so that they may
-        use the same files. The parts of a host task over an index space run as soon as their data is there.
+        Host tasks on "once" and "master" run one after the other, in the order of their submits, so that they may use
+        the same files. The parts of a host task over an index space run as soon as their data is there.
 
         Args:
-            fn: Called with a part, a view in the place of each access, and the plain values.
+            fn: Called on a thread of the runtime with a `Part`, a view of NumPy arrays in the place of each access, and
+                the plain values.
             args: Accesses and plain values, as for `parallel_for`.
-            on: "once" (on one rank), "master" (on rank 0), or an index space that is split among the ranks.
-            name: For messages, traces and graphs; the function's name if left out.
-            constrain: Not supported yet for host tasks.
-            unordered: The task neither waits for earlier host tasks nor makes later ones wait: only data orders it.
+            on: "once" (on one rank), "master" (on rank 0), or an index space that the ranks divide among themselves.
+            name: The task's name in messages and timelines; by default that of the function.
+            constrain: Not available yet for host tasks.
+            unordered: Whether only data orders the task: it neither waits for earlier host tasks nor do later ones wait
+                for it.
 
         Raises:
             UsageError: As for `parallel_for`.
@@ -134,16 +140,16 @@ class Queue:
     # ---- results
 
     def fence(self, buffer: Buffer, box: Any = None, on: str = "all") -> RuntimeFuture[Any]:
-        """Ask for a copy of a buffer, or of a box of it, as it is after everything submitted so far. Collective.
+        """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
         Args:
-            buffer: What to copy.
-            box: A `Box` or slices in global coordinates; the whole buffer if left out.
-            on: "all" ranks get the copy, or only the "master".
+            buffer: The buffer to copy.
+            box: A `Box` or slices, in global coordinates; None means the whole buffer.
+            on: "all": every rank gets the copy; "master": only rank 0 does.
 
         Returns:
-            A `concurrent.futures.Future`, which can be awaited, too, of a fresh, writable array of the box's shape; of
-            None on the ranks left out.
+            A `concurrent.futures.Future`, which can also be awaited. Its result is a new, writable NumPy array with the
+            shape of the box and the dtype of the buffer, or None on the ranks left out.
 
         Raises:
             ArgumentTypeError: If `buffer` is no buffer.
@@ -186,7 +192,7 @@ class Queue:
             ) from None
 
     def wait(self) -> None:
-        """Wait until everything submitted so far is done on this rank.
+        """Wait until all earlier submits are complete on this rank. Collective.
 
         Raises:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
@@ -197,7 +203,7 @@ class Queue:
         runtime.wait("none", _getframe(1))
 
     def barrier(self) -> None:
-        """Wait until everything submitted so far is done on all ranks. Collective.
+        """Wait until all earlier submits are complete on all ranks. Collective.
 
         Raises:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
@@ -208,13 +214,13 @@ class Queue:
         runtime.wait("barrier", _getframe(1))
 
     def flush(self) -> None:
-        """Start what the scheduler still holds back to plan memory for; does not wait."""
+        """Release the commands that lookahead holds back. The call does not wait for them."""
         runtime = self._runtime
         runtime.check_usable("flush()")
         runtime.scheduler.flush()
 
     def statistics(self) -> RuntimeStatistics:
-        """Counters of this rank since the runtime started."""
+        """Return the counters of this rank since the runtime started; docs/how_to.md explains them."""
         runtime = self._runtime
         runtime.check_usable("statistics()")
         return runtime.statistics()  # type: ignore[no-any-return]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Reductions: every chunk combines into its own partial result, and the runtime folds these in a fixed order."""
+"""Reductions: every chunk combines into its own partial result, and the runtime folds these in a fixed order.
+
+The order is that of devices within a rank, and then that of ranks, so that the result has the same bits on every rank.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,14 @@ def reduction(
     *,
     identity: Any = None,
 ) -> Reduction:
-    """Declare that a kernel reduces into a buffer; the kernel gets a `Reducer` and calls its `combine(partial)`.
+    """Declare that a kernel reduces into a buffer. The kernel gets a `Reducer` and calls its `combine(partial)`.
 
     Args:
-        buffer: A buffer with one element. Its contents become the result, bit-identical on all ranks.
-        op: "sum", "prod", "min", "max", "and", "or" or "xor".
+        buffer: A buffer with one element, of an integer, floating-point or complex dtype or bool. The result, which has
+            the same bits on all ranks, becomes its contents.
+        op: "sum", "prod", "min", "max", "and", "or" or "xor". "min" and "max" need an order, "xor" integers or bool.
         include_current: Whether the buffer's old value takes part, exactly once.
-        identity: For callable `op` only.
+        identity: For a callable `op` only.
 
     Returns:
         An argument for `queue.parallel_for`.

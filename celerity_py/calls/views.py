@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel sees of a buffer: arrays that alias the allocation, indexed in the coordinates of the whole buffer."""
+"""Views: arrays of a kernel that alias an allocation, indexed in the coordinates of the whole buffer."""
 
 from __future__ import annotations
 
@@ -51,8 +51,16 @@ class BufferLike(Protocol):
 class View(HolderRecord):
     """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
 
-    `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does, and returns an array that aliases the
-    allocation. Open slices and `...` mean the accessed box `view.box`. It is valid only while the kernel runs.
+    `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does. It returns an array that aliases the
+    allocation: of NumPy on CPU devices and in host tasks, of CuPy on GPUs. Open slices and `...` mean the accessed box
+    `view.box`. View and arrays are valid while the function runs, on the thread that runs it.
+
+    Raises:
+        OutOfBoundsAccess: If an index lies outside of the declared region, or is negative.
+        ReadOnlyAccess: If a read access is assigned to.
+        DimensionMismatch: If an index is a box of other dimensions.
+        UnsupportedIndex: If an index is no box, slice with a positive step, integer or `...`.
+        UsageError: If the buffer cannot hold an assigned value by NumPy's "same_kind" rule.
     """
 
     __slots__ = ("_allocated", "_buffer", "_declared", "_owner", "_writable", "box")
@@ -80,7 +88,7 @@ class View(HolderRecord):
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The bounding box of the access as one array; its cells outside of the declared region hold anything."""
+        """The bounding box of the access as one array; elements outside of the declared region have any value."""
         array = self._array
         if array is None:
             slices = self.box.relative_slices(self._allocated)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Parts of an index space, as kernels, host tasks and range mappers are told about theirs."""
+"""The parts of an index space that kernels, host tasks and range mappers get. Boxes have global coordinates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startsw
 
 
 class Part:
-    """The part of the index space that one call of a host task is responsible for."""
+    """The part of the index space that one call of a host task runs."""
 
     __slots__ = ("box", "global_box")
 
@@ -43,7 +43,7 @@ class Part:
 
 
 class MapperChunk(Part):
-    """What a range mapper written in Python is asked about: the whole index space, or a part of it."""
+    """The argument of a range mapper written in Python: the whole index space, or a part of it."""
 
     __slots__ = ()
 
@@ -52,13 +52,13 @@ class MapperChunk(Part):
 
 
 class Chunk(Part):
-    """The part of the index space that one call of a kernel is responsible for."""
+    """The part of the index space that one call of a kernel runs."""
 
     __slots__ = ("device", "stream", "xp")
 
     def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
         super().__init__(box, global_box)
-        #: Local index of the device.
+        #: The index of the device within its rank, from 0.
         self.device = device
         #: The current stream during the call; None on the CPU backend.
         self.stream = stream
