@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Index spaces beyond 32 bits: extents, positions, areas and byte counts stay exact. (Row 80)
+"""Index spaces beyond 32 bits: extents, positions, areas and byte counts stay exact.
 
 Multiplying all coordinates of a program by a factor multiplies those of its graphs and changes nothing else. The small
 program is verified element by element, so the large one is right where it is the small one's image.
