@@ -209,7 +209,7 @@ void submitter::plan(const kernel_call& given, work& out, submit_memo::entry& fo
 	const auto plan = nb::cast<nb::tuple>(m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame));
 	out.submission = plan[0];
 	const submission_record& record = submission_type::of(out.submission.ptr());
-	const auto& space = nb::cast<const user_box&>(nb::handle(record.box));
+	const user_box& space = *nb::inst_ptr<user_box>(nb::handle(record.box));
 	const auto [split_2d, oversubscription, border] = nb::cast<std::tuple<bool, std::uint32_t, std::uint32_t>>(plan[4]);
 	out.node = make_kernel(text_of(record.name), space, nb::tuple(), plan[2], plan[3], split_2d, oversubscription, border);
 	read_accesses(plan[1], out.node);

@@ -29,11 +29,19 @@ def scaled(box: UserBox, factors: Factors) -> UserBox:
 
 
 def image(record: Any, factors: Factors) -> Any:
-    """The record with all boxes multiplied by `factors`, and all byte counts by their product."""
+    """The record with all boxes multiplied by `factors`, and all byte counts by their product.
+
+    The one chunk of a fence is a point, however large the box is that it awaits.
+    """
     if isinstance(record, dict):
         volume = math.prod(factors)
+        is_fence = record.get("name") == "fence"
         return {
-            name: value * volume if name in ("size_bytes", "offset_bytes") else image(value, factors)
+            name: value
+            if is_fence and name == "chunk"
+            else value * volume
+            if name in ("size_bytes", "offset_bytes")
+            else image(value, factors)
             for name, value in record.items()
         }
     if isinstance(record, tuple) and len(record) == 6:
