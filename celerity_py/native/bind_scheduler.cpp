@@ -33,26 +33,53 @@ void check_signals() {
 	if(PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-scheduler* make_scheduler(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool device_peers,
-    const bool user_device_peers, std::vector<bool> direct_ranks, const std::string& lookahead, const std::size_t horizon_step,
-    const std::size_t horizon_max_parallelism, const std::uint64_t run_ahead, executor_loop* const executor, std::shared_ptr<trace_recorder> trace,
-    std::shared_ptr<program_log> program, const std::size_t foreseeable_bytes, const std::size_t joined_bytes, const std::size_t gathered_bytes,
-    const double idle_spin_s) {
-	scheduler_settings settings;
-	settings.pipeline.capabilities =
-	    system_capabilities::make(num_ranks, rank_id(rank), num_devices, device_peers, user_device_peers, std::move(direct_ranks));
-	settings.pipeline.capabilities.foreseeable_bytes = foreseeable_bytes;
-	settings.pipeline.capabilities.joined_bytes = joined_bytes;
-	settings.pipeline.capabilities.gathered_bytes = gathered_bytes;
-	settings.pipeline.horizons = {horizon_step, horizon_max_parallelism};
-	settings.pipeline.lookahead = look_up<lookahead_mode>(lookahead, "lookahead");
-	settings.pipeline.program = std::move(program);
-	settings.run_ahead = run_ahead;
-	settings.idle_spin = to_nanoseconds(idle_spin_s);
-	settings.trace = std::move(trace);
-	auto result = std::make_unique<scheduler>(settings, executor);
+/// A field of a part of the settings.
+template <auto Part, auto Field>
+void bind_field(nb::class_<pipeline_settings>& settings, const char* const name) {
+	using value = std::remove_cvref_t<decltype(std::declval<pipeline_settings&>().*Part.*Field)>;
+	settings.def_prop_rw(
+	    name, [](const pipeline_settings& self) -> value { return self.*Part.*Field; },
+	    [](pipeline_settings& self, const value& to) { self.*Part.*Field = to; });
+}
+
+/// Fields are keywords of the constructor too; one that is unknown is an AttributeError.
+void bind_settings(nb::module_& m) {
+	using capabilities = system_capabilities;
+	constexpr auto machine = &pipeline_settings::capabilities;
+	nb::class_<pipeline_settings> settings(m, "PlanningSettings", "What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.");
+	settings.def(
+	    "__init__",
+	    [](pipeline_settings* const self, const nb::kwargs& fields) {
+		    nb::object made = nb::cast(pipeline_settings());
+		    for(const auto& [name, value] : fields) nb::setattr(made, name, value);
+		    new(self) pipeline_settings(nb::cast<pipeline_settings>(made));
+	    },
+	    nb::sig("def __init__(self, **fields: typing.Any) -> None"));
+	bind_field<machine, &capabilities::num_ranks>(settings, "num_ranks");
+	bind_field<machine, &capabilities::num_devices>(settings, "num_devices");
+	bind_field<machine, &capabilities::device_peers>(settings, "device_peers");
+	bind_field<machine, &capabilities::user_device_peers>(settings, "user_device_peers");
+	bind_field<machine, &capabilities::direct_ranks>(settings, "direct_ranks");
+	bind_field<machine, &capabilities::foreseeable_bytes>(settings, "foreseeable_bytes");
+	bind_field<machine, &capabilities::joined_bytes>(settings, "joined_bytes");
+	bind_field<machine, &capabilities::gathered_bytes>(settings, "gathered_bytes");
+	bind_field<&pipeline_settings::horizons, &horizon_policy::step>(settings, "horizon_step");
+	bind_field<&pipeline_settings::horizons, &horizon_policy::max_parallelism>(settings, "horizon_max_parallelism");
+	settings
+	    .def_prop_rw(
+	        "rank", [](const pipeline_settings& self) { return self.capabilities.local_rank.value; },
+	        [](pipeline_settings& self, const std::uint32_t rank) { self.capabilities.local_rank = rank_id(rank); })
+	    .def_prop_rw(
+	        "lookahead", [](const pipeline_settings& self) { return names_of<lookahead_mode>[static_cast<std::size_t>(self.lookahead)]; },
+	        [](pipeline_settings& self, const std::string& name) { self.lookahead = look_up<lookahead_mode>(name, "lookahead"); })
+	    .def_rw("program", &pipeline_settings::program, nb::arg().none());
+}
+
+scheduler* make_scheduler(const pipeline_settings& planning, executor_loop* const executor, const std::uint64_t run_ahead, const double idle_spin_s,
+    std::shared_ptr<trace_recorder> trace) {
+	auto result = std::make_unique<scheduler>(scheduler_settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace)}, executor);
 	if(executor != nullptr) {
-		if(settings.pipeline.program != nullptr) settings.pipeline.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
+		if(planning.program != nullptr) planning.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
 		scheduler* const target = result.get();
 		executor->set_progress_callback([target](const task_id reached, const bool is_epoch) { target->notify_reached(reached, is_epoch); });
 		result->set_failure_callback([executor](const std::string& text) { executor->report_failure(text); });
@@ -92,14 +119,13 @@ nb::dict statistics(const scheduler& self) {
 
 void bind_scheduler(nb::module_& m) {
 	bind_access_pattern_error(m);
+	bind_settings(m);
 	nb::class_<scheduler>(m, "Scheduler", nb::is_weak_referenceable(),
 	    "Task, command and instruction graphs of this rank, generated by a native thread. One application thread submits; destroy_buffer may be called anywhere.")
-	    .def(nb::new_(&make_scheduler), nb::kw_only(), "num_ranks"_a, "rank"_a, "num_devices"_a, "device_peers"_a, "user_device_peers"_a, "direct_ranks"_a,
-	        "lookahead"_a, "horizon_step"_a, "horizon_max_parallelism"_a, "run_ahead"_a, "executor"_a.none(),
-	        "trace"_a = nb::none(), "program"_a = nb::none(), "foreseeable_bytes"_a = 0, "joined_bytes"_a = 0, "gathered_bytes"_a = 0, "idle_spin_s"_a = 0.0, nb::keep_alive<0, 11>(),
-	        "Without an executor nothing is executed, and horizons and epochs have passed as soon as they are planned. "
-	        "`foreseeable_bytes` of each memory may be taken for growth that is only expected. Up to `joined_bytes` of several producers leave in one copy or message; up to `gathered_bytes` of several devices arrive in one. Once out of work, the thread looks for more for `idle_spin_s` "
-        "before it sleeps.")
+	    .def(nb::new_(&make_scheduler), "planning"_a, "executor"_a.none(), nb::kw_only(), "run_ahead"_a = 16, "idle_spin_s"_a = 0.0, "trace"_a = nb::none(),
+	        nb::keep_alive<0, 3>(),
+	        "Without an executor nothing is executed, and horizons and epochs have passed as soon as they are planned. Once out of work, the thread looks "
+	        "for more for `idle_spin_s` before it sleeps.")
 	    .def("start", &scheduler::start, "Start the thread.")
 	    .def("stop", &scheduler::stop, nb::call_guard<nb::gil_scoped_release>(), "Work off the input, then end and join the thread. Idempotent.")
 	    .def(

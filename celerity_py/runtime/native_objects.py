@@ -92,7 +92,7 @@ def make_scheduler(
 ) -> _native.Scheduler:
     """The native scheduler of this rank; a dry run has no executor."""
     settings, devices = given.settings, given.devices
-    return _native.Scheduler(
+    planning = _native.PlanningSettings(
         num_ranks=given.size,
         rank=given.communicator.rank,
         num_devices=devices.count,
@@ -102,14 +102,13 @@ def make_scheduler(
         lookahead=settings.lookahead,
         horizon_step=settings.horizon_step,
         horizon_max_parallelism=settings.horizon_max_parallelism,
-        run_ahead=settings.run_ahead,
-        executor=executor,
-        trace=given.recorder,
         program=given.program,
         foreseeable_bytes=foreseeable_bytes(devices, given.communicator.local_size),
         joined_bytes=_JOINED_BYTES,
         gathered_bytes=_GATHERED_BYTES,
-        idle_spin_s=given.idle_spin_s,
+    )
+    return _native.Scheduler(
+        planning, executor, run_ahead=settings.run_ahead, idle_spin_s=given.idle_spin_s, trace=given.recorder
     )
 
 

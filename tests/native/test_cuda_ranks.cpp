@@ -265,10 +265,10 @@ class rank {
 
 	scheduler_settings planning() const {
 		scheduler_settings result;
-		std::vector<bool> direct(m_how.num_ranks, true);
-		direct[m_number] = false;
-		result.pipeline.capabilities =
-		    system_capabilities::make(m_how.num_ranks, rank_id(static_cast<std::uint32_t>(m_number)), m_how.num_devices, true, true, direct);
+		result.pipeline.capabilities.num_ranks = m_how.num_ranks;
+		result.pipeline.capabilities.local_rank = rank_id(static_cast<std::uint32_t>(m_number));
+		result.pipeline.capabilities.num_devices = m_how.num_devices;
+		result.pipeline.capabilities.direct_ranks.assign(m_how.num_ranks, true);
 		result.pipeline.capabilities.joined_bytes = m_how.joined_bytes;
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;

@@ -17,20 +17,16 @@ class Planned:
 
     def __init__(self, rank: int = 0) -> None:
         self.log = ProgramLog(RANKS)
-        self.scheduler = _native.Scheduler(
+        planning = _native.PlanningSettings(
             num_ranks=RANKS,
             rank=rank,
             num_devices=1 + rank,  # ranks may have different numbers of devices
-            device_peers=True,
-            user_device_peers=True,
-            direct_ranks=[False] * RANKS,
             lookahead="none",
             horizon_step=4,
             horizon_max_parallelism=64,
-            run_ahead=1000,
-            executor=None,
             program=self.log,
         )
+        self.scheduler = _native.Scheduler(planning, None, run_ahead=1000)
         self.scheduler.start()
 
     def __enter__(self) -> Planned:

@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import Box, PlanningSettings, RangeMapper, Region
 from celerity_py._native_testing import GraphContext
 
 READ, WRITE, READ_WRITE = range(3)
@@ -16,7 +16,7 @@ READ, WRITE, READ_WRITE = range(3)
 
 def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
     """Two ranks write half of a buffer each, then read `count` boxes of all of it, over the host transport."""
-    context = GraphContext(num_ranks=2, num_devices=2, lookahead="auto")
+    context = GraphContext(PlanningSettings(num_ranks=2, num_devices=2, lookahead="auto"))
     if are_rows:
         shape = (2 * count, 4)
         boxes = [Box((2 * i, 0), (2 * i + 1, 4)) for i in range(count)]
@@ -42,7 +42,7 @@ def test_planning_of_many_boxes_is_not_quadratic(are_rows: bool) -> None:
 
 
 def seconds_with_live_buffers(count: int) -> float:
-    context = GraphContext(num_ranks=2, num_devices=2)
+    context = GraphContext(PlanningSettings(num_ranks=2, num_devices=2, lookahead="none"))
     for _ in range(count):
         context.create_buffer((64,))
     buffers = [context.create_buffer((64, 64)) for _ in range(2)]
@@ -64,7 +64,7 @@ def test_live_buffers_that_nobody_touches_cost_nothing() -> None:
 
 
 def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
-    context = GraphContext(num_ranks=2, num_devices=1)
+    context = GraphContext(PlanningSettings(num_ranks=2, num_devices=1, lookahead="none"))
     buffer = context.create_buffer((200, 4))
     rows = Region([Box((2 * i, 0), (2 * i + 1, 4)) for i in range(100)])
     context.submit_kernel("write", Box((0, 0), (200, 4)), [(buffer, WRITE, RangeMapper.one_to_one())])

@@ -369,19 +369,15 @@ class Launches:
     """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls; answers what it asks."""
 
     def __init__(self) -> None:
-        self.scheduler = _native.Scheduler(
+        planning = _native.PlanningSettings(
             num_ranks=1,
             rank=0,
             num_devices=1,
-            device_peers=True,
-            user_device_peers=True,
-            direct_ranks=[False],
             lookahead="none",
             horizon_step=2,
             horizon_max_parallelism=64,
-            run_ahead=16,
-            executor=None,
         )
+        self.scheduler = _native.Scheduler(planning, None, run_ahead=16)
         self.table: dict[int, Any] = {}
         self.kernel = CudaKernel("", "launch")
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)

@@ -72,7 +72,7 @@ class RankContext:
     def __init__(self, settings: Settings, rank: int) -> None:
         self.settings = settings
         self.trace = Trace(rank)
-        self.native = _native_testing.GraphContext(
+        planning = _native.PlanningSettings(
             num_ranks=settings.num_ranks,
             rank=rank,
             num_devices=settings.num_devices,
@@ -86,6 +86,7 @@ class RankContext:
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,
         )
+        self.native = _native_testing.GraphContext(planning)
         self._buffers: dict[int, tuple[int, BufferDecl]] = {}
         self._user_allocations = 0
 

@@ -91,20 +91,6 @@ class graph_context final : public instruction_sink {
 	scheduling_pipeline m_pipeline; // last: emits the initial epoch into the members above
 };
 
-graph_context* make_context(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool device_peers,
-    const bool user_device_peers, std::optional<std::vector<bool>> direct_ranks, const std::size_t foreseeable_bytes, const std::size_t joined_bytes,
-    const std::size_t gathered_bytes, const std::string& lookahead, const std::size_t horizon_step, const std::size_t horizon_max_parallelism) {
-	pipeline_settings settings;
-	settings.capabilities = system_capabilities::make(
-	    num_ranks, rank_id(rank), num_devices, device_peers, user_device_peers, std::move(direct_ranks).value_or(std::vector<bool>()));
-	settings.capabilities.foreseeable_bytes = foreseeable_bytes;
-	settings.capabilities.joined_bytes = joined_bytes;
-	settings.capabilities.gathered_bytes = gathered_bytes;
-	settings.horizons = {horizon_step, horizon_max_parallelism};
-	settings.lookahead = look_up<lookahead_mode>(lookahead, "lookahead");
-	return std::make_unique<graph_context>(settings).release(); // nanobind owns it
-}
-
 } // namespace
 
 void bind_graphs(nb::module_& m) {
@@ -112,9 +98,7 @@ void bind_graphs(nb::module_& m) {
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
 	nb::class_<graph_context>(m, "GraphContext",
 	    "The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.")
-	    .def(nb::new_(&make_context), nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "device_peers"_a = true,
-	        "user_device_peers"_a = true, "direct_ranks"_a = nb::none(), "foreseeable_bytes"_a = 0, "joined_bytes"_a = 0,
-	        "gathered_bytes"_a = 0, "lookahead"_a = "none", "horizon_step"_a = 4, "horizon_max_parallelism"_a = 64)
+	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
 	    .def(
 	        "create_buffer",
 	        [](graph_context& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,

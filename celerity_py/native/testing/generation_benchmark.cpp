@@ -104,7 +104,12 @@ namespace {
 		scheduling_pipeline m_pipeline;
 
 		static pipeline_settings settings(const generation_setup& setup) {
-			return {system_capabilities::make(setup.num_ranks, rank_id(0), setup.num_devices, true, false), {4, 64}, lookahead_mode::none};
+			pipeline_settings result;
+			result.capabilities.num_ranks = setup.num_ranks;
+			result.capabilities.num_devices = setup.num_devices;
+			result.capabilities.user_device_peers = false;
+			result.lookahead = lookahead_mode::none;
+			return result;
 		}
 	};
 

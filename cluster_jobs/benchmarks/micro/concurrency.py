@@ -28,19 +28,16 @@ class GatedScheduler:
     """A dry scheduler with 2000 tasks that wait behind a gate."""
 
     def __init__(self) -> None:
-        self.native = _native.Scheduler(
+        planning = _native.PlanningSettings(
             num_ranks=4,
             rank=0,
             num_devices=4,
-            device_peers=True,
             user_device_peers=False,
-            direct_ranks=[False] * 4,
             lookahead="auto",
             horizon_step=4,
             horizon_max_parallelism=64,
-            run_ahead=1 << 40,
-            executor=None,
         )
+        self.native = _native.Scheduler(planning, None, run_ahead=1 << 40)
         _native_testing.set_paused(self.native, True)
         self.native.start()
         whole = Box((0, 0), (512, 512))

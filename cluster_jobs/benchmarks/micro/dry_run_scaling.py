@@ -19,19 +19,16 @@ SIZE = 1024
 
 def plan(ranks: int, steps: int) -> float:
     """Plan the steps; busy microseconds of the scheduler thread per task."""
-    scheduler = _native.Scheduler(
+    planning = _native.PlanningSettings(
         num_ranks=ranks,
         rank=0,
         num_devices=DEVICES,
-        device_peers=True,
         user_device_peers=False,
-        direct_ranks=[False] * ranks,
         lookahead="auto",
         horizon_step=4,
         horizon_max_parallelism=64,
-        run_ahead=16,
-        executor=None,
     )
+    scheduler = _native.Scheduler(planning, None, run_ahead=16)
     scheduler.start()
     mapper = _native.RangeMapper.one_to_one()
     neighborhood = _native.RangeMapper.neighborhood((1, 1), "axes")

@@ -270,8 +270,8 @@ struct system_capabilities {
 	std::size_t num_ranks = 1;
 	rank_id local_rank;
 	std::size_t num_devices = 1; ///< of this rank
-	/// copy_peers[a] has bit b set if one copy instruction can move data from memory a to memory b (by index of memory_id).
-	std::vector<std::uint64_t> copy_peers;
+	bool device_peers = true;      ///< one copy instruction moves data from device to device
+	bool user_device_peers = true; ///< ... between user memory and devices
 	/// By rank: whether data moves between the memories of all devices of that rank and this one; else only through host memory of both.
 	std::vector<bool> direct_ranks;
 	/// How much of each memory may be taken for growth that is only expected.
@@ -282,12 +282,19 @@ struct system_capabilities {
 	std::size_t gathered_bytes = 0;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }
-	bool can_copy(const memory_id from, const memory_id to) const { return (copy_peers[from.value] >> to.value & 1U) != 0; }
-	bool is_direct(const rank_id rank) const { return rank.value < direct_ranks.size() && direct_ranks[rank.value]; }
-	bool has_direct_peer() const;
-	/// Peers everywhere on the host side; device to device only if `device_peers`; user memory to devices only if `user_device_peers`.
-	static system_capabilities make(std::size_t num_ranks, rank_id local_rank, std::size_t num_devices, bool device_peers, bool user_device_peers,
-	    std::vector<bool> direct_ranks = {});
+	/// Whether one copy instruction can move data from one memory to the other.
+	bool can_copy(const memory_id from, const memory_id to) const {
+		if(is_device_memory(from) && is_device_memory(to)) return device_peers || from == to;
+		if(from != user_memory && to != user_memory) return true;
+		return user_device_peers || (!is_device_memory(from) && !is_device_memory(to));
+	}
+	bool is_direct(const rank_id rank) const { return rank != local_rank && rank.value < direct_ranks.size() && direct_ranks[rank.value]; }
+	bool has_direct_peer() const {
+		for(std::uint32_t rank = 0; rank < direct_ranks.size(); ++rank) {
+			if(is_direct(rank_id(rank))) return true;
+		}
+		return false;
+	}
 };
 
 } // namespace celerity
