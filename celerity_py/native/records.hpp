@@ -69,14 +69,14 @@ class record_type {
 	}
 };
 
-/// `celerity_py.submissions.Submission`
+/// `celerity_py.vocabulary.submissions.Submission`
 struct submission_record {
 	PyObject_HEAD
 	PyObject *kind, *name, *function, *args, *box, *code, *lasti, *future, *outside;
 	static constexpr std::array names{"kind", "name", "function", "args", "box", "code", "lasti", "future", "outside"};
 };
 
-/// `celerity_py.mapping.Access`
+/// `celerity_py.vocabulary.accesses.Access`
 struct access_record {
 	PyObject_HEAD
 	PyObject *buffer, *mapper, *port;

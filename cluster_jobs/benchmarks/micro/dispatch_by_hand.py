@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operations of `benchmarks/dispatch.py` by hand: RawKernel launches on streams, memcpyAsync, events, NCCL."""
+"""The operations of `micro.dispatch` by hand: RawKernel launches on streams, memcpyAsync, events, NCCL."""
 
 from __future__ import annotations
 
