@@ -112,8 +112,9 @@ slurm-test: $(VENV)/.installed ## Batch jobs on a real Slurm with two virtual no
 	cluster_jobs/slurm/local_cluster.sh install
 	PATH="$(CURDIR)/$(BIN):$$PATH:/usr/sbin" timeout 1200 $(BIN)/python -m pytest -p no:cacheprovider tests/slurm $(PYTEST_OPTIONS)
 
-lint: $(VENV)/.dev ## Style of the Python code, and the layering
+lint: $(VENV)/.dev ## Style of the code, and the layering
 	$(BIN)/ruff check .
+	git ls-files -z '*.cpp' '*.hpp' '*.cuh' | xargs -0 $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## Format the C++ sources as .clang-format says

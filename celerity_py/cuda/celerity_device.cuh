@@ -78,35 +78,35 @@ struct violation {
 
 namespace detail {
 
-	inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding box
+inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding box
 
-	/// What accesses out of bounds read and write instead.
-	template <int Words>
-	__device__ alignas(16) long long sink[Words];
+    /// What accesses out of bounds read and write instead.
+template <int Words>
+__device__ alignas(16) long long sink[Words];
 
-	template <int N>
-	struct bounds {
-		long long num_boxes;
-		long long low[max_boxes][N];
-		long long high[max_boxes][N];
-		violation* report;
-		long long access;
+template <int N>
+struct bounds {
+	long long num_boxes;
+	long long low[max_boxes][N];
+	long long high[max_boxes][N];
+	violation* report;
+	long long access;
 
-		__device__ __forceinline__ bool contain(const long long (&index)[N]) const {
-			for(long long b = 0; b < num_boxes; ++b) {
-				bool is_inside = true;
-				for(int d = 0; d < N; ++d) is_inside = is_inside && index[d] >= low[b][d] && index[d] < high[b][d];
-				if(is_inside) return true;
-			}
-			return false;
+	__device__ __forceinline__ bool contain(const long long (&index)[N]) const {
+		for(long long b = 0; b < num_boxes; ++b) {
+			bool is_inside = true;
+			for(int d = 0; d < N; ++d) is_inside = is_inside && index[d] >= low[b][d] && index[d] < high[b][d];
+			if(is_inside) return true;
 		}
+		return false;
+	}
 
-		__device__ void complain(const long long (&index)[N]) const {
-			if(report == nullptr || atomicCAS_system(&report->claimed, 0, 1) != 0) return;
-			report->access = (int)access;
-			for(int d = 0; d < N; ++d) report->index[d] = index[d];
-		}
-	};
+	__device__ void complain(const long long (&index)[N]) const {
+		if(report == nullptr || atomicCAS_system(&report->claimed, 0, 1) != 0) return;
+		report->access = (int)access;
+		for(int d = 0; d < N; ++d) report->index[d] = index[d];
+	}
+};
 
 } // namespace detail
 
@@ -165,249 +165,249 @@ struct bitwise_xor {};
 
 namespace detail {
 
-	template <typename A, typename B>
-	inline constexpr bool is_same = false;
-	template <typename A>
-	inline constexpr bool is_same<A, A> = true;
+template <typename A, typename B>
+inline constexpr bool is_same = false;
+template <typename A>
+inline constexpr bool is_same<A, A> = true;
 
-	template <typename T>
-	inline constexpr bool is_floating = is_same<T, float> || is_same<T, double>;
+template <typename T>
+inline constexpr bool is_floating = is_same<T, float> || is_same<T, double>;
 
-	/// Complex numbers are whatever consists of two floats, or of two doubles.
-	template <typename T>
-	struct parts_of {
-		using type = void;
-	};
-	template <>
-	struct parts_of<float2> {
-		using type = float;
-	};
-	template <>
-	struct parts_of<double2> {
-		using type = double;
-	};
-	template <template <typename> class Complex, typename R>
-	struct parts_of<Complex<R>> {
-		using type = R;
-	};
-	template <typename T>
-	inline constexpr bool is_complex = !is_same<typename parts_of<T>::type, void>;
+/// Complex numbers are whatever consists of two floats, or of two doubles.
+template <typename T>
+struct parts_of {
+	using type = void;
+};
+template <>
+struct parts_of<float2> {
+	using type = float;
+};
+template <>
+struct parts_of<double2> {
+	using type = double;
+};
+template <template <typename> class Complex, typename R>
+struct parts_of<Complex<R>> {
+	using type = R;
+};
+template <typename T>
+inline constexpr bool is_complex = !is_same<typename parts_of<T>::type, void>;
 
-	template <typename To, typename From>
-	__device__ __forceinline__ To bits_as(const From& from) {
-		static_assert(sizeof(To) == sizeof(From), "sizes differ");
-		To to;
-		memcpy(&to, &from, sizeof to);
-		return to;
+template <typename To, typename From>
+__device__ __forceinline__ To bits_as(const From& from) {
+	static_assert(sizeof(To) == sizeof(From), "sizes differ");
+	To to;
+	memcpy(&to, &from, sizeof to);
+	return to;
+}
+
+template <typename T>
+struct pair {
+	T a, b;
+};
+
+template <typename T>
+__device__ __forceinline__ bool is_true(const T& value) {
+	if constexpr(is_complex<T>) {
+		const auto parts = bits_as<pair<typename parts_of<T>::type>>(value);
+		return parts.a != 0 || parts.b != 0;
+	} else {
+		return value != T(0);
 	}
+}
 
-	template <typename T>
-	struct pair {
-		T a, b;
-	};
-
-	template <typename T>
-	__device__ __forceinline__ bool is_true(const T& value) {
-		if constexpr(is_complex<T>) {
-			const auto parts = bits_as<pair<typename parts_of<T>::type>>(value);
-			return parts.a != 0 || parts.b != 0;
-		} else {
-			return value != T(0);
-		}
-	}
-
-	/// As NumPy computes it: minima and maxima pass NaN on, sums and products of bool are "or" and "and".
-	template <typename Op, typename T>
-	__device__ __forceinline__ T fold(const T& x, const T& y) {
-		if constexpr(is_same<Op, logical_and> || is_same<Op, logical_or>) {
-			const bool result = is_same<Op, logical_and> ? is_true(x) && is_true(y) : is_true(x) || is_true(y);
-			if constexpr(is_complex<T>) {
-				using R = typename parts_of<T>::type;
-				return bits_as<T>(pair<R>{R(result), R(0)});
-			} else {
-				return T(result);
-			}
-		} else if constexpr(is_complex<T>) {
-			static_assert(is_same<Op, sum> || is_same<Op, prod>, "complex numbers have no order and no bits to combine");
-			using R = typename parts_of<T>::type;
-			const auto p = bits_as<pair<R>>(x);
-			const auto q = bits_as<pair<R>>(y);
-			if constexpr(is_same<Op, sum>) {
-				return bits_as<T>(pair<R>{p.a + q.a, p.b + q.b});
-			} else {
-				return bits_as<T>(pair<R>{p.a * q.a - p.b * q.b, p.a * q.b + p.b * q.a});
-			}
-		} else if constexpr(is_same<Op, sum>) {
-			return T(x + y);
-		} else if constexpr(is_same<Op, prod>) {
-			return T(x * y);
-		} else if constexpr(is_same<Op, min>) {
-			return y < x || y != y ? y : x;
-		} else if constexpr(is_same<Op, max>) {
-			return x < y || y != y ? y : x;
-		} else {
-			static_assert(is_same<Op, bitwise_xor>, "the operations are sum, prod, min, max, logical_and, logical_or and bitwise_xor");
-			return T(x ^ y);
-		}
-	}
-
-	template <typename Op, typename T>
-	__device__ __forceinline__ T identity() {
-		constexpr bool is_one = is_same<Op, prod> || is_same<Op, logical_and>;
+/// As NumPy computes it: minima and maxima pass NaN on, sums and products of bool are "or" and "and".
+template <typename Op, typename T>
+__device__ __forceinline__ T fold(const T& x, const T& y) {
+	if constexpr(is_same<Op, logical_and> || is_same<Op, logical_or>) {
+		const bool result = is_same<Op, logical_and> ? is_true(x) && is_true(y) : is_true(x) || is_true(y);
 		if constexpr(is_complex<T>) {
 			using R = typename parts_of<T>::type;
-			return bits_as<T>(pair<R>{R(is_one), R(0)});
-		} else if constexpr(!is_same<Op, min> && !is_same<Op, max>) {
-			return T(is_one);
-		} else if constexpr(is_floating<T>) {
-			T infinity;
-			if constexpr(sizeof(T) == 4) {
-				infinity = bits_as<T>(0x7f800000u);
-			} else {
-				infinity = bits_as<T>(0x7ff0000000000000ull);
-			}
-			return is_same<Op, min> ? infinity : -infinity;
-		} else if constexpr(T(-1) < T(0)) {
-			constexpr T highest = T(((unsigned long long)1 << (8 * sizeof(T) - 1)) - 1);
-			return is_same<Op, min> ? highest : T(-highest - 1);
+			return bits_as<T>(pair<R>{R(result), R(0)});
 		} else {
-			return is_same<Op, min> ? T(-1) : T(0); // T(-1) is true for bool
+			return T(result);
 		}
-	}
-
-	// ---- atomically, in device memory
-
-	template <typename Word, typename Op, typename T>
-	__device__ void update_word(T* const address, const T& value) {
-		Word old = *(volatile Word*)address;
-		while(true) {
-			const Word wanted = bits_as<Word>(fold<Op>(bits_as<T>(old), value));
-			if(wanted == old) return; // most values change no minimum
-			const Word found = atomicCAS((Word*)address, old, wanted);
-			if(found == old) return;
-			old = found;
-		}
-	}
-
-	template <int Size>
-	struct small_bits {
-		using type = unsigned char;
-	};
-	template <>
-	struct small_bits<2> {
-		using type = unsigned short;
-	};
-
-	/// Elements smaller than what can be exchanged atomically: with the word around them.
-	template <typename Op, typename T>
-	__device__ void update_small(T* const address, const T& value) {
-		const auto place = (unsigned long long)address;
-		auto* const word = (unsigned*)(place & ~3ull);
-		const unsigned shift = 8 * (unsigned)(place & 3ull);
-		using Bits = typename small_bits<sizeof(T)>::type;
-		const unsigned mask = (unsigned)(Bits)-1 << shift;
-		unsigned old = *(volatile unsigned*)word;
-		while(true) {
-			const T result = fold<Op>(bits_as<T>((Bits)(old >> shift)), value);
-			const unsigned wanted = (old & ~mask) | ((unsigned)bits_as<Bits>(result) << shift);
-			if(wanted == old) return;
-			const unsigned found = atomicCAS(word, old, wanted);
-			if(found == old) return;
-			old = found;
-		}
-	}
-
-	/// For what is wider than any atomic operation. One lock per kernel source and device: it is held for some instructions.
-	template <typename T>
-	__device__ unsigned wide_lock = 0;
-
-	template <typename Op, typename T>
-	__device__ void update_wide(T* const address, const T& value) {
+	} else if constexpr(is_complex<T>) {
+		static_assert(is_same<Op, sum> || is_same<Op, prod>, "complex numbers have no order and no bits to combine");
 		using R = typename parts_of<T>::type;
-		volatile R* const parts = (volatile R*)address;
-		bool is_done = false;
-		while(!is_done) {
-			if(atomicCAS(&wide_lock<T>, 0u, 1u) != 0) continue;
-			__threadfence();
-			const auto result = bits_as<pair<R>>(fold<Op>(bits_as<T>(pair<R>{parts[0], parts[1]}), value));
-			parts[0] = result.a;
-			parts[1] = result.b;
-			__threadfence();
-			atomicExch(&wide_lock<T>, 0u);
-			is_done = true;
-		}
-	}
-
-	template <typename Op, typename T>
-	__device__ __forceinline__ void update(T* const address, const T& value) {
-		if constexpr(is_same<Op, sum> && is_complex<T>) {
-			using R = typename parts_of<T>::type;
-			const auto parts = bits_as<pair<R>>(value);
-			atomicAdd((R*)address, parts.a);
-			atomicAdd((R*)address + 1, parts.b);
-		} else if constexpr(is_same<Op, sum> && is_floating<T>) {
-			atomicAdd(address, value);
-		} else if constexpr(is_same<Op, sum> && sizeof(T) == 8 && !is_complex<T>) {
-			atomicAdd((unsigned long long*)address, (unsigned long long)value);
-		} else if constexpr(is_same<Op, sum> && sizeof(T) == 4) {
-			atomicAdd((unsigned*)address, (unsigned)value);
-		} else if constexpr(sizeof(T) < 4) {
-			update_small<Op>(address, value);
-		} else if constexpr(sizeof(T) == 4) {
-			update_word<unsigned, Op>(address, value);
-		} else if constexpr(sizeof(T) == 8) {
-			update_word<unsigned long long, Op>(address, value);
+		const auto p = bits_as<pair<R>>(x);
+		const auto q = bits_as<pair<R>>(y);
+		if constexpr(is_same<Op, sum>) {
+			return bits_as<T>(pair<R>{p.a + q.a, p.b + q.b});
 		} else {
-			update_wide<Op>(address, value);
+			return bits_as<T>(pair<R>{p.a * q.a - p.b * q.b, p.a * q.b + p.b * q.a});
 		}
+	} else if constexpr(is_same<Op, sum>) {
+		return T(x + y);
+	} else if constexpr(is_same<Op, prod>) {
+		return T(x * y);
+	} else if constexpr(is_same<Op, min>) {
+		return y < x || y != y ? y : x;
+	} else if constexpr(is_same<Op, max>) {
+		return x < y || y != y ? y : x;
+	} else {
+		static_assert(is_same<Op, bitwise_xor>, "the operations are sum, prod, min, max, logical_and, logical_or and bitwise_xor");
+		return T(x ^ y);
 	}
+}
 
-	// ---- within a warp and a block
+template <typename Op, typename T>
+__device__ __forceinline__ T identity() {
+	constexpr bool is_one = is_same<Op, prod> || is_same<Op, logical_and>;
+	if constexpr(is_complex<T>) {
+		using R = typename parts_of<T>::type;
+		return bits_as<T>(pair<R>{R(is_one), R(0)});
+	} else if constexpr(!is_same<Op, min> && !is_same<Op, max>) {
+		return T(is_one);
+	} else if constexpr(is_floating<T>) {
+		T infinity;
+		if constexpr(sizeof(T) == 4) {
+			infinity = bits_as<T>(0x7f800000u);
+		} else {
+			infinity = bits_as<T>(0x7ff0000000000000ull);
+		}
+		return is_same<Op, min> ? infinity : -infinity;
+	} else if constexpr(T(-1) < T(0)) {
+		constexpr T highest = T(((unsigned long long)1 << (8 * sizeof(T) - 1)) - 1);
+		return is_same<Op, min> ? highest : T(-highest - 1);
+	} else {
+		return is_same<Op, min> ? T(-1) : T(0); // T(-1) is true for bool
+	}
+}
 
-	__device__ __forceinline__ unsigned lane() {
-		unsigned result = 0;
+// ---- atomically, in device memory
+
+template <typename Word, typename Op, typename T>
+__device__ void update_word(T* const address, const T& value) {
+	Word old = *(volatile Word*)address;
+	while(true) {
+		const Word wanted = bits_as<Word>(fold<Op>(bits_as<T>(old), value));
+		if(wanted == old) return; // most values change no minimum
+		const Word found = atomicCAS((Word*)address, old, wanted);
+		if(found == old) return;
+		old = found;
+	}
+}
+
+template <int Size>
+struct small_bits {
+	using type = unsigned char;
+};
+template <>
+struct small_bits<2> {
+	using type = unsigned short;
+};
+
+/// Elements smaller than what can be exchanged atomically: with the word around them.
+template <typename Op, typename T>
+__device__ void update_small(T* const address, const T& value) {
+	const auto place = (unsigned long long)address;
+	auto* const word = (unsigned*)(place & ~3ull);
+	const unsigned shift = 8 * (unsigned)(place & 3ull);
+	using Bits = typename small_bits<sizeof(T)>::type;
+	const unsigned mask = (unsigned)(Bits)-1 << shift;
+	unsigned old = *(volatile unsigned*)word;
+	while(true) {
+		const T result = fold<Op>(bits_as<T>((Bits)(old >> shift)), value);
+		const unsigned wanted = (old & ~mask) | ((unsigned)bits_as<Bits>(result) << shift);
+		if(wanted == old) return;
+		const unsigned found = atomicCAS(word, old, wanted);
+		if(found == old) return;
+		old = found;
+	}
+}
+
+/// For what is wider than any atomic operation. One lock per kernel source and device: it is held for some instructions.
+template <typename T>
+__device__ unsigned wide_lock = 0;
+
+template <typename Op, typename T>
+__device__ void update_wide(T* const address, const T& value) {
+	using R = typename parts_of<T>::type;
+	volatile R* const parts = (volatile R*)address;
+	bool is_done = false;
+	while(!is_done) {
+		if(atomicCAS(&wide_lock<T>, 0u, 1u) != 0) continue;
+		__threadfence();
+		const auto result = bits_as<pair<R>>(fold<Op>(bits_as<T>(pair<R>{parts[0], parts[1]}), value));
+		parts[0] = result.a;
+		parts[1] = result.b;
+		__threadfence();
+		atomicExch(&wide_lock<T>, 0u);
+		is_done = true;
+	}
+}
+
+template <typename Op, typename T>
+__device__ __forceinline__ void update(T* const address, const T& value) {
+	if constexpr(is_same<Op, sum> && is_complex<T>) {
+		using R = typename parts_of<T>::type;
+		const auto parts = bits_as<pair<R>>(value);
+		atomicAdd((R*)address, parts.a);
+		atomicAdd((R*)address + 1, parts.b);
+	} else if constexpr(is_same<Op, sum> && is_floating<T>) {
+		atomicAdd(address, value);
+	} else if constexpr(is_same<Op, sum> && sizeof(T) == 8 && !is_complex<T>) {
+		atomicAdd((unsigned long long*)address, (unsigned long long)value);
+	} else if constexpr(is_same<Op, sum> && sizeof(T) == 4) {
+		atomicAdd((unsigned*)address, (unsigned)value);
+	} else if constexpr(sizeof(T) < 4) {
+		update_small<Op>(address, value);
+	} else if constexpr(sizeof(T) == 4) {
+		update_word<unsigned, Op>(address, value);
+	} else if constexpr(sizeof(T) == 8) {
+		update_word<unsigned long long, Op>(address, value);
+	} else {
+		update_wide<Op>(address, value);
+	}
+}
+
+// ---- within a warp and a block
+
+__device__ __forceinline__ unsigned lane() {
+	unsigned result = 0;
 #ifdef __CUDA_ARCH__
-		asm("mov.u32 %0, %%laneid;" : "=r"(result));
+	asm("mov.u32 %0, %%laneid;" : "=r"(result));
 #endif
-		return result;
-	}
+	return result;
+}
 
-	__device__ __forceinline__ unsigned lowest_lanes(const unsigned count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+__device__ __forceinline__ unsigned lowest_lanes(const unsigned count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
-	template <typename T>
-	struct words_of {
-		unsigned words[(sizeof(T) + 3) / 4];
-	};
+template <typename T>
+struct words_of {
+	unsigned words[(sizeof(T) + 3) / 4];
+};
 
-	template <typename T>
-	__device__ __forceinline__ T from_lane(const unsigned mask, const T& value, const unsigned source) {
-		words_of<T> exchanged{};
-		memcpy(&exchanged, &value, sizeof value);
-		for(unsigned& word : exchanged.words) word = __shfl_sync(mask, word, (int)source);
-		T result;
-		memcpy(&result, &exchanged, sizeof result);
-		return result;
-	}
+template <typename T>
+__device__ __forceinline__ T from_lane(const unsigned mask, const T& value, const unsigned source) {
+	words_of<T> exchanged{};
+	memcpy(&exchanged, &value, sizeof value);
+	for(unsigned& word : exchanged.words) word = __shfl_sync(mask, word, (int)source);
+	T result;
+	memcpy(&result, &exchanged, sizeof result);
+	return result;
+}
 
-	/// The fold of the values of all lanes in `mask`, which are those that are here; valid in its lowest lane.
-	template <typename Op, typename T>
-	__device__ T fold_warp(const unsigned mask, T value) {
-		if((mask & (mask + 1)) == 0) { // lanes 0 to n - 1, as but for kernels that diverge
-			for(unsigned distance = 16; distance > 0; distance /= 2) {
-				const unsigned source = lane() + distance;
-				const T other = from_lane(mask, value, source);
-				if(source < 32 && (mask >> source & 1) != 0) value = fold<Op>(value, other);
-			}
-			return value;
+/// The fold of the values of all lanes in `mask`, which are those that are here; valid in its lowest lane.
+template <typename Op, typename T>
+__device__ T fold_warp(const unsigned mask, T value) {
+	if((mask & (mask + 1)) == 0) { // lanes 0 to n - 1, as but for kernels that diverge
+		for(unsigned distance = 16; distance > 0; distance /= 2) {
+			const unsigned source = lane() + distance;
+			const T other = from_lane(mask, value, source);
+			if(source < 32 && (mask >> source & 1) != 0) value = fold<Op>(value, other);
 		}
-		const unsigned lowest = (unsigned)__ffs((int)mask) - 1;
-		T total = from_lane(mask, value, lowest);
-		for(unsigned rest = mask & (mask - 1); rest != 0; rest &= rest - 1) {
-			const T other = from_lane(mask, value, (unsigned)__ffs((int)rest) - 1);
-			total = fold<Op>(total, other);
-		}
-		return total;
+		return value;
 	}
+	const unsigned lowest = (unsigned)__ffs((int)mask) - 1;
+	T total = from_lane(mask, value, lowest);
+	for(unsigned rest = mask & (mask - 1); rest != 0; rest &= rest - 1) {
+		const T other = from_lane(mask, value, (unsigned)__ffs((int)rest) - 1);
+		total = fold<Op>(total, other);
+	}
+	return total;
+}
 
 } // namespace detail
 

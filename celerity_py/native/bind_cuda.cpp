@@ -54,13 +54,14 @@ cuda_function::parameter to_parameter(const nb::tuple& description) {
 }
 
 std::shared_ptr<cuda_function> make_function(const std::vector<std::uintptr_t>& functions, const std::vector<std::uint32_t>& block,
-    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters, const bool checks_bounds) {
+    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters,
+    const bool checks_bounds) {
 	std::vector<cuda::function> handles;
 	for(const auto handle : functions) handles.push_back(reinterpret_cast<cuda::function>(handle));
 	std::vector<cuda_function::parameter> converted;
 	for(const auto& description : parameters) converted.push_back(to_parameter(description));
-	return std::make_shared<cuda_function>(
-	    std::move(handles), block, grid.value_or(std::vector<std::uint32_t>{}), shared_bytes, std::move(converted), checks_bounds);
+	return std::make_shared<cuda_function>(std::move(handles), block, grid.value_or(std::vector<std::uint32_t>{}), shared_bytes, std::move(converted),
+	    checks_bounds);
 }
 
 std::uintptr_t enter_context(const int ordinal) {
@@ -113,8 +114,7 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 		    return std::string(name);
 	    },
 	    "ordinal"_a, "What the driver calls a GPU.");
-	m.def("cuda_enter", &enter_context, "ordinal"_a,
-	    "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
+	m.def("cuda_enter", &enter_context, "ordinal"_a, "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
 	m.def("cuda_leave", &leave_context, "previous"_a, "Makes a context current again; 0: none. Touches no other device.");
 	m.def(
 	    "cuda_probe",

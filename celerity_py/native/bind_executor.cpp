@@ -112,8 +112,8 @@ nb::list to_list(const std::vector<bound_access>& accesses) {
 			list.append(nb::none());
 			continue;
 		}
-		list.append(nb::make_tuple(access.buffer.value, to_python(access.allocation), number_of(access.address),
-		    to_python(access.allocated_box), to_python(access.bounding_box), to_python(access.accessed)));
+		list.append(nb::make_tuple(access.buffer.value, to_python(access.allocation), number_of(access.address), to_python(access.allocated_box),
+		    to_python(access.bounding_box), to_python(access.accessed)));
 	}
 	return list;
 }
@@ -169,7 +169,8 @@ nb::list active_instructions(executor_loop& self) {
 	nb::list result;
 	for(const auto& item : active) {
 		const auto peer = item.peer.has_value() ? static_cast<std::int64_t>(item.peer->value) : -1;
-		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, to_python(item.where), peer, to_python(item.transfer), name_of(item.kind), item.is_computing));
+		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, to_python(item.where), peer, to_python(item.transfer),
+		    name_of(item.kind), item.is_computing));
 	}
 	return result;
 }
@@ -225,8 +226,8 @@ nb::dict statistics(executor_loop& self) {
 
 void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
     const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals,
-    const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s, std::shared_ptr<trace_recorder> trace,
-    std::shared_ptr<program_log> program, const std::optional<nb::callable>& release_cached) {
+    const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s,
+    std::shared_ptr<trace_recorder> trace, std::shared_ptr<program_log> program, const std::optional<nb::callable>& release_cached) {
 	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
 	    std::move(program), overwrites_wait, to_nanoseconds(idle_spin_s)};
 	if(cuda_ordinals.empty()) {
@@ -315,17 +316,20 @@ void bind_executor(nb::module_& m) {
 	bind_executor_failure(m);
 	bind_cuda(m);
 
-	nb::class_<spin_flag>(m, "SpinFlag", "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
+	nb::class_<spin_flag>(m, "SpinFlag",
+	    "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
 	    .def(nb::init<>())
 	    .def_prop_ro("is_set", &spin_flag::is_set, "Whether it is set.")
 	    .def("set_at_once", &spin_flag::set, "Sets it now, on any thread.")
 	    .def("sleep", &sleep_until_set, "limit_s"_a, "Sleeps, without the GIL, until it is set or the time is up; whether it is set. Handles signals.")
 	    .def("set", &set_flag, "source"_a = nb::none(), nb::sig("def set(self, source: object = None) -> None"),
 	        "Sets it, on the executor thread in the next run(); `source` makes this the callback of a future.")
-	    .def("wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),
+	    .def(
+	        "wait", [](const spin_flag& self, const double limit_s) { return self.wait(to_nanoseconds(limit_s)); }, "limit_s"_a, released(),
 	        "Looks at it, without the GIL, until it is set or the time is up; whether it is set.");
 
-	nb::class_<executor_loop> executor(m, "Executor", R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
+	nb::class_<executor_loop> executor(m, "Executor",
+	    R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
 
 One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
 may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
@@ -335,10 +339,12 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{},
 	        "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
 	        "trace"_a = nb::none(), "program"_a = nb::none(), "release_cached"_a = nb::none())
-	    .def("offer_direct", &offer_direct, "host_ranks"_a, R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
+	    .def("offer_direct", &offer_direct, "host_ranks"_a,
+	        R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 
 Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")
-	    .def("open_direct", &open_direct, "peer"_a, "offer"_a, "Opens the offer of another rank of this host. Raises RuntimeError with the reason if it cannot.")
+	    .def("open_direct", &open_direct, "peer"_a, "offer"_a,
+	        "Opens the offer of another rank of this host. Raises RuntimeError with the reason if it cannot.")
 	    .def(
 	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { self.agree_direct(to_ranks(peers)); }, "peers"_a,
 	        "Names the ranks that transfers to and from are direct with; none is allowed.")
@@ -368,8 +374,7 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 		        self.notify_pilot(rank_id(source), pilot_message::parse(pilot.data(), pilot.size()));
 	        },
 	        "source_rank"_a, "pilot"_a, "A pilot has arrived. Raises ValueError if it is none, or one of another version.")
-	    .def("unclaimed_pilots", &unclaimed_pilots,
-	        nb::sig("def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]"),
+	    .def("unclaimed_pilots", &unclaimed_pilots, nb::sig("def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]"),
 	        "Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.")
 	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
 	        "Requests that are not complete, or data that has not arrived: the network should be polled.")

@@ -33,7 +33,8 @@ void bind_executor_failure(nb::module_& m) {
 	    .def_ro("kind", &failed_event::kind)
 	    .def_ro("text", &failed_event::text, "In the words of who has failed, such as a driver.")
 	    .def_ro("instruction", &failed_event::instruction, "What the executor was at.")
-	    .def_prop_ro("submission", [](const failed_event& self) { return self.submission.value; }, "That of the instruction.")
+	    .def_prop_ro(
+	        "submission", [](const failed_event& self) { return self.submission.value; }, "That of the instruction.")
 	    .def_prop_ro(
 	        "in_flight",
 	        [](const failed_event& self) {
@@ -46,9 +47,12 @@ void bind_executor_failure(nb::module_& m) {
 	    .def_prop_ro(
 	        "index", [](const failed_event& self) { return std::make_tuple(self.index[0], self.index[1], self.index[2]); },
 	        "BOUNDS: the element outside of it.")
-	    .def_prop_ro("declared", [](const failed_event& self) { return flatten(std::span<const box>(self.declared)); }, "BOUNDS: the boxes of its region.")
-	    .def_prop_ro("peer", [](const failed_event& self) { return self.peer.value; }, "PEER: the rank whose memory cannot be reached.")
-	    .def_prop_ro("buffer", [](const failed_event& self) { return self.shortage.buffer.value; }, "MEMORY: for which there is no room; 0: staging.")
+	    .def_prop_ro(
+	        "declared", [](const failed_event& self) { return flatten(std::span<const box>(self.declared)); }, "BOUNDS: the boxes of its region.")
+	    .def_prop_ro(
+	        "peer", [](const failed_event& self) { return self.peer.value; }, "PEER: the rank whose memory cannot be reached.")
+	    .def_prop_ro(
+	        "buffer", [](const failed_event& self) { return self.shortage.buffer.value; }, "MEMORY: for which there is no room; 0: staging.")
 	    .def_prop_ro(
 	        "device",
 	        [](const failed_event& self) {
@@ -56,8 +60,10 @@ void bind_executor_failure(nb::module_& m) {
 		        return is_device_memory(memory) ? std::optional<std::uint32_t>(device_of(memory).value) : std::nullopt;
 	        },
 	        "MEMORY: whose memory is short; None: that of the host.")
-	    .def_prop_ro("size_bytes", [](const failed_event& self) { return self.shortage.size_bytes; }, "MEMORY: what was asked for.")
-	    .def_prop_ro("held_bytes", [](const failed_event& self) { return self.shortage.held_bytes; }, "MEMORY: what this rank holds there.")
+	    .def_prop_ro(
+	        "size_bytes", [](const failed_event& self) { return self.shortage.size_bytes; }, "MEMORY: what was asked for.")
+	    .def_prop_ro(
+	        "held_bytes", [](const failed_event& self) { return self.shortage.held_bytes; }, "MEMORY: what this rank holds there.")
 	    .def_prop_ro(
 	        "largest_holders",
 	        [](const failed_event& self) {

@@ -52,8 +52,8 @@ user_box make_box(const nb::handle min, const nb::handle max) {
 	const point lower = to_point(min, 0, min_dims, "Box");
 	const point upper = to_point(max, 1, max_dims, "Box");
 	if(min_dims != max_dims) {
-		raise_dimension_mismatch(
-			"Box takes as many integers for `min` as for `max`, but got " + std::string(nb::repr(min).c_str()) + " and " + nb::repr(max).c_str() + ".");
+		raise_dimension_mismatch("Box takes as many integers for `min` as for `max`, but got " + std::string(nb::repr(min).c_str()) + " and "
+		                         + nb::repr(max).c_str() + ".");
 	}
 	return {box(lower, upper), min_dims};
 }
@@ -68,7 +68,7 @@ point to_amounts(const user_box& b, const nb::args& amounts, const char* const m
 	int count = 0;
 	if(amounts.size() == static_cast<std::size_t>(b.dims)) return to_point(amounts, 0, count, method);
 	raise_dimension_mismatch(std::string(method) + "() takes one integer per dimension: " + repr(b) + " has " + std::to_string(b.dims) + ", but got "
-		+ nb::repr(amounts).c_str() + ".");
+	                         + nb::repr(amounts).c_str() + ".");
 }
 
 coordinate saturating_add(const coordinate a, const coordinate b) {
@@ -204,8 +204,9 @@ bool contains_element(const Container& container, const nb::handle element) {
 
 [[noreturn]] void refuse_as_array(const std::string& what) {
 	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr("ArgumentTypeError");
-	const std::string message = what + " is no array and no index of one. A view is indexed by a box; a NumPy array by slices: array[box.slices] if it covers "
-		"the whole space, or array[box.relative_slices(origin)] if it begins at the first element of the box `origin`.";
+	const std::string message = what
+	                            + " is no array and no index of one. A view is indexed by a box; a NumPy array by slices: array[box.slices] if it covers "
+	                              "the whole space, or array[box.relative_slices(origin)] if it begins at the first element of the box `origin`.";
 	PyErr_SetString(type.ptr(), message.c_str());
 	throw nb::python_error();
 }
@@ -277,35 +278,32 @@ Py_hash_t hash_region(const user_region& r) {
 
 void bind_box(nb::module_& m) {
 	nb::class_<user_box>(m, "Box", nb::is_final(), box_doc)
-		.def(
-			"__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
-			nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
-		.def_prop_ro(
-			"min", [](const user_box& b) { return to_tuple(b.b.min(), b.dims); }, nb::sig("def min(self) -> tuple[int, ...]"), "The first element.")
-		.def_prop_ro(
-			"max", [](const user_box& b) { return to_tuple(b.b.max(), b.dims); }, nb::sig("def max(self) -> tuple[int, ...]"),
-			"One past the last element, in every dimension.")
-		.def_prop_ro(
-			"shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"),
-			"The number of elements in each dimension.")
-		.def_prop_ro(
-			"size", [](const user_box& b) { return size_of(b); }, R"(The number of elements.
+	    .def(
+	        "__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
+	        nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
+	    .def_prop_ro(
+	        "min", [](const user_box& b) { return to_tuple(b.b.min(), b.dims); }, nb::sig("def min(self) -> tuple[int, ...]"), "The first element.")
+	    .def_prop_ro(
+	        "max", [](const user_box& b) { return to_tuple(b.b.max(), b.dims); }, nb::sig("def max(self) -> tuple[int, ...]"),
+	        "One past the last element, in every dimension.")
+	    .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"), "The number of elements in each dimension.")
+	    .def_prop_ro(
+	        "size", [](const user_box& b) { return size_of(b); }, R"(The number of elements.
 
 Raises:
     UsageError: If there are 2**63 or more.)")
-		.def_prop_ro(
-			"ndim", [](const user_box& b) { return b.dims; }, "The number of dimensions, 0 to 3.")
-		.def_prop_ro(
-			"slices", [](const user_box& b) { return slices_relative_to(b, point{}); }, nb::sig("def slices(self) -> tuple[slice, ...]"),
-			"One slice per dimension, in global coordinates: indexes an array that covers the whole space.")
-		.def("relative_slices", &relative_slices, "origin"_a, nb::sig("def relative_slices(self, origin: Box) -> tuple[slice, ...]"),
-			R"(One slice per dimension, counted from the first element of `origin`: indexes an array that covers `origin`.
+	    .def_prop_ro(
+	        "ndim", [](const user_box& b) { return b.dims; }, "The number of dimensions, 0 to 3.")
+	    .def_prop_ro(
+	        "slices", [](const user_box& b) { return slices_relative_to(b, point{}); }, nb::sig("def slices(self) -> tuple[slice, ...]"),
+	        "One slice per dimension, in global coordinates: indexes an array that covers the whole space.")
+	    .def("relative_slices", &relative_slices, "origin"_a, nb::sig("def relative_slices(self, origin: Box) -> tuple[slice, ...]"),
+	        R"(One slice per dimension, counted from the first element of `origin`: indexes an array that covers `origin`.
 
 Raises:
     DimensionMismatch: If the two boxes differ in their number of dimensions.
     ValueError: If this box begins before `origin`.)")
-		.def(
-			"shift", &shift, nb::sig("def shift(self, *offsets: int) -> Box"), R"(The box moved by `offsets`. An empty box stays empty.
+	    .def("shift", &shift, nb::sig("def shift(self, *offsets: int) -> Box"), R"(The box moved by `offsets`. An empty box stays empty.
 
 Args:
     offsets: One integer per dimension, in elements.
@@ -313,21 +311,19 @@ Args:
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.
     UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.)")
-		.def(
-			"shrink",
-			[](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
-			nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
+	    .def(
+	        "shrink", [](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
+	        nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
 
 Args:
     widths: One integer per dimension, in elements. Negative ones grow.
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
-		.def(
-			"grow",
-			[](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
-			nb::sig("def grow(self, *widths: int) -> Box"),
-			R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
+	    .def(
+	        "grow", [](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
+	        nb::sig("def grow(self, *widths: int) -> Box"),
+	        R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
 coordinates end, at -2**63 and 2**63 - 1.
 
 Args:
@@ -335,106 +331,108 @@ Args:
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
-		.def("flat", &to_flat, nb::sig("def flat(self) -> tuple[int, int, int, int, int, int]"),
-			"Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.")
-		.def("__and__", &intersect, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Box"), R"(The elements in both boxes.
+	    .def("flat", &to_flat, nb::sig("def flat(self) -> tuple[int, int, int, int, int, int]"),
+	        "Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.")
+	    .def("__and__", &intersect, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Box"), R"(The elements in both boxes.
 
 Raises:
     DimensionMismatch: If the two boxes differ in their number of dimensions.)")
-		.def(
-			"__contains__",
-			[](const user_box& outer, const user_box& inner) {
-				if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
-				return outer.b.covers(inner.b);
-			},
-			nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in this one.")
-		.def("__contains__", &contains_element<user_box>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
-			"Whether an element is in the box.")
-		.def("__bool__", [](const user_box& b) { return !b.b.empty(); })
-		.def(
-			"__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-		.def("__hash__", [](const user_box& b) { return hash_box(b.b, b.dims); })
-		.def(
-			"__array__", [](const user_box& b, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(b)); },
-			nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"), "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a box.")
-		.def("__repr__", [](const user_box& b) { return repr(b); })
-		.def(
-			"__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("min"), self.attr("max"))); },
-			nb::sig("def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]"));
+	    .def(
+	        "__contains__",
+	        [](const user_box& outer, const user_box& inner) {
+		        if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
+		        return outer.b.covers(inner.b);
+	        },
+	        nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in this one.")
+	    .def("__contains__", &contains_element<user_box>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
+	        "Whether an element is in the box.")
+	    .def("__bool__", [](const user_box& b) { return !b.b.empty(); })
+	    .def(
+	        "__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", [](const user_box& b) { return hash_box(b.b, b.dims); })
+	    .def(
+	        "__array__", [](const user_box& b, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(b)); },
+	        nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"),
+	        "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a box.")
+	    .def("__repr__", [](const user_box& b) { return repr(b); })
+	    .def(
+	        "__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("min"), self.attr("max"))); },
+	        nb::sig("def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]"));
 	m.def("box_from_flat", &from_flat, "flat"_a, "dims"_a, nb::sig("def box_from_flat(flat: tuple[int, int, int, int, int, int], dims: int) -> Box"),
-		"The inverse of `Box.flat`.");
+	    "The inverse of `Box.flat`.");
 }
 
 void bind_region(nb::module_& m) {
 	nb::class_<user_region>(m, "Region", nb::is_final(), region_doc)
-		.def(
-			"__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
-			nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
-		.def_prop_ro("boxes", &boxes_of, nb::sig("def boxes(self) -> tuple[Box, ...]"), "The disjoint boxes of the normal form.")
-		.def_prop_ro(
-			"bounding_box",
-			[](const user_region& r) {
-				if(r.dims == user_region::any_dims) throw nb::value_error("Region() has no bounding box, because its number of dimensions is not known.");
-				return user_box{r.r.bounding_box(), r.dims};
-			},
-			R"(The smallest box that contains the region.
+	    .def(
+	        "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
+	        nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	    .def_prop_ro("boxes", &boxes_of, nb::sig("def boxes(self) -> tuple[Box, ...]"), "The disjoint boxes of the normal form.")
+	    .def_prop_ro(
+	        "bounding_box",
+	        [](const user_region& r) {
+		        if(r.dims == user_region::any_dims) throw nb::value_error("Region() has no bounding box, because its number of dimensions is not known.");
+		        return user_box{r.r.bounding_box(), r.dims};
+	        },
+	        R"(The smallest box that contains the region.
 
 Raises:
     ValueError: If the region was made from no boxes at all.)")
-		.def_prop_ro(
-			"size", [](const user_region& r) { return size_of(r); }, R"(The number of elements.
+	    .def_prop_ro(
+	        "size", [](const user_region& r) { return size_of(r); }, R"(The number of elements.
 
 Raises:
     UsageError: If there are 2**63 or more.)")
-		.def("__or__", &unite, nb::is_operator(), nb::sig("def __or__(self, other: Region) -> Region"), R"(The elements in either.
+	    .def("__or__", &unite, nb::is_operator(), nb::sig("def __or__(self, other: Region) -> Region"), R"(The elements in either.
 
 Raises:
     DimensionMismatch: If the two differ in their number of dimensions.)")
-		.def(
-			"__or__", [](const user_region& a, const user_box& b) { return unite(a, to_region(b)); }, nb::is_operator(),
-			nb::sig("def __or__(self, other: Box) -> Region"))
-		.def(
-			"__ror__", [](const user_region& a, const user_box& b) { return unite(to_region(b), a); }, nb::is_operator(),
-			nb::sig("def __ror__(self, other: Box) -> Region"))
-		.def("__and__", &intersect_regions, nb::is_operator(), nb::sig("def __and__(self, other: Region) -> Region"), R"(The elements in both.
+	    .def(
+	        "__or__", [](const user_region& a, const user_box& b) { return unite(a, to_region(b)); }, nb::is_operator(),
+	        nb::sig("def __or__(self, other: Box) -> Region"))
+	    .def(
+	        "__ror__", [](const user_region& a, const user_box& b) { return unite(to_region(b), a); }, nb::is_operator(),
+	        nb::sig("def __ror__(self, other: Box) -> Region"))
+	    .def("__and__", &intersect_regions, nb::is_operator(), nb::sig("def __and__(self, other: Region) -> Region"), R"(The elements in both.
 
 Raises:
     DimensionMismatch: If the two differ in their number of dimensions.)")
-		.def(
-			"__and__", [](const user_region& a, const user_box& b) { return intersect_regions(a, to_region(b)); }, nb::is_operator(),
-			nb::sig("def __and__(self, other: Box) -> Region"))
-		.def(
-			"__rand__", [](const user_region& a, const user_box& b) { return intersect_regions(to_region(b), a); }, nb::is_operator(),
-			nb::sig("def __rand__(self, other: Box) -> Region"))
-		.def(
-			"__sub__", &subtract, nb::is_operator(), nb::sig("def __sub__(self, other: Region) -> Region"), R"(The elements in this region but not in the other.
+	    .def(
+	        "__and__", [](const user_region& a, const user_box& b) { return intersect_regions(a, to_region(b)); }, nb::is_operator(),
+	        nb::sig("def __and__(self, other: Box) -> Region"))
+	    .def(
+	        "__rand__", [](const user_region& a, const user_box& b) { return intersect_regions(to_region(b), a); }, nb::is_operator(),
+	        nb::sig("def __rand__(self, other: Box) -> Region"))
+	    .def("__sub__", &subtract, nb::is_operator(), nb::sig("def __sub__(self, other: Region) -> Region"),
+	        R"(The elements in this region but not in the other.
 
 Raises:
     DimensionMismatch: If the two differ in their number of dimensions.)")
-		.def(
-			"__sub__", [](const user_region& a, const user_box& b) { return subtract(a, to_region(b)); }, nb::is_operator(),
-			nb::sig("def __sub__(self, other: Box) -> Region"))
-		.def(
-			"__rsub__", [](const user_region& a, const user_box& b) { return subtract(to_region(b), a); }, nb::is_operator(),
-			nb::sig("def __rsub__(self, other: Box) -> Region"))
-		.def("__contains__", &region_contains, nb::sig("def __contains__(self, part: Region) -> bool"), "Whether all elements of a region are in this one.")
-		.def(
-			"__contains__", [](const user_region& outer, const user_box& inner) { return region_contains(outer, to_region(inner)); },
-			nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in the region.")
-		.def("__contains__", &contains_element<user_region>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
-			"Whether an element is in the region.")
-		.def("__bool__", [](const user_region& r) { return !r.r.empty(); })
-		.def(
-			"__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(),
-			nb::sig("def __eq__(self, other: object, /) -> bool"))
-		.def("__hash__", &hash_region)
-		.def(
-			"__array__", [](const user_region& r, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(r)); },
-			nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"), "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a region.")
-		.def("__repr__", [](const user_region& r) { return repr(r); })
-		.def(
-			"__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("boxes"))); },
-			nb::sig("def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]"));
+	    .def(
+	        "__sub__", [](const user_region& a, const user_box& b) { return subtract(a, to_region(b)); }, nb::is_operator(),
+	        nb::sig("def __sub__(self, other: Box) -> Region"))
+	    .def(
+	        "__rsub__", [](const user_region& a, const user_box& b) { return subtract(to_region(b), a); }, nb::is_operator(),
+	        nb::sig("def __rsub__(self, other: Box) -> Region"))
+	    .def("__contains__", &region_contains, nb::sig("def __contains__(self, part: Region) -> bool"), "Whether all elements of a region are in this one.")
+	    .def(
+	        "__contains__", [](const user_region& outer, const user_box& inner) { return region_contains(outer, to_region(inner)); },
+	        nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in the region.")
+	    .def("__contains__", &contains_element<user_region>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
+	        "Whether an element is in the region.")
+	    .def("__bool__", [](const user_region& r) { return !r.r.empty(); })
+	    .def(
+	        "__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(),
+	        nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", &hash_region)
+	    .def(
+	        "__array__", [](const user_region& r, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(r)); },
+	        nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"),
+	        "Raises ArgumentTypeError: NumPy asks for it when an array is indexed by a region.")
+	    .def("__repr__", [](const user_region& r) { return repr(r); })
+	    .def(
+	        "__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("boxes"))); },
+	        nb::sig("def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]"));
 }
 
 } // namespace

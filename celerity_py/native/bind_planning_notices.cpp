@@ -23,12 +23,15 @@ void bind_planning_notices(nb::module_& m) {
 	    .value("FULL_LOOKAHEAD", kind::full_lookahead, "Lookahead has held back so many commands that it lets go of them.");
 	nb::class_<planning_notice>(m, "PlanningNotice", "What planning has to tell the program. Fields are 0 or empty where they do not apply.")
 	    .def_ro("kind", &planning_notice::kind)
-	    .def_prop_ro("submission", [](const planning_notice& self) { return self.submission.value; }, "That it is about.")
-	    .def_prop_ro("task", [](const planning_notice& self) { return self.task.value; }, "0 of an unwritten read: it is a fence's.")
+	    .def_prop_ro(
+	        "submission", [](const planning_notice& self) { return self.submission.value; }, "That it is about.")
+	    .def_prop_ro(
+	        "task", [](const planning_notice& self) { return self.task.value; }, "0 of an unwritten read: it is a fence's.")
 	    .def_ro("task_name", &planning_notice::task_name)
 	    .def_prop_ro("buffer", [](const planning_notice& self) { return self.buffer.value; })
 	    .def_ro("buffer_name", &planning_notice::buffer_name)
-	    .def_prop_ro("where", [](const planning_notice& self) { return user_region{self.where, self.dims}; }, "The region of the buffer that is read.")
+	    .def_prop_ro(
+	        "where", [](const planning_notice& self) { return user_region{self.where, self.dims}; }, "The region of the buffer that is read.")
 	    .def_prop_ro(
 	        "device",
 	        [](const planning_notice& self) {

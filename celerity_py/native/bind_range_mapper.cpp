@@ -57,24 +57,24 @@ user_region map(const range_mapper& mapper, const user_box& chunk, const user_bo
 } // namespace
 
 void bind_range_mapper(nb::module_& m) {
-	nb::class_<range_mapper>(
-		m, "RangeMapper", nb::is_final(), "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
-		.def_static("one_to_one", &range_mapper::one_to_one)
-		.def_static("all", &range_mapper::all)
-		.def_static(
-			"fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
-		.def_static("fixed", &fixed_region, "where"_a)
-		.def_static("slice", &range_mapper::slice, "dim"_a, "at"_a = range_mapper::full_extent)
-		.def_static("neighborhood", &neighborhood, "extents"_a, "shape"_a = "box",
-			nb::sig("def neighborhood(extents: tuple[int, ...], shape: str = \"box\") -> RangeMapper"))
-		.def_static("even_split", &range_mapper::even_split, "granularity"_a = 1)
-		.def_static("permute", &permute, "dims"_a, nb::sig("def permute(dims: tuple[int, ...]) -> RangeMapper"))
-		.def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
-			"The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
-		.def("describe", &range_mapper::describe, "As the user would write it.")
-		.def("check_dimensions", &range_mapper::check_dimensions, "kernel_dims"_a, "buffer_dims"_a, "Empty if fine, else the sentence for the error.")
-		.def("map", &map, "chunk"_a, "whole"_a, "buffer_shape"_a, nb::sig("def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region"),
-			R"(The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
+	nb::class_<range_mapper>(m, "RangeMapper", nb::is_final(),
+	    "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
+	    .def_static("one_to_one", &range_mapper::one_to_one)
+	    .def_static("all", &range_mapper::all)
+	    .def_static(
+	        "fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
+	    .def_static("fixed", &fixed_region, "where"_a)
+	    .def_static("slice", &range_mapper::slice, "dim"_a, "at"_a = range_mapper::full_extent)
+	    .def_static("neighborhood", &neighborhood, "extents"_a, "shape"_a = "box",
+	        nb::sig("def neighborhood(extents: tuple[int, ...], shape: str = \"box\") -> RangeMapper"))
+	    .def_static("even_split", &range_mapper::even_split, "granularity"_a = 1)
+	    .def_static("permute", &permute, "dims"_a, nb::sig("def permute(dims: tuple[int, ...]) -> RangeMapper"))
+	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
+	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
+	    .def("describe", &range_mapper::describe, "As the user would write it.")
+	    .def("check_dimensions", &range_mapper::check_dimensions, "kernel_dims"_a, "buffer_dims"_a, "Empty if fine, else the sentence for the error.")
+	    .def("map", &map, "chunk"_a, "whole"_a, "buffer_shape"_a, nb::sig("def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region"),
+	        R"(The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
 
 Raises:
     RuntimeError: If this is a table that has no entry for `chunk`.)");

@@ -46,7 +46,8 @@ void bind_field(nb::class_<pipeline_settings>& settings, const char* const name)
 void bind_settings(nb::module_& m) {
 	using capabilities = system_capabilities;
 	constexpr auto machine = &pipeline_settings::capabilities;
-	nb::class_<pipeline_settings> settings(m, "PlanningSettings", "What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.");
+	nb::class_<pipeline_settings> settings(m, "PlanningSettings",
+	    "What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.");
 	settings.def(
 	    "__init__",
 	    [](pipeline_settings* const self, const nb::kwargs& fields) {
@@ -131,22 +132,24 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "create_buffer",
 	        [](scheduler& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,
-	            const std::uint64_t user_allocation, std::string name, std::string type_name, const origin& from,
-	            const std::uint64_t site) {
+	            const std::uint64_t user_allocation, std::string name, std::string type_name, const origin& from, const std::uint64_t site) {
 		        buffer_info info = make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name));
 		        info.type_name = std::move(type_name);
 		        std::tie(std::ignore, info.contents_digest) = from;
 		        info.site = site;
 		        return self.create_buffer(std::move(info)).value;
 	        },
-	        "shape"_a, "element_size"_a, "alignment"_a, "initial"_a, "user_allocation"_a, "name"_a, "type_name"_a = "", "origin"_a = origin{}, "site"_a = 0, "Announce a virtual buffer; returns its id.")
+	        "shape"_a, "element_size"_a, "alignment"_a, "initial"_a, "user_allocation"_a, "name"_a, "type_name"_a = "", "origin"_a = origin{}, "site"_a = 0,
+	        "Announce a virtual buffer; returns its id.")
 	    .def(
 	        "destroy_buffer", [](scheduler& self, const std::uint64_t id) { self.destroy_buffer(buffer_id(id)); }, "buffer"_a,
 	        "Free the buffer after its last use. Any thread; only enqueues.")
 	    .def(
 	        "chunks_for",
 	        [](const scheduler& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::uint32_t border, const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims); },
+	            const std::uint32_t border, const std::string& kind) {
+		        return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims);
+	        },
 	        "box"_a, nb::kw_only(), "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a, "kind"_a,
 	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
 	    .def(
@@ -178,9 +181,11 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "submit_epoch", [](scheduler& self, const std::string& action) { return self.submit(make_epoch(action)).value; }, "action"_a,
 	        "Submit an epoch ('none', 'barrier' or 'shutdown'); returns its submission id.")
-	    .def("next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
 	    .def(
-	        "throttle", [](scheduler& self) { return static_cast<double>(throttle(self)) * 1e-9; }, "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
+	        "next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
+	    .def(
+	        "throttle", [](scheduler& self) { return static_cast<double>(throttle(self)) * 1e-9; },
+	        "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
 	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
 	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")

@@ -48,6 +48,11 @@ A thread of its own says for which ranks of this host it waits, and ends the pro
 	        "rank_variable"_a, "rank"_a, "num_ranks"_a, "is_one_host"_a, nb::kw_only(), "first_report_s"_a, "still_limit_s"_a,
 	        "`rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `still_limit_s`: 0 for none.")
 	    .def(
-	        "__enter__", [](python_start_watch& self) -> python_start_watch& { self.enter(); return self; }, nb::rv_policy::reference)
+	        "__enter__",
+	        [](python_start_watch& self) -> python_start_watch& {
+		        self.enter();
+		        return self;
+	        },
+	        nb::rv_policy::reference)
 	    .def("__exit__", [](python_start_watch& self, const nb::args&) { self.leave(); }, nb::sig("def __exit__(self, *exception: object) -> None"));
 }

@@ -70,7 +70,8 @@ void bind_submitter(nb::module_& m) {
 	record_type<kernel_record>::bind(m, "KernelRecord", "The attributes that all kernels have.");
 	m.def("access_maker", &make_access_maker, "access_class"_a, nb::sig("def access_maker(access_class: type[typing.Any]) -> typing.Any"),
 	    "A function new_access(buffer, mapper, port) that makes an access, an instance of this class.");
-	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a, nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
+	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a,
+	    nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
 	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
 	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see Submitter.")
 	    .def(nb::init<>())
@@ -98,21 +99,29 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "size_bytes"_a, "on_all"_a,
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def(
-	        "submit_epoch", [](submitter& self, const nb::handle submission, const std::string& action) { self.table().enter(submission, make_epoch(action), std::nullopt, now_ns()); },
+	        "submit_epoch",
+	        [](submitter& self, const nb::handle submission, const std::string& action) {
+		        self.table().enter(submission, make_epoch(action), std::nullopt, now_ns());
+	        },
 	        "submission"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")
-	    .def("find_plan", &submitter::find_plan, "kernel"_a, "submission"_a, nb::sig("def find_plan(self, kernel: typing.Any, submission: typing.Any) -> typing.Any"),
+	    .def("find_plan", &submitter::find_plan, "kernel"_a, "submission"_a,
+	        nb::sig("def find_plan(self, kernel: typing.Any, submission: typing.Any) -> typing.Any"),
 	        "The plan with which this kernel was launched with arguments of these kinds before; None if it was not.")
 	    .def("refuse", &submitter::refuse, "From now on ask the delegate at each call whether it may go on.")
-	    .def("futures_until", [](submitter& self, const std::uint64_t last) { return self.table().futures_until(last); }, "last"_a,
+	    .def(
+	        "futures_until", [](submitter& self, const std::uint64_t last) { return self.table().futures_until(last); }, "last"_a,
 	        "Futures of the submissions up to `last` that have not been forgotten.")
-	    .def("forget_until", [](submitter& self, const std::uint64_t last) { self.table().forget_until(last); }, "last"_a,
+	    .def(
+	        "forget_until", [](submitter& self, const std::uint64_t last) { self.table().forget_until(last); }, "last"_a,
 	        "Drop the records of all submissions up to `last`.")
-	    .def("set_observer", [](submitter& self, nb::object observer) { self.table().set_observer(std::move(observer)); }, "observer"_a,
+	    .def(
+	        "set_observer", [](submitter& self, nb::object observer) { self.table().set_observer(std::move(observer)); }, "observer"_a,
 	        "Call observer(number, submission, perf_counter_ns() at the beginning) behind each submit.")
 	    .def(
 	        "number_site", [](submitter& self, const nb::handle code, const int lasti) { return self.table().sites().number(code.ptr(), lasti); }, "code"_a,
 	        "lasti"_a, "The number of a line of the program; 0 if there are too many.")
-	    .def("find_site", [](submitter& self, const std::uint64_t number) { return self.table().sites().find(number); }, "number"_a,
+	    .def(
+	        "find_site", [](submitter& self, const std::uint64_t number) { return self.table().sites().find(number); }, "number"_a,
 	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int] | None"), "(code, byte offset of the instruction) of such a line.")
 	    .def_prop_ro("num_submitted", [](submitter& self) { return self.table().num_submitted(); })
 	    .def_prop_ro("num_repeated", &submitter::num_repeated, "Kernels about which the delegate was not asked.")

@@ -53,8 +53,7 @@ void bind_trace(nb::module_& m) {
 	    .def_ro("end_ns", &trace_event::end_ns)
 	    .def_ro("action", &trace_event::action);
 	nb::class_<trace_recorder>(m, "TraceRecorder", "What scheduler, executor and application did and when: the latest events, from any thread.")
-	    .def(nb::new_([](const std::size_t capacity) { return std::make_shared<trace_recorder>(capacity); }), "capacity"_a,
-	        "Keeps at least so many events.")
+	    .def(nb::new_([](const std::size_t capacity) { return std::make_shared<trace_recorder>(capacity); }), "capacity"_a, "Keeps at least so many events.")
 	    .def_prop_ro("num_lost", &trace_recorder::num_lost, "Events that newer ones have replaced.")
 	    .def(
 	        "record_call",

@@ -41,8 +41,7 @@ bool is_referred_to(const nb::tuple& holder, const Py_ssize_t index) { return Py
 
 void bind_view_releaser(nb::module_& m) {
 	record_type<holder_record>::bind(m, "HolderRecord", "The arrays of a view or reducer.");
-	m.def("release_views", &release_views, "arguments"_a,
-	    nb::sig("def release_views(arguments: list[typing.Any]) -> list[tuple[int, typing.Any]] | None"),
+	m.def("release_views", &release_views, "arguments"_a, nb::sig("def release_views(arguments: list[typing.Any]) -> list[tuple[int, typing.Any]] | None"),
 	    R"(Take the arrays of views and reducers away, behind the call that they were made for.
 
 None, or (position, array that the view or reducer was made with) for each that something besides this list and that array's owner refers to.)");

@@ -60,9 +60,7 @@ inline flat_allocation flatten(const allocation_id& id) { return {id.memory.valu
 inline allocation_id unflatten(const flat_allocation& flat) { return {memory_id(std::get<0>(flat)), std::get<1>(flat)}; }
 
 inline flat_transfer flatten(const transfer_id& id) { return {id.consumer.value, id.buffer.value, id.reduction.value}; }
-inline transfer_id unflatten(const flat_transfer& flat) {
-	return {task_id(std::get<0>(flat)), buffer_id(std::get<1>(flat)), reduction_id(std::get<2>(flat))};
-}
+inline transfer_id unflatten(const flat_transfer& flat) { return {task_id(std::get<0>(flat)), buffer_id(std::get<1>(flat)), reduction_id(std::get<2>(flat))}; }
 
 inline instruction_key unflatten(const flat_key& flat) {
 	return {task_id(std::get<0>(flat)), look_up<instruction_key::phase_type>(std::get<1>(flat), "a key's phase")};

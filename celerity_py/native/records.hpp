@@ -25,9 +25,9 @@ class record_type {
 			members[i] = {T::names[i], T_OBJECT_EX, static_cast<Py_ssize_t>(sizeof(PyObject) + i * sizeof(PyObject*)), 0, nullptr};
 			names.append(T::names[i]);
 		}
-		std::array<PyType_Slot, 6> slots{{{Py_tp_members, members.data()}, {Py_tp_doc, const_cast<char*>(doc)},
-		    {Py_tp_traverse, reinterpret_cast<void*>(&traverse)}, {Py_tp_clear, reinterpret_cast<void*>(&clear)},
-		    {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)}, {0, nullptr}}};
+		std::array<PyType_Slot, 6> slots{
+		    {{Py_tp_members, members.data()}, {Py_tp_doc, const_cast<char*>(doc)}, {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
+		        {Py_tp_clear, reinterpret_cast<void*>(&clear)}, {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)}, {0, nullptr}}};
 		PyType_Spec spec{full_name.c_str(), static_cast<int>(sizeof(T)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
 		const nanobind::object type = nanobind::steal(PyType_FromSpec(&spec));
 		if(!type) throw nanobind::python_error();
@@ -71,36 +71,31 @@ class record_type {
 
 /// `celerity_py.vocabulary.submissions.Submission`
 struct submission_record {
-	PyObject_HEAD
-	PyObject *kind, *name, *function, *args, *box, *code, *lasti, *future, *outside;
+	PyObject_HEAD PyObject *kind, *name, *function, *args, *box, *code, *lasti, *future, *outside;
 	static constexpr std::array names{"kind", "name", "function", "args", "box", "code", "lasti", "future", "outside"};
 };
 
 /// `celerity_py.vocabulary.accesses.Access`
 struct access_record {
-	PyObject_HEAD
-	PyObject *buffer, *mapper, *port;
+	PyObject_HEAD PyObject *buffer, *mapper, *port;
 	static constexpr std::array names{"buffer", "mapper", "port"};
 };
 
 /// What is left of an access or reduction after the submit; only accesses have a mode.
 struct port_record {
-	PyObject_HEAD
-	PyObject *record, *buffer_id, *mode, *runtime, *kind;
+	PyObject_HEAD PyObject *record, *buffer_id, *mode, *runtime, *kind;
 	static constexpr std::array names{"record", "buffer_id", "mode", "runtime", "kind"};
 };
 
 /// `celerity_py.kernels.CudaKernel` and `Kernel`; only the latter has functions per backend.
 struct kernel_record {
-	PyObject_HEAD
-	PyObject *name, *memo, *cpu, *cuda;
+	PyObject_HEAD PyObject *name, *memo, *cpu, *cuda;
 	static constexpr std::array names{"name", "memo", "_cpu", "_cuda"};
 };
 
 /// Views and reducers: what a kernel gets of an allocation.
 struct holder_record {
-	PyObject_HEAD
-	PyObject *array, *base;
+	PyObject_HEAD PyObject *array, *base;
 	static constexpr std::array names{"_array", "_base"};
 };
 

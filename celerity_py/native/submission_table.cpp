@@ -11,38 +11,36 @@ namespace celerity::native {
 
 namespace {
 
-	/// Null if the submission has none.
-	PyObject* future_of(PyObject* const submission) {
-		PyObject* const future = record_type<submission_record>::of(submission).future;
-		return future == Py_None ? nullptr : future;
+/// Null if the submission has none.
+PyObject* future_of(PyObject* const submission) {
+	PyObject* const future = record_type<submission_record>::of(submission).future;
+	return future == Py_None ? nullptr : future;
+}
+
+/// What was done to prepare a submit is undone unless the submit comes about.
+class rollback {
+  public:
+	rollback(PyObject* const entries, PyObject* const number, executor_loop* const executor, const submission_id id)
+	    : m_entries(entries), m_number(number), m_executor(executor), m_id(id) {}
+	rollback(const rollback&) = delete;
+	rollback& operator=(const rollback&) = delete;
+	~rollback() {
+		if(m_is_done) return;
+		if(m_executor != nullptr) m_executor->take_back_launch(m_id);
+		if(PyDict_DelItem(m_entries, m_number) != 0) PyErr_Clear();
 	}
+	void dismiss() { m_is_done = true; }
 
-	/// What was done to prepare a submit is undone unless the submit comes about.
-	class rollback {
-	  public:
-		rollback(PyObject* const entries, PyObject* const number, executor_loop* const executor, const submission_id id)
-		    : m_entries(entries), m_number(number), m_executor(executor), m_id(id) {}
-		rollback(const rollback&) = delete;
-		rollback& operator=(const rollback&) = delete;
-		~rollback() {
-			if(m_is_done) return;
-			if(m_executor != nullptr) m_executor->take_back_launch(m_id);
-			if(PyDict_DelItem(m_entries, m_number) != 0) PyErr_Clear();
-		}
-		void dismiss() { m_is_done = true; }
-
-	  private:
-		PyObject *m_entries, *m_number;
-		executor_loop* m_executor; ///< null: no launch
-		submission_id m_id;
-		bool m_is_done = false;
-	};
+  private:
+	PyObject *m_entries, *m_number;
+	executor_loop* m_executor; ///< null: no launch
+	submission_id m_id;
+	bool m_is_done = false;
+};
 
 } // namespace
 
-void submission_table::note_thread() {
-	m_thread = PyThread_get_thread_ident();
-}
+void submission_table::note_thread() { m_thread = PyThread_get_thread_ident(); }
 
 bool submission_table::is_overtaken(const std::uint64_t begun) const {
 	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
@@ -78,8 +76,8 @@ void submission_table::enter(const nb::handle submission, task&& node, std::opti
 	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
 }
 
-void submission_table::enter_fence(
-    const nb::handle submission, task&& node, void* const destination, const std::size_t size_bytes, const std::int64_t started_ns) {
+void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::size_t size_bytes,
+    const std::int64_t started_ns) {
 	std::uint64_t raw = 0;
 	nb::object number;
 	try {

@@ -24,73 +24,73 @@ namespace celerity::native {
 
 namespace {
 
-	/// Blocking waits come back this often to see whether a signal has arrived.
-	constexpr std::chrono::milliseconds signal_interval{100};
+/// Blocking waits come back this often to see whether a signal has arrived.
+constexpr std::chrono::milliseconds signal_interval{100};
 
-	using access_type = record_type<access_record>;
-	using kernel_type = record_type<kernel_record>;
-	using port_type = record_type<port_record>;
-	using submission_type = record_type<submission_record>;
+using access_type = record_type<access_record>;
+using kernel_type = record_type<kernel_record>;
+using port_type = record_type<port_record>;
+using submission_type = record_type<submission_record>;
 
-	PyTypeObject* access_class = nullptr; // there is one
+PyTypeObject* access_class = nullptr; // there is one
 
-	/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
-	bool is_plain(const submit_memo::argument_kind kind) {
-		const auto* const type = reinterpret_cast<PyTypeObject*>(kind);
-		return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type;
+    /// Types whose values a kernel gets as they are, and which live as long as the interpreter.
+bool is_plain(const submit_memo::argument_kind kind) {
+	const auto* const type = reinterpret_cast<PyTypeObject*>(kind);
+	return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type;
+}
+
+bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
+
+submit_memo::argument_kind kind_of(const port_record& port) { return static_cast<submit_memo::argument_kind>(PyLong_AsLong(port.kind)) * 2 + 1; }
+
+bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
+
+PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py_ssize_t count) {
+	if(count != 3) {
+		PyErr_SetString(PyExc_TypeError, "an access is made of a buffer, a mapper and a port");
+		return nullptr;
 	}
+	access_record* const result = access_type::make(reinterpret_cast<PyTypeObject*>(cls));
+	if(result == nullptr) return nullptr;
+	result->buffer = Py_NewRef(args[0]);
+	result->mapper = Py_NewRef(args[1]);
+	result->port = Py_NewRef(args[2]);
+	return reinterpret_cast<PyObject*>(result);
+}
 
-	bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
-
-	submit_memo::argument_kind kind_of(const port_record& port) { return static_cast<submit_memo::argument_kind>(PyLong_AsLong(port.kind)) * 2 + 1; }
-
-	bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
-
-	PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py_ssize_t count) {
-		if(count != 3) {
-			PyErr_SetString(PyExc_TypeError, "an access is made of a buffer, a mapper and a port");
-			return nullptr;
-		}
-		access_record* const result = access_type::make(reinterpret_cast<PyTypeObject*>(cls));
-		if(result == nullptr) return nullptr;
-		result->buffer = Py_NewRef(args[0]);
-		result->mapper = Py_NewRef(args[1]);
-		result->port = Py_NewRef(args[2]);
-		return reinterpret_cast<PyObject*>(result);
+/// `accesses`: a sequence of `Access` with a RangeMapper.
+void read_accesses(const nb::handle accesses, task& node) {
+	node.accesses.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(accesses.ptr())));
+	for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(accesses.ptr()); ++i) {
+		PyObject* const item = PySequence_Fast_GET_ITEM(accesses.ptr(), i);
+		if(!has_class(item, access_class)) continue;
+		const access_record& access = access_type::of(item);
+		const port_record& port = port_type::of(access.port);
+		node.accesses.push_back({buffer_id(PyLong_AsUnsignedLongLong(port.buffer_id)), static_cast<access_mode>(PyLong_AsLong(port.mode)),
+		    nb::cast<const range_mapper&>(nb::handle(access.mapper))});
 	}
+	if(PyErr_Occurred() != nullptr) throw nb::python_error();
+}
 
-	/// `accesses`: a sequence of `Access` with a RangeMapper.
-	void read_accesses(const nb::handle accesses, task& node) {
-		node.accesses.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(accesses.ptr())));
-		for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(accesses.ptr()); ++i) {
-			PyObject* const item = PySequence_Fast_GET_ITEM(accesses.ptr(), i);
-			if(!has_class(item, access_class)) continue;
-			const access_record& access = access_type::of(item);
-			const port_record& port = port_type::of(access.port);
-			node.accesses.push_back({buffer_id(PyLong_AsUnsignedLongLong(port.buffer_id)), static_cast<access_mode>(PyLong_AsLong(port.mode)),
-			    nb::cast<const range_mapper&>(nb::handle(access.mapper))});
-		}
-		if(PyErr_Occurred() != nullptr) throw nb::python_error();
+/// The kinds of what is left of the arguments of a submission.
+void find_kinds_of(const nb::handle submission, std::vector<submit_memo::argument_kind>& out) {
+	for(const nb::handle arg : nb::borrow<nb::list>(submission_type::of(submission.ptr()).args)) {
+		out.push_back(port_type::is_instance(arg.ptr()) ? kind_of(port_type::of(arg.ptr())) : reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg.ptr())));
 	}
+}
 
-	/// The kinds of what is left of the arguments of a submission.
-	void find_kinds_of(const nb::handle submission, std::vector<submit_memo::argument_kind>& out) {
-		for(const nb::handle arg : nb::borrow<nb::list>(submission_type::of(submission.ptr()).args)) {
-			out.push_back(port_type::is_instance(arg.ptr()) ? kind_of(port_type::of(arg.ptr())) : reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg.ptr())));
-		}
-	}
+std::string text_of(PyObject* const text) {
+	Py_ssize_t size = 0;
+	const char* const begin = PyUnicode_AsUTF8AndSize(text, &size);
+	if(begin == nullptr) throw nb::python_error(); // half a surrogate
+	return {begin, static_cast<std::size_t>(size)};
+}
 
-	std::string text_of(PyObject* const text) {
-		Py_ssize_t size = 0;
-		const char* const begin = PyUnicode_AsUTF8AndSize(text, &size);
-		if(begin == nullptr) throw nb::python_error(); // half a surrogate
-		return {begin, static_cast<std::size_t>(size)};
-	}
-
-	std::vector<std::byte> bytes_of(PyObject* const bytes) {
-		const auto* const begin = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes));
-		return {begin, begin + PyBytes_GET_SIZE(bytes)};
-	}
+std::vector<std::byte> bytes_of(PyObject* const bytes) {
+	const auto* const begin = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes));
+	return {begin, begin + PyBytes_GET_SIZE(bytes)};
+}
 
 } // namespace
 
@@ -116,9 +116,9 @@ std::int64_t throttle(scheduler& target) {
 
 submitter::submitter(scheduler& target, executor_loop* const executor, const nb::handle runtime, nb::dict entries, nb::object inside, nb::dict boxes,
     const nb::handle submission_class, const nb::handle hint_class, const bool is_cuda, const bool is_shared)
-    : m_scheduler(target), m_table(target, executor, std::move(entries), is_shared), m_runtime(runtime.ptr()), m_inside(std::move(inside)), m_boxes(std::move(boxes)), m_submission_class(reinterpret_cast<PyTypeObject*>(submission_class.ptr())),
-      m_hint_class(hint_class.ptr()), m_box_class(nb::type<user_box>().ptr()), m_mapper_class(nb::type<range_mapper>().ptr()),
-      m_kernel_kind(nb::str("kernel")), m_is_cuda(is_cuda) {
+    : m_scheduler(target), m_table(target, executor, std::move(entries), is_shared), m_runtime(runtime.ptr()), m_inside(std::move(inside)),
+      m_boxes(std::move(boxes)), m_submission_class(reinterpret_cast<PyTypeObject*>(submission_class.ptr())), m_hint_class(hint_class.ptr()),
+      m_box_class(nb::type<user_box>().ptr()), m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_kind(nb::str("kernel")), m_is_cuda(is_cuda) {
 	static std::atomic<std::uint64_t> last_id{0};
 	m_id = ++last_id;
 }
@@ -348,8 +348,7 @@ bool submitter::has_hints(const submit_memo::entry& known, PyObject* const hints
 	return std::equal(known.hints.begin(), known.hints.end(), given, [](const nb::object& a, PyObject* const b) { return a.ptr() == b; });
 }
 
-nb::object submitter::make_submission(
-    PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {
+nb::object submitter::make_submission(PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {
 	const Py_ssize_t count = PyTuple_GET_SIZE(args);
 	nb::object kept = nb::steal(PyList_New(count));
 	submission_record* const record = submission_type::make(m_submission_class);

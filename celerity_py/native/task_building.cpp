@@ -14,35 +14,35 @@ namespace celerity::native {
 
 namespace {
 
-	PyObject* access_pattern_error_type = nullptr; // _native.AccessPatternError
+PyObject* access_pattern_error_type = nullptr; // _native.AccessPatternError
 
-	void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
-		out.reserve(nb::len(accesses));
-		for(const nb::handle item : accesses) {
-			const auto entry = nb::cast<nb::tuple>(item);
-			out.push_back(buffer_access{buffer_id(nb::cast<std::uint64_t>(entry[0])), static_cast<access_mode>(nb::cast<std::uint8_t>(entry[1])),
-			    nb::cast<const range_mapper&>(entry[2])});
-		}
+void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
+	out.reserve(nb::len(accesses));
+	for(const nb::handle item : accesses) {
+		const auto entry = nb::cast<nb::tuple>(item);
+		out.push_back(buffer_access{
+		    buffer_id(nb::cast<std::uint64_t>(entry[0])), static_cast<access_mode>(nb::cast<std::uint8_t>(entry[1])), nb::cast<const range_mapper&>(entry[2])});
 	}
+}
 
-	task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription,
-	    const std::uint32_t border) {
-		task_geometry geometry;
-		geometry.dims = space.dims;
-		geometry.global = space.b;
-		if(!granularity.is_none()) {
-			int count = 0;
-			geometry.granularity = to_point(granularity, 1, count, "constrain");
-		}
-		geometry.split = split_2d ? split_kind::split_2d : split_kind::split_1d;
-		geometry.oversubscription = oversubscription;
-		geometry.border = border;
-		if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
-		for(std::size_t d = 0; d < 3; ++d) {
-			if(geometry.granularity[d] < 1) throw nb::value_error("constrain takes positive integers");
-		}
-		return geometry;
+task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription,
+    const std::uint32_t border) {
+	task_geometry geometry;
+	geometry.dims = space.dims;
+	geometry.global = space.b;
+	if(!granularity.is_none()) {
+		int count = 0;
+		geometry.granularity = to_point(granularity, 1, count, "constrain");
 	}
+	geometry.split = split_2d ? split_kind::split_2d : split_kind::split_1d;
+	geometry.oversubscription = oversubscription;
+	geometry.border = border;
+	if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
+	for(std::size_t d = 0; d < 3; ++d) {
+		if(geometry.granularity[d] < 1) throw nb::value_error("constrain takes positive integers");
+	}
+	return geometry;
+}
 
 } // namespace
 
@@ -137,8 +137,8 @@ nb::object make_access_pattern_error(const access_pattern_error& error) {
 	nb::list boxes;
 	for(const box& b : error.involved) boxes.append(user_box{b, error.involved_dims});
 	const auto index = [](const std::size_t i) { return i == access_pattern_error::no_argument ? std::int64_t{-1} : static_cast<std::int64_t>(i); };
-	return nb::handle(access_pattern_error_type)(kinds[static_cast<std::size_t>(error.what_kind)], index(error.argument_index), index(error.other_argument_index),
-	    std::string(error.what()), boxes);
+	return nb::handle(access_pattern_error_type)(kinds[static_cast<std::size_t>(error.what_kind)], index(error.argument_index),
+	    index(error.other_argument_index), std::string(error.what()), boxes);
 }
 
 void bind_access_pattern_error(nb::module_& m) {

@@ -143,8 +143,8 @@ int main() {
 	for(const std::uint32_t devices : {1U, 4U, 8U}) {
 		for(const std::uint32_t lanes : {1U, 12U}) {
 			for(const bool keys : {false, true}) {
-				for(const auto& [name, g] : {std::pair{"forks", make_forks(10, 30'000)},
-				        std::pair{"chains", make_chains(devices, 400'000 / static_cast<int>(devices))},
+				for(const auto& [name, g] :
+				    {std::pair{"forks", make_forks(10, 30'000)}, std::pair{"chains", make_chains(devices, 400'000 / static_cast<int>(devices))},
 				        std::pair{"stencil", make_stencil(devices, 130'000 / static_cast<int>(devices))}}) {
 					std::printf("%-10s %8u %6u %6s %12.0f\n", name, devices, devices * (lanes + 1), keys ? "yes" : "no",
 					    nanoseconds_per_instruction(g, make_classes(devices, lanes), keys, 1000));

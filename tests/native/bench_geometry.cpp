@@ -139,11 +139,10 @@ void bench_region_maps() {
 				return std::size_t{1};
 			});
 		};
-		std::printf("%5d entries: query %6.1f  query halo %6.1f  update %6.1f  update wide %6.1f  modify %6.1f  cut rows and rejoin %7.1f  transform %8.1f\n", count,
-		    per_call([&](const int i) { ids.query(chunk(i), [&](const box&, const std::uint64_t v) { sink = sink + v; }); }),
+		std::printf("%5d entries: query %6.1f  query halo %6.1f  update %6.1f  update wide %6.1f  modify %6.1f  cut rows and rejoin %7.1f  transform %8.1f\n",
+		    count, per_call([&](const int i) { ids.query(chunk(i), [&](const box&, const std::uint64_t v) { sink = sink + v; }); }),
 		    per_call([&](const int i) { ids.query(halo(i), [&](const box&, const std::uint64_t v) { sink = sink + v; }); }),
-		    per_call([&](const int i) { ids.update(chunk(i), ++next); }),
-		    per_call([&](const int i) { fronts.update(chunk(i), wide_value{{++next}}); }),
+		    per_call([&](const int i) { ids.update(chunk(i), ++next); }), per_call([&](const int i) { fronts.update(chunk(i), wide_value{{++next}}); }),
 		    per_call([&](const int i) { ids.modify(chunk(i), [&](std::uint64_t& v) { v = ++next; }); }), per_call([&](const int i) {
 			    const box whole = chunk(i);
 			    ids.modify(box(whole.min(), point{{whole.min(0) + 1, 1024, 1}}), [&](std::uint64_t& v) { v = ++next; });

@@ -89,16 +89,16 @@ void advance(void* const* const parameters) {
 	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
 	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
 		const auto read = [&](const std::int64_t r, const std::int64_t c) { return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : in(r, c); };
-		out(row, column) = updated(out(row, column), in(row, column), read(row - 1, column), read(row + 1, column), read(row, column - 1), read(row, column + 1));
+		out(row, column) =
+		    updated(out(row, column), in(row, column), read(row - 1, column), read(row + 1, column), read(row, column - 1), read(row, column + 1));
 	});
 }
 
 void advance_from_above(void* const* const parameters) {
 	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
 	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
-		out(row, column) = updated(out(row, column), in(row, column), row > 0 ? in(row - 1, column) : 0, 0, 0, 0);
-	});
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]),
+	    [&](const auto row, const auto column) { out(row, column) = updated(out(row, column), in(row, column), row > 0 ? in(row - 1, column) : 0, 0, 0, 0); });
 }
 
 /// Of every row; of any column, or of every other one, as on the black squares of a chessboard.
@@ -112,9 +112,8 @@ template <std::int64_t Stride>
 void advance_by_some(void* const* const parameters) {
 	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
 	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
-		out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, Stride, in);
-	});
+	for_each_item(*static_cast<const chunk_2d*>(parameters[0]),
+	    [&](const auto row, const auto column) { out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, Stride, in); });
 }
 
 std::vector<value> expected;
@@ -145,7 +144,9 @@ void copy_small(void* const* const parameters) {
 		const auto& part = arguments.parts[i];
 		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
 			for(std::uint64_t row = 0; row < part.count[1]; ++row) {
-				const auto offset = [&](const std::int64_t* const stride) { return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1]; };
+				const auto offset = [&](const std::int64_t* const stride) {
+					return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1];
+				};
 				std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
 				    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
 			}
@@ -167,8 +168,8 @@ std::shared_ptr<const native_kernel> make_kernel(const emulated_cuda::function& 
 	using parameter = cuda_function::parameter;
 	std::vector<parameter> parameters{{parameter::kind_type::chunk, 2, 0, 1, {}}};
 	for(std::size_t i = 1; i < function.parameter_bytes.size(); ++i) parameters.push_back({parameter::kind_type::accessor, 2, sizeof(value), 1, {}});
-	return std::make_shared<cuda_function>(std::vector(how.num_devices, handle_of(function)), std::vector<std::uint32_t>{8, 32}, std::vector<std::uint32_t>{}, 0,
-	    parameters, false);
+	return std::make_shared<cuda_function>(std::vector(how.num_devices, handle_of(function)), std::vector<std::uint32_t>{8, 32}, std::vector<std::uint32_t>{},
+	    0, parameters, false);
 }
 
 const emulated_cuda::function& advancing(const pattern reads) {
@@ -207,8 +208,8 @@ class rank {
   public:
 	rank(const setup& how, const std::size_t number)
 	    : m_how(how), m_number(number), m_executor(options(), [&](event_count& completions) { return make_backend(completions); }),
-	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)),
-	      m_advance(make_kernel(advancing(how.reads), how)), m_compare(make_kernel(compare_function, how)) {}
+	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)), m_advance(make_kernel(advancing(how.reads), how)),
+	      m_compare(make_kernel(compare_function, how)) {}
 
 	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
 	void connect(const std::vector<flag_segment::offer>& offers) {
@@ -298,7 +299,8 @@ class rank {
 	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
 		while(!m_scheduler.throttle(100ms)) {}
 		const box space = box::full(point{{extent, extent, 1}});
-		submitted.geometry = {2, space, point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
+		submitted.geometry = {
+		    2, space, point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
 		m_executor.register_launch(m_scheduler.next_submission(), {kernel, {}, space});
 		m_scheduler.submit(std::move(submitted));
 	}
@@ -347,7 +349,9 @@ void expect_after(const int steps, const pattern reads) {
 	}
 	next = u;
 	for(int step = 0; step < steps; ++step) {
-		const auto read = [&](const coordinate r, const coordinate c) { return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : u[static_cast<std::size_t>(r * extent + c)]; };
+		const auto read = [&](const coordinate r, const coordinate c) {
+			return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : u[static_cast<std::size_t>(r * extent + c)];
+		};
 		for(coordinate row = 0; row < extent; ++row) {
 			for(coordinate column = 0; column < extent; ++column) {
 				auto& item = next[static_cast<std::size_t>(row * extent + column)];
@@ -438,9 +442,10 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.steps = pick({50, 200, 400});
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
-		std::printf("%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane, %zu bytes joined\n",
-		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1, how.border,
-		    how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane, how.joined_bytes);
+		std::printf(
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane, %zu bytes joined\n",
+		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
+		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane, how.joined_bytes);
 		std::fflush(stdout);
 		run(how);
 	}

@@ -63,10 +63,11 @@ class element_space {
 
 	std::vector<bool> mask(const region& r) const {
 		std::vector<bool> m(size());
-		for(const box& b : r) for_each_index(b, [&](const std::size_t i) {
-			require(!m[i]); // no two boxes overlap
-			m[i] = true;
-		});
+		for(const box& b : r)
+			for_each_index(b, [&](const std::size_t i) {
+				require(!m[i]); // no two boxes overlap
+				m[i] = true;
+			});
 		return m;
 	}
 
@@ -425,7 +426,8 @@ void splits_are_partitions() {
 			for(const coordinate granularity : {1, 2, 8}) {
 				for(const std::size_t count : {1, 2, 3, 4, 6, 12, 16, 31}) {
 					const box space(point{{3, 5, 0}}, point{{3 + extent_0, 5 + extent_1, 1}});
-					for(const box_vector& chunks : {split_1d(space, point{{granularity, 1, 1}}, count), split_2d(space, point{{granularity, granularity, 1}}, count)}) {
+					for(const box_vector& chunks :
+					    {split_1d(space, point{{granularity, 1, 1}}, count), split_2d(space, point{{granularity, granularity, 1}}, count)}) {
 						require(region(chunks) == region(space));
 						require(chunks.size() <= count);
 						coordinate area = 0;

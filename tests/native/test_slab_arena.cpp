@@ -83,7 +83,8 @@ void check_random_programs(const std::uint32_t seed) {
 	check(arena.used_bytes() == 0, "bytes are in use though all is free");
 	check(arena.num_free_blocks() == arena.slabs().size(), "free neighbours were not joined, or slabs were");
 	const int num_slabs = addresses.num_slabs;
-	check(reinterpret_cast<std::uintptr_t>(arena.allocate(arena.largest_free_bytes())) != 0 && addresses.num_slabs == num_slabs, "a free slab is not used again");
+	check(reinterpret_cast<std::uintptr_t>(arena.allocate(arena.largest_free_bytes())) != 0 && addresses.num_slabs == num_slabs,
+	    "a free slab is not used again");
 }
 
 template <typename Exception, typename F>

@@ -89,8 +89,10 @@ void bind_engine(nb::module_& m) {
 Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
 other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
 reached), and reporting complete(). Not thread-safe.)")
-	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool>(), "lane_classes"_a, nb::kw_only(), "remote"_a = "pulls", "lanes_wait"_a = true)
-	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0, R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
+	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool>(), "lane_classes"_a, nb::kw_only(), "remote"_a = "pulls",
+	        "lanes_wait"_a = true)
+	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0,
+	        R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
     id: The instruction.
@@ -120,9 +122,12 @@ Args:
 	    .def("complete", &python_engine::complete, "id"_a,
 	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.")
 	    .def("take_completed", &python_engine::take_completed, "Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.")
-	    .def("unissued", [](const python_engine& self) { return self.live(false); }, "Ids of live instructions that next() has not handed out.")
-	    .def("in_flight", [](const python_engine& self) { return self.live(true); }, "Ids handed out and not complete.")
-	    .def_prop_ro("num_live", [](const python_engine& self) { return self.engine().num_live(); }, "Submitted and not complete.")
+	    .def(
+	        "unissued", [](const python_engine& self) { return self.live(false); }, "Ids of live instructions that next() has not handed out.")
+	    .def(
+	        "in_flight", [](const python_engine& self) { return self.live(true); }, "Ids handed out and not complete.")
+	    .def_prop_ro(
+	        "num_live", [](const python_engine& self) { return self.engine().num_live(); }, "Submitted and not complete.")
 	    .def_prop_ro("num_in_flight", [](const python_engine& self) { return self.engine().num_in_flight(); }, "Handed out and not complete.");
 }
 
@@ -192,7 +197,8 @@ class python_arbiter {
 };
 
 void bind_arbiter(nb::module_& m) {
-	nb::class_<python_arbiter>(m, "ReceiveArbiter", R"(Brings together requests to receive, pilots, and arrived payloads, in whatever order they come. A pure machine.
+	nb::class_<python_arbiter>(m, "ReceiveArbiter",
+	    R"(Brings together requests to receive, pilots, and arrived payloads, in whatever order they come. A pure machine.
 
 Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consumer task, buffer, reduction), allocations (memory, raw). Not thread-safe.)")
 	    .def(nb::init<>())
@@ -206,7 +212,8 @@ Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consume
 	        "Instruction `id` completes when each rank of `sources` has filled its slot.")
 	    .def("pilot", &python_arbiter::pilot, "source_rank"_a, "message"_a, "transfer"_a, "sent_box"_a,
 	        "Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.")
-	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"), R"(What to post since the last call: dicts with
+	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"),
+	        R"(What to post since the last call: dicts with
 
 "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
 "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
@@ -215,8 +222,10 @@ where the slot begins; otherwise offset_bytes is 0.)")
 	        "complete", [](python_arbiter& self, const std::uint64_t fragment) { self.arbiter().complete(fragment_id(fragment)); }, "fragment"_a,
 	        "The payload of a post has arrived.")
 	    .def("take_completed", &python_arbiter::take_completed, "Instructions that became complete since the last call.")
-	    .def_prop_ro("num_open", [](const python_arbiter& self) { return self.arbiter().num_open(); }, "Requests and awaits that are not complete.")
-	    .def_prop_ro("num_unclaimed_pilots", [](const python_arbiter& self) { return self.arbiter().num_unclaimed_pilots(); },
+	    .def_prop_ro(
+	        "num_open", [](const python_arbiter& self) { return self.arbiter().num_open(); }, "Requests and awaits that are not complete.")
+	    .def_prop_ro(
+	        "num_unclaimed_pilots", [](const python_arbiter& self) { return self.arbiter().num_unclaimed_pilots(); },
 	        "Pilots with a part that no request has taken.");
 }
 

@@ -36,8 +36,8 @@ nb::dict measure(const std::string& topology, const std::size_t num_ranks, const
 } // namespace
 
 void bind_generation_benchmark(nb::module_& m) {
-	m.def("measure_generation", &measure, "topology"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "with_instructions"_a = true,
-	    "num_rounds"_a = 6, "wave_time"_a = 50.0,
+	m.def("measure_generation", &measure, "topology"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "with_instructions"_a = true, "num_rounds"_a = 6,
+	    "wave_time"_a = 50.0,
 	    nb::sig("def measure_generation(topology: str, *, num_ranks: int = 1, num_devices: int = 1, with_instructions: bool = True, num_rounds: int = 6, "
 	            "wave_time: float = 50.0) -> dict[str, typing.Any]"),
 	    "Time graph generation of one of soup, chain, expanding_tree, contracting_tree, wave_sim, jacobi for rank 0, without execution.\n\n"

@@ -64,19 +64,19 @@ class region_map_for_tests {
 
 void bind_geometry(nb::module_& m) {
 	m.def("split_1d", &split<split_1d>, "space"_a, "granularity"_a, "count"_a,
-		nb::sig("def split_1d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
+	    nb::sig("def split_1d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
 	m.def("split_2d", &split<split_2d>, "space"_a, "granularity"_a, "count"_a,
-		nb::sig("def split_2d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
+	    nb::sig("def split_2d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
 	nb::class_<region_map_for_tests>(m, "RegionMap", "Maps the elements of a box to integers.")
-		.def(nb::init<const user_box&, int>(), "domain"_a, "initial"_a)
-		.def("update", &region_map_for_tests::update_box, "where"_a, "value"_a)
-		.def("update", &region_map_for_tests::update, "where"_a, "value"_a)
-		.def("modify", &region_map_for_tests::modify_box, "where"_a, "factor"_a, "offset"_a, "Replaces each value v in `where` by v * factor + offset.")
-		.def("modify", &region_map_for_tests::modify, "where"_a, "factor"_a, "offset"_a)
-		.def("transform", &region_map_for_tests::transform, "factor"_a, "offset"_a)
-		.def("query", &region_map_for_tests::query, "where"_a)
-		.def("entries", &region_map_for_tests::all)
-		.def("__len__", &region_map_for_tests::size);
+	    .def(nb::init<const user_box&, int>(), "domain"_a, "initial"_a)
+	    .def("update", &region_map_for_tests::update_box, "where"_a, "value"_a)
+	    .def("update", &region_map_for_tests::update, "where"_a, "value"_a)
+	    .def("modify", &region_map_for_tests::modify_box, "where"_a, "factor"_a, "offset"_a, "Replaces each value v in `where` by v * factor + offset.")
+	    .def("modify", &region_map_for_tests::modify, "where"_a, "factor"_a, "offset"_a)
+	    .def("transform", &region_map_for_tests::transform, "factor"_a, "offset"_a)
+	    .def("query", &region_map_for_tests::query, "where"_a)
+	    .def("entries", &region_map_for_tests::all)
+	    .def("__len__", &region_map_for_tests::size);
 }
 
 } // namespace celerity::native

@@ -31,7 +31,8 @@ class graph_context final : public instruction_sink {
 	graph_context(const pipeline_settings& settings)
 	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
-	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); }, [this](command_record&& r) { m_commands.push_back(std::move(r)); },
+	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); },
+	              [this](command_record&& r) { m_commands.push_back(std::move(r)); },
 	              [this](planning_notice&& notice) { m_notices.push_back(std::move(notice)); }}) {}
 
 	graph_context(const graph_context&) = delete;
@@ -102,15 +103,16 @@ void bind_graphs(nb::module_& m) {
 	    .def(
 	        "create_buffer",
 	        [](graph_context& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,
-	            const std::uint64_t user_allocation, std::string name) {
-		        return self.create_buffer(make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name)));
-	        },
+	            const std::uint64_t user_allocation,
+	            std::string name) { return self.create_buffer(make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name))); },
 	        "shape"_a, "element_size"_a = 4, "alignment"_a = 4, "initial"_a = "none", "user_allocation"_a = 0, "name"_a = "")
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(
 	        "chunks_for",
 	        [](const graph_context& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::uint32_t border, const std::string& kind) { return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims); },
+	            const std::uint32_t border, const std::string& kind) {
+		        return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims);
+	        },
 	        "box"_a, nb::kw_only(), "granularity"_a.none() = nb::none(), "split_2d"_a = false, "oversubscribe"_a = 1, "border"_a = 0, "kind"_a = "kernel")
 	    .def(
 	        "submit_kernel",
@@ -122,8 +124,7 @@ void bind_graphs(nb::module_& m) {
 	        "oversubscribe"_a = 1, "border"_a = 0)
 	    .def(
 	        "submit_host_task",
-	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on,
-	            const bool unordered) {
+	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
 		        return self.submit_task(make_host_task(std::move(name), space, accesses, on, unordered));
 	        },
 	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "unordered"_a = false)
@@ -142,7 +143,8 @@ void bind_graphs(nb::module_& m) {
 	        "The horizon or epoch with this task id was executed. Take the instructions before it first.")
 	    .def("take_tasks", &graph_context::take_tasks, nb::sig("def take_tasks(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
-	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
+	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"),
+	        "Records since the last call.")
 	    .def("take_pilots", &graph_context::take_pilots, nb::sig("def take_pilots(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_notices", &graph_context::take_notices, "Since the last call.");
 }

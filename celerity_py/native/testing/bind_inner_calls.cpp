@@ -36,8 +36,7 @@ void bind_inner_calls(nb::module_& m) {
 	m.def(
 	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.has_kernel(device_id(device)); }, "executor"_a, "device"_a,
 	    "Whether next_kernel(device) returns at once.");
-	m.def(
-	    "has_host_task", [](executor_loop& executor) { return executor.has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
+	m.def("has_host_task", [](executor_loop& executor) { return executor.has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
 	m.def(
 	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,
 	    "Holds all input of a scheduler back, or lets it go.");

@@ -28,8 +28,8 @@ void copy_boxes(const std::uintptr_t source, const layout_tuple& source_layout, 
 	    unflatten(boxes), element_size);
 }
 
-std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(
-    const layout_tuple& source_layout, const layout_tuple& destination_layout, const std::vector<flat_box>& boxes, const std::size_t element_size) {
+std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(const layout_tuple& source_layout, const layout_tuple& destination_layout,
+    const std::vector<flat_box>& boxes, const std::size_t element_size) {
 	std::vector<std::tuple<std::size_t, std::size_t>> shape;
 	for_each_strided_copy(to_layout(source_layout), to_layout(destination_layout), unflatten(boxes), element_size,
 	    [&](const strided_copy& copy) { shape.emplace_back(copy.num_runs(), copy.run_bytes); });
@@ -37,7 +37,8 @@ std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(
 }
 
 void fold_elements(const std::string& op, const std::string& dtype, const std::uintptr_t source, const std::size_t count, const std::uintptr_t destination) {
-	fold(look_up<reduction_op>(op, "op"), look_up<scalar_type>(dtype, "dtype"), reinterpret_cast<const void*>(source), count, reinterpret_cast<void*>(destination));
+	fold(look_up<reduction_op>(op, "op"), look_up<scalar_type>(dtype, "dtype"), reinterpret_cast<const void*>(source), count,
+	    reinterpret_cast<void*>(destination));
 }
 
 } // namespace

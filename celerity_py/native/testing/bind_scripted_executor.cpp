@@ -100,10 +100,12 @@ nb::list make_requests(const instruction_records& records, const std::size_t num
 } // namespace
 
 void bind_scripted_executor(nb::module_& m) {
-	nb::class_<scripted_backend>(m, "ScriptedDevices", nb::dynamic_attr(), R"(The devices of an executor that make_scripted_executor() has made. Whatever is on their lanes waits until step().
+	nb::class_<scripted_backend>(m, "ScriptedDevices", nb::dynamic_attr(),
+	    R"(The devices of an executor that make_scripted_executor() has made. Whatever is on their lanes waits until step().
 
 Everything, the executor's calls included, happens on one thread.)")
-	    .def("possible_steps", &scripted_backend::possible_steps, "What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
+	    .def("possible_steps", &scripted_backend::possible_steps,
+	        "What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
 	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, tuple[typing.Any, ...] | None]"),
 	        R"(Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
@@ -123,8 +125,8 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	    .def("find_leftovers", &scripted_backend::find_leftovers, "What is left on lanes, or was written after it was freed; empty if all is well.");
 
 	m.def("make_scripted_executor", &make, nb::kw_only(), "num_ranks"_a, "rank"_a, "num_devices"_a, "compute_lanes"_a = 1, "other_lanes"_a = 1,
-	    "stream_like"_a = false, "single_fifo"_a = false, "host_copies_apart"_a = false, "direct"_a = false, "overwrites_wait"_a = false, "lane_events"_a = true,
-	    "sync"_a = false, "most_on_a_lane"_a = 120,
+	    "stream_like"_a = false, "single_fifo"_a = false, "host_copies_apart"_a = false, "direct"_a = false, "overwrites_wait"_a = false,
+	    "lane_events"_a = true, "sync"_a = false, "most_on_a_lane"_a = 120,
 	    nb::sig("def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, "
 	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, "
 	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]"),
@@ -141,9 +143,8 @@ Args:
     direct_peers: By rank; empty if there are none.
     launches: Submissions whose kernels the executor launches itself.)");
 	m.def(
-	    "register_scripted_launch",
-	    [](executor_loop& executor, const std::uint64_t submission) { executor.register_launch(submission_id(submission), {}); }, "executor"_a, "submission"_a,
-	    "The executor itself launches the kernels of this submission: step() returns them. Before the submission.");
+	    "register_scripted_launch", [](executor_loop& executor, const std::uint64_t submission) { executor.register_launch(submission_id(submission), {}); },
+	    "executor"_a, "submission"_a, "The executor itself launches the kernels of this submission: step() returns them. Before the submission.");
 }
 
 } // namespace celerity::native

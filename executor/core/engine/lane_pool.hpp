@@ -15,8 +15,7 @@ namespace celerity {
 
 enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal, urgent };
 template <>
-inline constexpr std::array<const char*, 8> names_of<lane_kind>{
-    "compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent"};
+inline constexpr std::array<const char*, 8> names_of<lane_kind>{"compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent"};
 
 using lane_index = std::uint32_t;
 inline constexpr lane_index no_lane = UINT32_MAX;

@@ -177,9 +177,7 @@ out_of_order_engine::slot_type out_of_order_engine::allocate_slot() {
 	return static_cast<slot_type>(m_nodes.size() - 1);
 }
 
-std::span<std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) {
-	return {m_node_clocks.data() + slot * m_num_lanes, m_lanes.num_open()};
-}
+std::span<std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) { return {m_node_clocks.data() + slot * m_num_lanes, m_lanes.num_open()}; }
 
 std::span<const std::uint64_t> out_of_order_engine::node_clock(const slot_type slot) const {
 	return {m_node_clocks.data() + slot * m_num_lanes, m_lanes.num_open()};
@@ -251,9 +249,7 @@ void out_of_order_engine::release_gated() {
 }
 
 // Something with a smaller key may have been submitted after the gate had opened.
-bool out_of_order_engine::must_stay_gated(const node& n) const {
-	return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);
-}
+bool out_of_order_engine::must_stay_gated(const node& n) const { return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key); }
 
 lane_index out_of_order_engine::choose_lane(node& n) {
 	const std::uint32_t cls = n.lane_class;

@@ -133,8 +133,8 @@ class out_of_order_engine {
 	void for_each_live(F&& f) const {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
-			f(live_instruction{n.id, n.payload, n.policy, n.state >= node_state::assigned,
-			    is_on_lane(n.policy) && n.state >= node_state::issued, n.stamp, may_run(n)});
+			f(live_instruction{
+			    n.id, n.payload, n.policy, n.state >= node_state::assigned, is_on_lane(n.policy) && n.state >= node_state::issued, n.stamp, may_run(n)});
 		});
 	}
 

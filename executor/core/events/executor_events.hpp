@@ -97,8 +97,8 @@ struct failed_event {
 struct shutdown_event {};
 struct stopped_event {};
 
-using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event, empty_reduction_event, failed_event,
-    shutdown_event, stopped_event>;
+using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event,
+    empty_reduction_event, failed_event, shutdown_event, stopped_event>;
 
 /// An access_binding with its address, and without ties to the instruction.
 struct bound_access {

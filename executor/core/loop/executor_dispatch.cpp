@@ -158,8 +158,8 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), std::move(operation));
 		return;
 	}
-	kernel_job job{{item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence},
-	    small_vector<lane_position, 4>(item.waits)};
+	kernel_job job{
+	    {item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence}, small_vector<lane_position, 4>(item.waits)};
 	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({address_of(reduction), reduction.op, reduction.type});
 	job.call.stream = m_backend->stream_handle(item.lane);
 	m_calls.push(kernel.device, std::move(job));
@@ -199,11 +199,17 @@ void executor_loop::execute(const issue& item, const receive_instruction& receiv
 }
 
 template <>
-void executor_loop::execute(const issue& item, const split_receive_instruction& receive) { m_communication.arbiter().split_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const split_receive_instruction& receive) {
+	m_communication.arbiter().split_receive(item.id, receive);
+}
 template <>
-void executor_loop::execute(const issue& item, const await_receive_instruction& receive) { m_communication.arbiter().await_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const await_receive_instruction& receive) {
+	m_communication.arbiter().await_receive(item.id, receive);
+}
 template <>
-void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) { m_communication.arbiter().gather_receive(item.id, receive); }
+void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) {
+	m_communication.arbiter().gather_receive(item.id, receive);
+}
 
 // ---- synchronisation ----------------------------------------------------------------------------------------------------------------
 

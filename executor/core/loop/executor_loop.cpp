@@ -42,21 +42,17 @@ std::unique_ptr<backend> require(std::unique_ptr<backend> made) {
 } // namespace
 
 // Application, scheduler and executor threads, and one per device.
-bool has_free_cores(const executor_options& options) {
-	return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices;
-}
+bool has_free_cores(const executor_options& options) { return !options.oversubscribed && std::thread::hardware_concurrency() >= 3 + options.num_devices; }
 
 executor_loop::executor_loop(const executor_options& options)
-    : executor_loop(options, [&](event_count& completions) {
-		    return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get());
-	    }) {}
+    : executor_loop(options,
+          [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get()); }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
-      m_calls(options.num_devices, *m_backend, m_trace),
-      m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}), m_direct{*m_backend, m_allocations, m_statistics, m_trace},
-      m_rules{*m_backend, m_launches, m_direct, options.num_ranks, options.num_devices}, m_sender(m_direct), m_receiver(m_direct),
-      m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
+      m_calls(options.num_devices, *m_backend, m_trace), m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}),
+      m_direct{*m_backend, m_allocations, m_statistics, m_trace}, m_rules{*m_backend, m_launches, m_direct, options.num_ranks, options.num_devices},
+      m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
 }
@@ -178,13 +174,9 @@ bool executor_loop::work() {
 			if(!has_progressed) break;
 			has_worked = true;
 		}
-	} catch(const device_failure& error) {
-		enter_failure(error.what(), failed_event::kind_type::device);
-	} catch(memory_shortage& error) {
+	} catch(const device_failure& error) { enter_failure(error.what(), failed_event::kind_type::device); } catch(memory_shortage& error) {
 		enter_failure(error.what(), failed_event::kind_type::memory).shortage = std::move(error.holders);
-	} catch(const peer_failure& error) {
-		enter_failure(error.what(), failed_event::kind_type::peer).peer = error.peer();
-	} catch(const std::exception& error) {
+	} catch(const peer_failure& error) { enter_failure(error.what(), failed_event::kind_type::peer).peer = error.peer(); } catch(const std::exception& error) {
 		enter_failure(error.what());
 	}
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
@@ -227,7 +219,8 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	}
 	for(const auto& pilot : batch.pilots) {
 		if(m_sender.is_planned(pilot.send)) continue; // it sends its own
-		m_announcements.add(pilot_event{pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
+		m_announcements.add(pilot_event{
+		    pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
 		m_has_unsent_pilots = true;
 	}
 }

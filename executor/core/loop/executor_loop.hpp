@@ -189,7 +189,7 @@ class executor_loop final : public instruction_sink {
 	std::vector<instruction_id> m_done;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
 	const instruction* m_current = nullptr; // being issued, for the message if that fails
-	std::size_t m_num_host_calls = 0;       // issued and not complete
+	std::size_t m_num_host_calls = 0; // issued and not complete
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 

@@ -33,12 +33,12 @@ strided_copy make_strided_copy(const box& part, const box& source_box, const box
 
 /// Calls f(strided_copy) for every box, in order; linear layouts are packed.
 template <typename F>
-void for_each_strided_copy(
-    const copy_layout& source, const copy_layout& destination, const std::span<const box> boxes, const std::size_t element_size_bytes, F&& f) {
+void for_each_strided_copy(const copy_layout& source, const copy_layout& destination, const std::span<const box> boxes, const std::size_t element_size_bytes,
+    F&& f) {
 	std::size_t packed_bytes = 0;
 	for(const box& part : boxes) {
-		auto copy = make_strided_copy(
-		    part, source.is_linear ? part : source.allocated_box, destination.is_linear ? part : destination.allocated_box, element_size_bytes);
+		auto copy = make_strided_copy(part, source.is_linear ? part : source.allocated_box, destination.is_linear ? part : destination.allocated_box,
+		    element_size_bytes);
 		if(source.is_linear) copy.source_offset_bytes += source.offset_bytes + packed_bytes;
 		if(destination.is_linear) copy.destination_offset_bytes += destination.offset_bytes + packed_bytes;
 		packed_bytes += static_cast<std::size_t>(part.area()) * element_size_bytes;

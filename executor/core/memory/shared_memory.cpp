@@ -64,7 +64,7 @@ shared_memory shared_memory::create(const std::size_t size_bytes) {
 shared_memory shared_memory::open(const std::string& path, const std::size_t size_bytes) {
 	const file_guard file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
 	if(file.file < 0) fail("opening " + path);
-	struct stat status {};
+	struct stat status{};
 	if(::fstat(file.file, &status) != 0) fail("looking at " + path);
 	if(static_cast<std::size_t>(status.st_size) != size_bytes) throw std::runtime_error(path + " is not the memory that was announced");
 	void* const address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.file, 0);

@@ -15,8 +15,8 @@ std::thread start_thread(const std::string& purpose, Body&& body) {
 	try {
 		return std::thread(std::forward<Body>(body));
 	} catch(const std::system_error& error) {
-		throw std::runtime_error("no thread can be started " + purpose + " (" + error.what() +
-		                         "): raise the limits of processes (ulimit -u), of memory (ulimit -v), and of the container (pids.max)");
+		throw std::runtime_error("no thread can be started " + purpose + " (" + error.what()
+		                         + "): raise the limits of processes (ulimit -u), of memory (ulimit -v), and of the container (pids.max)");
 	}
 }
 

@@ -177,7 +177,8 @@ std::set<std::uint32_t> start_watch::find_ended(const neighbours& here) {
 }
 
 bool start_watch::are_still(const neighbours& here) {
-	const auto least = static_cast<std::uint64_t>(busy_share * static_cast<double>(sysconf(_SC_CLK_TCK)) * std::chrono::duration<double>(look_interval).count());
+	const auto least =
+	    static_cast<std::uint64_t>(busy_share * static_cast<double>(sysconf(_SC_CLK_TCK)) * std::chrono::duration<double>(look_interval).count());
 	bool is_missing = false;
 	bool is_busy = false;
 	for(const auto& [rank, found] : here) {

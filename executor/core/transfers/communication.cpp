@@ -27,9 +27,7 @@ void communication::send(const instruction_id instruction, const send_instructio
 	    add_request(instruction, traced), send.destination_rank, send.message, locate(address, send.allocated_box, send.sent_box, send.element_size_bytes)});
 }
 
-void communication::barrier(const instruction_id instruction) {
-	m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})});
-}
+void communication::barrier(const instruction_id instruction) { m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})}); }
 
 void communication::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_posts(m_posts);
@@ -54,8 +52,8 @@ void communication::post(const posted_receive& post) {
 	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
 	void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
 	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
-	m_events.emplace_back(
-	    receive_event{add_request(post.fragment, describe(post, post.part)), post.source, post.message, locate(address, post.allocated_box, post.part, post.element_size_bytes)});
+	m_events.emplace_back(receive_event{add_request(post.fragment, describe(post, post.part)), post.source, post.message,
+	    locate(address, post.allocated_box, post.part, post.element_size_bytes)});
 }
 
 void communication::post_part(const posted_receive& post) {

@@ -21,8 +21,8 @@ namespace celerity {
 class communication {
   public:
 	/// `direct` takes the parts of the receives that it was told of.
-	communication(
-	    const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events, trace_recorder* const trace)
+	communication(const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events,
+	    trace_recorder* const trace)
 	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_events(events), m_trace(trace) {}
 
 	void send(instruction_id instruction, const send_instruction& send);

@@ -84,9 +84,8 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 std::uint32_t direct_sender::take_ready_flag(const outgoing& out) {
 	const memory_id source = out.send->source.memory;
 	const auto& dependencies = out.item->dependencies;
-	const auto shared = std::find_if(m_recent_flags.begin(), m_recent_flags.end(), [&](const recent_flag& recent) {
-		return recent.source == source && std::ranges::equal(recent.dependencies, dependencies);
-	});
+	const auto shared = std::find_if(m_recent_flags.begin(), m_recent_flags.end(),
+	    [&](const recent_flag& recent) { return recent.source == source && std::ranges::equal(recent.dependencies, dependencies); });
 	if(shared != m_recent_flags.end()) {
 		++m_ready_flags[shared->index].num_messages;
 		return shared->index;

@@ -172,9 +172,8 @@ std::vector<receive_arbiter::unclaimed_pilot> receive_arbiter::unclaimed_pilots(
 	for(const auto& [transfer, state] : m_transfers) {
 		for(const auto& pilot : state.pilots) unclaimed.push_back({pilot.source, pilot.message, transfer, pilot.sent_box});
 	}
-	std::sort(unclaimed.begin(), unclaimed.end(), [](const auto& a, const auto& b) {
-		return std::pair(a.source.value, a.message.value) < std::pair(b.source.value, b.message.value);
-	});
+	std::sort(unclaimed.begin(), unclaimed.end(),
+	    [](const auto& a, const auto& b) { return std::pair(a.source.value, a.message.value) < std::pair(b.source.value, b.message.value); });
 	return unclaimed;
 }
 

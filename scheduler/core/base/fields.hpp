@@ -29,28 +29,28 @@ inline constexpr std::size_t num_fields = std::tuple_size_v<decltype(std::declva
 
 namespace detail {
 
-	/// The text of `field_list` with an end behind each name.
-	template <described Struct>
-	inline constexpr auto separate_names = [] {
-		std::array<char, Struct::field_list.size() + 1> text{};
-		for(std::size_t i = 0; i < Struct::field_list.size(); ++i) text[i] = Struct::field_list[i] == ',' ? '\0' : Struct::field_list[i];
-		return text;
-	}();
+/// The text of `field_list` with an end behind each name.
+template <described Struct>
+inline constexpr auto separate_names = [] {
+	std::array<char, Struct::field_list.size() + 1> text{};
+	for(std::size_t i = 0; i < Struct::field_list.size(); ++i) text[i] = Struct::field_list[i] == ',' ? '\0' : Struct::field_list[i];
+	return text;
+}();
 
-	/// Initialises a member of any type.
-	struct anything {
-		template <typename T>
-		operator T() const; // not constexpr: it has no definition
-	};
+/// Initialises a member of any type.
+struct anything {
+	template <typename T>
+	operator T() const; // not constexpr: it has no definition
+};
 
-	template <typename Struct, typename... Given>
-	consteval std::size_t count_members() {
-		if constexpr(requires { Struct{std::declval<Given>()..., anything{}}; }) {
-			return count_members<Struct, Given..., anything>();
-		} else {
-			return sizeof...(Given);
-		}
+template <typename Struct, typename... Given>
+consteval std::size_t count_members() {
+	if constexpr(requires { Struct{std::declval<Given>()..., anything{}}; }) {
+		return count_members<Struct, Given..., anything>();
+	} else {
+		return sizeof...(Given);
 	}
+}
 
 } // namespace detail
 

@@ -11,132 +11,132 @@ namespace celerity {
 
 namespace {
 
-	/// Below this many boxes it pays to compare all pairs.
-	constexpr std::size_t min_boxes_for_sorting = 17;
-	/// So many parts of a region get one allocation ...
-	constexpr std::size_t many_parts = 32;
-	/// ... if that is at most so much larger than they are.
-	constexpr double max_padding = 4;
+/// Below this many boxes it pays to compare all pairs.
+constexpr std::size_t min_boxes_for_sorting = 17;
+/// So many parts of a region get one allocation ...
+constexpr std::size_t many_parts = 32;
+/// ... if that is at most so much larger than they are.
+constexpr double max_padding = 4;
 
-	bool share_a_face(const box& a, const box& b) {
-		if(!do_touch(a, b)) return false;
-		int overlaps = 0;
-		for(std::size_t d = 0; d < 3; ++d) overlaps += intervals_overlap(a, b, d);
-		return overlaps >= 2;
-	}
+bool share_a_face(const box& a, const box& b) {
+	if(!do_touch(a, b)) return false;
+	int overlaps = 0;
+	for(std::size_t d = 0; d < 3; ++d) overlaps += intervals_overlap(a, b, d);
+	return overlaps >= 2;
+}
 
-	/// If the union of two boxes is exactly a box, sets `a` to it.
-	bool try_merge(box& a, const box& b) { return do_touch(a, b) && try_merge_touching(a, b); }
+/// If the union of two boxes is exactly a box, sets `a` to it.
+bool try_merge(box& a, const box& b) { return do_touch(a, b) && try_merge_touching(a, b); }
 
-	/// Calls f(i, j) for each pair of boxes that touch, and perhaps for others.
-	template <typename F>
-	void for_each_near_pair(const std::span<const box> boxes, F&& f) {
-		const std::size_t count = boxes.size();
-		if(count < min_boxes_for_sorting) {
-			for(std::size_t i = 0; i < count; ++i) {
-				for(std::size_t j = i + 1; j < count; ++j) f(i, j);
-			}
-			return;
-		}
-		const std::size_t d = dimension_of_shortest_boxes(boxes);
-		std::vector<std::size_t> order(count);
-		std::iota(order.begin(), order.end(), std::size_t{0});
-		std::sort(order.begin(), order.end(), [&](const std::size_t a, const std::size_t b) { return boxes[a].min(d) < boxes[b].min(d); });
+/// Calls f(i, j) for each pair of boxes that touch, and perhaps for others.
+template <typename F>
+void for_each_near_pair(const std::span<const box> boxes, F&& f) {
+	const std::size_t count = boxes.size();
+	if(count < min_boxes_for_sorting) {
 		for(std::size_t i = 0; i < count; ++i) {
-			for(std::size_t j = i + 1; j < count && boxes[order[j]].min(d) <= boxes[order[i]].max(d); ++j) f(order[i], order[j]);
+			for(std::size_t j = i + 1; j < count; ++j) f(i, j);
+		}
+		return;
+	}
+	const std::size_t d = dimension_of_shortest_boxes(boxes);
+	std::vector<std::size_t> order(count);
+	std::iota(order.begin(), order.end(), std::size_t{0});
+	std::sort(order.begin(), order.end(), [&](const std::size_t a, const std::size_t b) { return boxes[a].min(d) < boxes[b].min(d); });
+	for(std::size_t i = 0; i < count; ++i) {
+		for(std::size_t j = i + 1; j < count && boxes[order[j]].min(d) <= boxes[order[i]].max(d); ++j) f(order[i], order[j]);
+	}
+}
+
+/// Of each group of boxes that are related, directly or through others; in the order of their first members.
+template <typename Related>
+box_vector bounding_boxes_of_groups(const std::span<const box> boxes, Related&& are_related) {
+	small_vector<std::size_t, 16> parents;
+	for(std::size_t i = 0; i < boxes.size(); ++i) parents.push_back(i);
+	const auto find_root = [&](std::size_t i) {
+		while(parents[i] != i) i = parents[i] = parents[parents[i]];
+		return i;
+	};
+	for_each_near_pair(boxes, [&](const std::size_t i, const std::size_t j) {
+		if(!are_related(boxes[i], boxes[j])) return;
+		const std::size_t a = find_root(i);
+		const std::size_t b = find_root(j);
+		parents[std::max(a, b)] = std::min(a, b); // so that the first member of a group is its root
+	});
+	box_vector bounds;
+	small_vector<std::size_t, 16> places; // in `bounds`, of roots
+	for(std::size_t i = 0; i < boxes.size(); ++i) {
+		const std::size_t root = find_root(i);
+		places.push_back(root == i ? bounds.size() : places[root]);
+		if(root == i) {
+			bounds.push_back(boxes[i]);
+		} else {
+			bounds[places[i]] = bounding_box(bounds[places[i]], boxes[i]);
 		}
 	}
+	return bounds;
+}
 
-	/// Of each group of boxes that are related, directly or through others; in the order of their first members.
-	template <typename Related>
-	box_vector bounding_boxes_of_groups(const std::span<const box> boxes, Related&& are_related) {
-		small_vector<std::size_t, 16> parents;
-		for(std::size_t i = 0; i < boxes.size(); ++i) parents.push_back(i);
-		const auto find_root = [&](std::size_t i) {
-			while(parents[i] != i) i = parents[i] = parents[parents[i]];
-			return i;
-		};
-		for_each_near_pair(boxes, [&](const std::size_t i, const std::size_t j) {
-			if(!are_related(boxes[i], boxes[j])) return;
-			const std::size_t a = find_root(i);
-			const std::size_t b = find_root(j);
-			parents[std::max(a, b)] = std::min(a, b); // so that the first member of a group is its root
-		});
-		box_vector bounds;
-		small_vector<std::size_t, 16> places; // in `bounds`, of roots
-		for(std::size_t i = 0; i < boxes.size(); ++i) {
-			const std::size_t root = find_root(i);
-			places.push_back(root == i ? bounds.size() : places[root]);
-			if(root == i) {
-				bounds.push_back(boxes[i]);
-			} else {
-				bounds[places[i]] = bounding_box(bounds[places[i]], boxes[i]);
-			}
+/// Merges disjoint boxes that continue each other along `d`. Returns whether any did.
+bool merge_along(box_vector& boxes, const std::size_t d) {
+	// Sorted like this, the neighbour that continues a box along `d` comes right after it: whatever came between the two would overlap it.
+	const std::size_t major = d == 0 ? 1 : 0;
+	const std::size_t minor = d == 2 ? 1 : 2;
+	std::sort(boxes.begin(), boxes.end(), [=](const box& a, const box& b) {
+		return a.min(major) != b.min(major) ? a.min(major) < b.min(major) : a.min(minor) != b.min(minor) ? a.min(minor) < b.min(minor) : a.min(d) < b.min(d);
+	});
+	std::size_t last = 0;
+	for(std::size_t i = 1; i < boxes.size(); ++i) {
+		const bool continues =
+		    boxes[last].max(d) == boxes[i].min(d) && is_same_interval(boxes[last], boxes[i], major) && is_same_interval(boxes[last], boxes[i], minor);
+		if(continues) {
+			boxes[last] = bounding_box(boxes[last], boxes[i]);
+		} else {
+			boxes[++last] = boxes[i];
 		}
-		return bounds;
 	}
+	const bool has_merged = last + 1 != boxes.size();
+	boxes.resize(last + 1);
+	return has_merged;
+}
 
-	/// Merges disjoint boxes that continue each other along `d`. Returns whether any did.
-	bool merge_along(box_vector& boxes, const std::size_t d) {
-		// Sorted like this, the neighbour that continues a box along `d` comes right after it: whatever came between the two would overlap it.
-		const std::size_t major = d == 0 ? 1 : 0;
-		const std::size_t minor = d == 2 ? 1 : 2;
-		std::sort(boxes.begin(), boxes.end(), [=](const box& a, const box& b) {
-			return a.min(major) != b.min(major) ? a.min(major) < b.min(major) : a.min(minor) != b.min(minor) ? a.min(minor) < b.min(minor) : a.min(d) < b.min(d);
-		});
-		std::size_t last = 0;
-		for(std::size_t i = 1; i < boxes.size(); ++i) {
-			const bool continues = boxes[last].max(d) == boxes[i].min(d) && is_same_interval(boxes[last], boxes[i], major)
-			                       && is_same_interval(boxes[last], boxes[i], minor);
-			if(continues) {
-				boxes[last] = bounding_box(boxes[last], boxes[i]);
-			} else {
-				boxes[++last] = boxes[i];
-			}
+/// Lets `b` swallow, as `merge(b, other)` tells, whatever it can of `boxes`; again with what it has grown to.
+template <typename Merge>
+bool absorb(box_vector& boxes, box& b, Merge&& merge) {
+	bool has_grown = false;
+	for(std::size_t i = 0; i < boxes.size();) {
+		if(merge(b, boxes[i])) {
+			boxes.swap_remove(i);
+			has_grown = true;
+			i = 0;
+		} else {
+			++i;
 		}
-		const bool has_merged = last + 1 != boxes.size();
-		boxes.resize(last + 1);
-		return has_merged;
 	}
+	return has_grown;
+}
 
-	/// Lets `b` swallow, as `merge(b, other)` tells, whatever it can of `boxes`; again with what it has grown to.
-	template <typename Merge>
-	bool absorb(box_vector& boxes, box& b, Merge&& merge) {
+bool merge_if_overlapping(box& a, const box& b) {
+	if(!a.overlaps(b)) return false;
+	a = bounding_box(a, b);
+	return true;
+}
+
+/// Merges pairs of few boxes.
+template <typename Merge>
+void merge_pairs(box_vector& boxes, Merge&& merge) {
+	for(std::size_t i = 0; i < boxes.size();) {
 		bool has_grown = false;
-		for(std::size_t i = 0; i < boxes.size();) {
-			if(merge(b, boxes[i])) {
-				boxes.swap_remove(i);
+		for(std::size_t j = i + 1; j < boxes.size();) {
+			if(merge(boxes[i], boxes[j])) {
+				boxes.swap_remove(j);
 				has_grown = true;
-				i = 0;
 			} else {
-				++i;
+				++j;
 			}
 		}
-		return has_grown;
+		i = has_grown ? 0 : i + 1; // what has grown may fit any other
 	}
-
-	bool merge_if_overlapping(box& a, const box& b) {
-		if(!a.overlaps(b)) return false;
-		a = bounding_box(a, b);
-		return true;
-	}
-
-	/// Merges pairs of few boxes.
-	template <typename Merge>
-	void merge_pairs(box_vector& boxes, Merge&& merge) {
-		for(std::size_t i = 0; i < boxes.size();) {
-			bool has_grown = false;
-			for(std::size_t j = i + 1; j < boxes.size();) {
-				if(merge(boxes[i], boxes[j])) {
-					boxes.swap_remove(j);
-					has_grown = true;
-				} else {
-					++j;
-				}
-			}
-			i = has_grown ? 0 : i + 1; // what has grown may fit any other
-		}
-	}
+}
 
 } // namespace
 

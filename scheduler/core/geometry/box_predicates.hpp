@@ -14,8 +14,7 @@ inline bool do_overlap(const box& a, const box& b) {
 }
 /// Whether the closures intersect.
 inline bool do_touch(const box& a, const box& b) {
-	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2))
-	       & (b.min(2) <= a.max(2));
+	return (a.min(0) <= b.max(0)) & (b.min(0) <= a.max(0)) & (a.min(1) <= b.max(1)) & (b.min(1) <= a.max(1)) & (a.min(2) <= b.max(2)) & (b.min(2) <= a.max(2));
 }
 inline bool is_same_interval(const box& a, const box& b, const std::size_t d) { return (a.min(d) == b.min(d)) & (a.max(d) == b.max(d)); }
 inline bool intervals_overlap(const box& a, const box& b, const std::size_t d) { return (a.min(d) < b.max(d)) & (b.min(d) < a.max(d)); }

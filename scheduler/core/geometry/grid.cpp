@@ -68,7 +68,8 @@ class touching_groups {
 	/// Returns whether anything conflicts. Sorts `boxes`.
 	bool find(box_vector& boxes) {
 		const std::size_t d = dimension_of_shortest_boxes(boxes);
-		std::sort(boxes.begin(), boxes.end(), [=](const box& a, const box& b) { return a.min(d) != b.min(d) ? a.min(d) < b.min(d) : is_less(a.min(), b.min()); });
+		std::sort(boxes.begin(), boxes.end(),
+		    [=](const box& a, const box& b) { return a.min(d) != b.min(d) ? a.min(d) < b.min(d) : is_less(a.min(), b.min()); });
 		const std::uint32_t count = static_cast<std::uint32_t>(boxes.size());
 		m_parent.resize(count);
 		std::iota(m_parent.begin(), m_parent.end(), 0U);
@@ -93,9 +94,8 @@ class touching_groups {
 		m_order.resize(m_parent.size());
 		std::iota(m_order.begin(), m_order.end(), 0U);
 		for(std::uint32_t i = 0; i < m_parent.size(); ++i) m_parent[i] = root(i);
-		std::sort(m_order.begin(), m_order.end(), [&](const std::uint32_t a, const std::uint32_t b) {
-			return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b;
-		});
+		std::sort(m_order.begin(), m_order.end(),
+		    [&](const std::uint32_t a, const std::uint32_t b) { return m_parent[a] != m_parent[b] ? m_parent[a] < m_parent[b] : a < b; });
 		for(std::size_t begin = 0; begin < m_order.size();) {
 			std::size_t end = begin;
 			bool conflicts = false;
@@ -164,9 +164,8 @@ void join_runs(box_vector& boxes, const std::size_t fastest) {
 	const auto has_smaller_interval = [=](const box& a, const box& b) {
 		return a.min(fastest) != b.min(fastest) ? a.min(fastest) < b.min(fastest) : a.max(fastest) < b.max(fastest);
 	};
-	std::sort(boxes.begin(), boxes.end(), [&](const box& a, const box& b) {
-		return is_same_interval(a, b, fastest) ? is_less(a.min(), b.min()) : has_smaller_interval(a, b);
-	});
+	std::sort(boxes.begin(), boxes.end(),
+	    [&](const box& a, const box& b) { return is_same_interval(a, b, fastest) ? is_less(a.min(), b.min()) : has_smaller_interval(a, b); });
 	space_sweep& sweep = thread_sweep();
 	sweep.minus.clear();
 	box_vector result;

@@ -217,7 +217,7 @@ range_mapper range_mapper::permute(const std::span<const int> dims) {
 	for(std::size_t i = 0; i < dims.size(); ++i) mapper.m_params[i] = dims[i];
 	for(std::size_t i = 0; i < dims.size(); ++i) {
 		const bool is_repeated =
-			std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
+		    std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
 		if(dims[i] < 0 || dims[i] > 2 || is_repeated) {
 			throw std::invalid_argument("permute() needs different dimensions between 0 and 2, but got (" + join(mapper.m_params, mapper.m_dims) + ").");
 		}
@@ -245,22 +245,23 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 	case kind::function: return {};
 	case kind::one_to_one:
 		if(kernel_dims == buffer_dims) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch() + "Use slice(dim), slice(dim, at=index), all() or a callable.";
+		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch()
+		       + "Use slice(dim), slice(dim, at=index), all() or a callable.";
 	case kind::fixed:
 		if(m_dims == buffer_dims) return {};
 		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
-			+ ". Give the box as many dimensions as the buffer.";
+		       + ". Give the box as many dimensions as the buffer.";
 	case kind::slice:
 		if(m_params[0] >= buffer_dims) {
 			return describe() + " names a dimension that the buffer does not have: it has " + count_dimensions(buffer_dims)
-				+ ", counted from 0. Name another one.";
+			       + ", counted from 0. Name another one.";
 		}
 		if(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1) return {};
 		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch() + "Use all() or a callable.";
 	case kind::neighborhood:
 		if(m_dims == kernel_dims && m_dims == buffer_dims) return {};
 		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch()
-			+ "Give one extent per dimension, or use a callable.";
+		       + "Give one extent per dimension, or use a callable.";
 	case kind::even_split:
 		if(kernel_dims == 1 && buffer_dims >= 1) return {};
 		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch() + "Use a callable.";
@@ -268,12 +269,12 @@ std::string range_mapper::check_dimensions(const int kernel_dims, const int buff
 	}
 	if(m_dims != buffer_dims) {
 		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch()
-			+ "Name one dimension of the kernel for each dimension of the buffer.";
+		       + "Name one dimension of the kernel for each dimension of the buffer.";
 	}
 	for(std::size_t i = 0; i < static_cast<std::size_t>(m_dims); ++i) {
 		if(m_params[i] >= kernel_dims) {
 			return describe() + " names dimension " + std::to_string(m_params[i]) + " of the kernel, which has " + count_dimensions(kernel_dims)
-				+ ", counted from 0. Name another one.";
+			       + ", counted from 0. Name another one.";
 		}
 	}
 	return {};
@@ -303,11 +304,12 @@ std::string range_mapper::check_bounds(const box& global, const int kernel_dims,
 	if(fits(global, kernel_dims, box::full(buffer_extents), buffer_dims)) return {};
 	if(m_kind == kind::slice && m_params[1] >= buffer_extents[static_cast<std::size_t>(m_params[0])]) {
 		return describe() + " names an index that the buffer does not have: in dimension " + std::to_string(m_params[0]) + " they go from 0 to "
-			+ std::to_string(buffer_extents[static_cast<std::size_t>(m_params[0])] - 1) + ".";
+		       + std::to_string(buffer_extents[static_cast<std::size_t>(m_params[0])] - 1) + ".";
 	}
 	return describe() + " gives some items no element: the index space is " + to_string(global, kernel_dims) + ", and the buffer has the shape "
-		+ as_python_tuple(buffer_extents, buffer_dims) + ". Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
-		+ "use a callable, whose results are clamped to the buffer.";
+	       + as_python_tuple(buffer_extents, buffer_dims)
+	       + ". Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
+	       + "use a callable, whose results are clamped to the buffer.";
 }
 
 region range_mapper::map(const box& chunk, const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {

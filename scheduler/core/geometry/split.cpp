@@ -13,7 +13,7 @@ class interval_split {
   public:
 	/// `count` must not exceed max_count().
 	interval_split(const box& space, const std::size_t dim, const coordinate granularity, const coordinate count)
-		: m_min(space.min(dim)), m_max(space.max(dim)), m_count(count) {
+	    : m_min(space.min(dim)), m_max(space.max(dim)), m_count(count) {
 		const coordinate num_blocks = space.extent(dim) / granularity;
 		m_small = num_blocks / count * granularity;
 		m_num_large = num_blocks % count;

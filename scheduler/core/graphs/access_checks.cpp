@@ -14,129 +14,129 @@ namespace celerity {
 
 namespace {
 
-	/// The chunks of a task at both levels of division. Chunks of one level run at the same time.
-	struct divided_task {
-		box_vector by_rank;
-		box own;                ///< this rank's chunk; empty if it has none
-		box_vector parts_of_own; ///< by device, oversubscribed part or border
+/// The chunks of a task at both levels of division. Chunks of one level run at the same time.
+struct divided_task {
+	box_vector by_rank;
+	box own;                ///< this rank's chunk; empty if it has none
+	box_vector parts_of_own; ///< by device, oversubscribed part or border
 
-		divided_task(const task& node, const partition& parts) : by_rank(split_among_ranks(node, parts.num_ranks)) {
-			if(parts.local_rank.value >= by_rank.size()) return;
-			own = by_rank[parts.local_rank.value];
-			std::vector<local_chunk> local;
-			split_among_devices(node, own, parts.num_devices, local);
-			for(const auto& part : local) parts_of_own.push_back(part.chunk);
-		}
+	divided_task(const task& node, const partition& parts) : by_rank(split_among_ranks(node, parts.num_ranks)) {
+		if(parts.local_rank.value >= by_rank.size()) return;
+		own = by_rank[parts.local_rank.value];
+		std::vector<local_chunk> local;
+		split_among_devices(node, own, parts.num_devices, local);
+		for(const auto& part : local) parts_of_own.push_back(part.chunk);
+	}
+};
+
+struct mapped_access {
+	std::size_t index;
+	const buffer_access* access;
+	const buffer_info* buffer;
+
+	region map(const task& node, const box& chunk) const {
+		return access->mapper.map(chunk, node.geometry.global, node.geometry.dims, box::full(buffer->extents), buffer->dims);
+	}
+};
+
+std::string describe(const mapped_access& a) {
+	return "buffer B" + std::to_string(a.buffer->id.value) + " \"" + a.buffer->name + "\" through " + a.access->mapper.describe();
+}
+
+/// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union. `name` is what messages call `whole`.
+void check_union(const task& node, const mapped_access& a, const box& whole, const std::string& name, const std::span<const box> chunks) {
+	const region of_whole = a.map(node, whole);
+	box_vector boxes;
+	for(const box& chunk : chunks) {
+		const region of_chunk = a.map(node, chunk);
+		boxes.append(of_chunk.boxes().data(), of_chunk.boxes().data() + of_chunk.boxes().size());
+	}
+	const region of_chunks(std::move(boxes));
+	const int dims = a.buffer->dims;
+	const region beyond = region_difference(of_chunks, of_whole);
+	const region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
+	if(beyond.empty() && missing.empty()) return;
+	const region& wrong = beyond.empty() ? missing : beyond;
+	std::string text = describe(a) + ": asked for " + name + " the mapper returns " + to_string(of_whole, dims) + ", but its " + std::to_string(chunks.size())
+	                   + " chunks together return " + to_string(of_chunks, dims) + ". "
+	                   + (beyond.empty() ? "Nobody would write " : "The result for " + name + " does not contain ") + to_string(wrong, dims)
+	                   + ". Let the mapper return, for any chunk, what exactly that chunk accesses.";
+	throw access_pattern_error(access_pattern_error::kind::incomplete_union, a.index, access_pattern_error::no_argument, std::move(text),
+	    std::vector<box>(wrong.begin(), wrong.end()), dims);
+}
+
+/// The mapping of each chunk has to agree with those of its parts. Other ranks rely on that of the whole range to know what they do not hold any more, and
+/// on that of a rank's chunk to know what the rank lacks and writes. A read may be wider than its parts: the rank receives what none of them reads.
+void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
+	if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, "the whole range", divided.by_rank);
+	if(divided.parts_of_own.size() > 1) {
+		const bool is_whole = divided.own == node.geometry.global;
+		check_union(node, a, divided.own, is_whole ? "the whole range" : "this rank's chunk " + to_string(divided.own, node.geometry.dims),
+		    divided.parts_of_own);
+	}
+}
+
+/// No chunk may write what another chunk of the same task accesses.
+void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::span<const box> chunks) {
+	if(chunks.size() <= 1) return;
+	const auto& buffer = *group.front().buffer;
+	constexpr std::size_t nobody = ~std::size_t{0};
+	struct writer {
+		std::size_t chunk;
+		std::size_t access;
+		bool operator==(const writer&) const = default;
 	};
-
-	struct mapped_access {
-		std::size_t index;
-		const buffer_access* access;
-		const buffer_info* buffer;
-
-		region map(const task& node, const box& chunk) const {
-			return access->mapper.map(chunk, node.geometry.global, node.geometry.dims, box::full(buffer->extents), buffer->dims);
-		}
+	region_map<writer> writers(box::full(buffer.extents), writer{nobody, 0});
+	const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
+		const auto other_access = std::find_if(group.begin(), group.end(), [&](const auto& g) { return g.index == other.access; });
+		std::string text =
+		    describe(*other_access) + ": chunk " + to_string(chunks[other.chunk], node.geometry.dims) + " writes "
+		    + (buffer.dims > 0 ? to_string(where, buffer.dims) : "its only element") + ", which chunk " + to_string(chunks[chunk], node.geometry.dims)
+		    + (is_producer(a.access->mode) ? " writes" : " reads") + " too, through " + a.access->mapper.describe() + ". Chunks run at the same time: "
+		    + (buffer.extents == point{{1, 1, 1}} ? "to make one value of what they find, use celerity.reduction(buffer, \"sum\") and combine() in the kernel."
+		                                          : "write disjoint parts, or read the old values from a second buffer.");
+		throw access_pattern_error(access_pattern_error::kind::overlap, other.access, a.index, std::move(text), {where}, buffer.dims);
 	};
-
-	std::string describe(const mapped_access& a) { return "buffer B" + std::to_string(a.buffer->id.value) + " \"" + a.buffer->name + "\" through " + a.access->mapper.describe(); }
-
-	/// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union. `name` is what messages call `whole`.
-	void check_union(const task& node, const mapped_access& a, const box& whole, const std::string& name, const std::span<const box> chunks) {
-		const region of_whole = a.map(node, whole);
-		box_vector boxes;
-		for(const box& chunk : chunks) {
-			const region of_chunk = a.map(node, chunk);
-			boxes.append(of_chunk.boxes().data(), of_chunk.boxes().data() + of_chunk.boxes().size());
-		}
-		const region of_chunks(std::move(boxes));
-		const int dims = a.buffer->dims;
-		const region beyond = region_difference(of_chunks, of_whole);
-		const region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
-		if(beyond.empty() && missing.empty()) return;
-		const region& wrong = beyond.empty() ? missing : beyond;
-		std::string text = describe(a) + ": asked for " + name + " the mapper returns " + to_string(of_whole, dims) + ", but its "
-		                   + std::to_string(chunks.size()) + " chunks together return " + to_string(of_chunks, dims) + ". "
-		                   + (beyond.empty() ? "Nobody would write " : "The result for " + name + " does not contain ") + to_string(wrong, dims)
-		                   + ". Let the mapper return, for any chunk, what exactly that chunk accesses.";
-		throw access_pattern_error(access_pattern_error::kind::incomplete_union, a.index, access_pattern_error::no_argument, std::move(text),
-		    std::vector<box>(wrong.begin(), wrong.end()), dims);
-	}
-
-	/// The mapping of each chunk has to agree with those of its parts. Other ranks rely on that of the whole range to know what they do not hold any more, and
-	/// on that of a rank's chunk to know what the rank lacks and writes. A read may be wider than its parts: the rank receives what none of them reads.
-	void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
-		if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, "the whole range", divided.by_rank);
-		if(divided.parts_of_own.size() > 1) {
-			const bool is_whole = divided.own == node.geometry.global;
-			check_union(node, a, divided.own, is_whole ? "the whole range" : "this rank's chunk " + to_string(divided.own, node.geometry.dims),
-			    divided.parts_of_own);
+	for(const auto& a : group) {
+		if(!is_producer(a.access->mode)) continue;
+		for(std::size_t c = 0; c < chunks.size(); ++c) {
+			const region where = a.map(node, chunks[c]);
+			writers.query(where, [&](const box& part, const writer& w) {
+				if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
+			});
+			writers.update(where, writer{c, a.index});
 		}
 	}
-
-	/// No chunk may write what another chunk of the same task accesses.
-	void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::span<const box> chunks) {
-		if(chunks.size() <= 1) return;
-		const auto& buffer = *group.front().buffer;
-		constexpr std::size_t nobody = ~std::size_t{0};
-		struct writer {
-			std::size_t chunk;
-			std::size_t access;
-			bool operator==(const writer&) const = default;
-		};
-		region_map<writer> writers(box::full(buffer.extents), writer{nobody, 0});
-		const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
-			const auto other_access = std::find_if(group.begin(), group.end(), [&](const auto& g) { return g.index == other.access; });
-			std::string text = describe(*other_access) + ": chunk " + to_string(chunks[other.chunk], node.geometry.dims) + " writes "
-			                   + (buffer.dims > 0 ? to_string(where, buffer.dims) : "its only element") + ", which chunk "
-			                   + to_string(chunks[chunk], node.geometry.dims)
-			                   + (is_producer(a.access->mode) ? " writes" : " reads") + " too, through " + a.access->mapper.describe()
-			                   + ". Chunks run at the same time: "
-			                   + (buffer.extents == point{{1, 1, 1}}
-			                           ? "to make one value of what they find, use celerity.reduction(buffer, \"sum\") and combine() in the kernel."
-			                           : "write disjoint parts, or read the old values from a second buffer.");
-			throw access_pattern_error(access_pattern_error::kind::overlap, other.access, a.index, std::move(text), {where}, buffer.dims);
-		};
-		for(const auto& a : group) {
-			if(!is_producer(a.access->mode)) continue;
-			for(std::size_t c = 0; c < chunks.size(); ++c) {
-				const region where = a.map(node, chunks[c]);
-				writers.query(where, [&](const box& part, const writer& w) {
-					if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
-				});
-				writers.update(where, writer{c, a.index});
-			}
-		}
-		for(const auto& a : group) {
-			if(is_producer(a.access->mode)) continue;
-			for(std::size_t c = 0; c < chunks.size(); ++c) {
-				writers.query(a.map(node, chunks[c]), [&](const box& part, const writer& w) {
-					if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
-				});
-			}
+	for(const auto& a : group) {
+		if(is_producer(a.access->mode)) continue;
+		for(std::size_t c = 0; c < chunks.size(); ++c) {
+			writers.query(a.map(node, chunks[c]), [&](const box& part, const writer& w) {
+				if(w.chunk != nobody && w.chunk != c) fail(a, c, w, part);
+			});
 		}
 	}
+}
 
-	/// A chunk overwrites the buffer of a reduction with its partial result, so no access and no other reduction of the task may use that buffer.
-	void check_reductions(const task& node, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
-		const auto fail = [&](const buffer_id id, const std::size_t access, const std::string& other) {
-			const auto& buffer = find_buffer(id);
-			throw access_pattern_error(access_pattern_error::kind::alias, access, access_pattern_error::no_argument,
-			    "buffer B" + std::to_string(id.value) + " \"" + buffer.name + "\" is the target of a reduction and " + other
-			        + ". A buffer appears once in a task, either as a reduction or as an access: while the kernel runs, each chunk keeps its partial "
-			          "result there. To let the old value take part, use celerity.reduction(..., include_current=True); otherwise use a second buffer",
-			    {}, buffer.dims);
-		};
-		for(std::size_t r = 0; r < node.reductions.size(); ++r) {
-			const buffer_id id = node.reductions[r].buffer;
-			for(std::size_t a = 0; a < node.accesses.size(); ++a) {
-				if(node.accesses[a].buffer == id) fail(id, a, "is accessed through " + node.accesses[a].mapper.describe());
-			}
-			for(std::size_t earlier = 0; earlier < r; ++earlier) {
-				if(node.reductions[earlier].buffer == id) fail(id, access_pattern_error::no_argument, "that of another reduction");
-			}
+/// A chunk overwrites the buffer of a reduction with its partial result, so no access and no other reduction of the task may use that buffer.
+void check_reductions(const task& node, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
+	const auto fail = [&](const buffer_id id, const std::size_t access, const std::string& other) {
+		const auto& buffer = find_buffer(id);
+		throw access_pattern_error(access_pattern_error::kind::alias, access, access_pattern_error::no_argument,
+		    "buffer B" + std::to_string(id.value) + " \"" + buffer.name + "\" is the target of a reduction and " + other
+		        + ". A buffer appears once in a task, either as a reduction or as an access: while the kernel runs, each chunk keeps its partial "
+		          "result there. To let the old value take part, use celerity.reduction(..., include_current=True); otherwise use a second buffer",
+		    {}, buffer.dims);
+	};
+	for(std::size_t r = 0; r < node.reductions.size(); ++r) {
+		const buffer_id id = node.reductions[r].buffer;
+		for(std::size_t a = 0; a < node.accesses.size(); ++a) {
+			if(node.accesses[a].buffer == id) fail(id, a, "is accessed through " + node.accesses[a].mapper.describe());
+		}
+		for(std::size_t earlier = 0; earlier < r; ++earlier) {
+			if(node.reductions[earlier].buffer == id) fail(id, access_pattern_error::no_argument, "that of another reduction");
 		}
 	}
+}
 
 } // namespace
 

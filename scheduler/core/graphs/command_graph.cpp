@@ -178,8 +178,7 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 	}
 }
 
-void command_graph_generator::collect_pushes(
-    const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push) {
+void command_graph_generator::collect_pushes(const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push) {
 	// Often several ranks need the same: to look once is enough.
 	region needed_by_all;
 	small_vector<rank_id, 16> targets;
@@ -197,8 +196,7 @@ void command_graph_generator::collect_pushes(
 	if(!targets.empty()) collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
 }
 
-void command_graph_generator::collect_push(
-    buffer_state& buffer, const std::span<const rank_id> targets, const region& needed, push_command& push) {
+void command_graph_generator::collect_push(buffer_state& buffer, const std::span<const rank_id> targets, const region& needed, push_command& push) {
 	m_missing.assign(targets.size(), box_vector());
 	buffer.local.query(needed, [&](const box& part, const local_state& state) {
 		if(!state.is_fresh || state.is_replicated) return;
@@ -330,9 +328,7 @@ void command_graph_generator::generate_epoch_or_horizon(const std::shared_ptr<co
 
 void command_graph_generator::apply_epoch(const command_id epoch) {
 	m_window.apply_epoch(epoch);
-	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
-		buffer.local.transform([&](local_state& state) { state.front.apply_epoch(epoch); });
-	});
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) { buffer.local.transform([&](local_state& state) { state.front.apply_epoch(epoch); }); });
 }
 
 const box& command_graph_generator::owned_bounds(buffer_state& buffer) const {
@@ -378,8 +374,7 @@ void command_graph_generator::record_write(buffer_state& buffer, const region& w
 	if(m_current_record.has_value()) m_current_record->writes.emplace_back(buffer.info.id, where);
 }
 
-void command_graph_generator::finish_command(
-    const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out) {
+void command_graph_generator::finish_command(const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out) {
 	m_window.depend_on_epoch_if_alone(true);
 	out.push_back(command{m_window.current(), node, std::move(operation)});
 	if(!m_record) return;

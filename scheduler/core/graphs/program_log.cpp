@@ -12,155 +12,153 @@ namespace celerity {
 
 namespace {
 
-	/// Per peer: the first claim tells early, the last one covers all between.
-	constexpr std::ptrdiff_t max_claims_per_peer = 2;
+/// Per peer: the first claim tells early, the last one covers all between.
+constexpr std::ptrdiff_t max_claims_per_peer = 2;
 
-	region whole_mapping(const task& node, const buffer_access& access, const box& chunk) {
-		// Not clamped to a buffer, which the log does not know: results of callables are clamped before they are entered into their tables.
-		constexpr coordinate far = coordinate{1} << 62;
-		const box anywhere(point{{0, 0, 0}}, point{{far, far, far}});
-		return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, anywhere, 3);
+region whole_mapping(const task& node, const buffer_access& access, const box& chunk) {
+	// Not clamped to a buffer, which the log does not know: results of callables are clamped before they are entered into their tables.
+	constexpr coordinate far = coordinate{1} << 62;
+	const box anywhere(point{{0, 0, 0}}, point{{far, far, far}});
+	return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, anywhere, 3);
+}
+
+void add_mapper(digest& out, const task& node, const buffer_access& access, const std::size_t num_ranks) {
+	if(access.mapper.is_additive()) return access.mapper.add_to(out);
+	out.add(whole_mapping(node, access, node.geometry.global));
+	for(const box& chunk : split_among_ranks(node, num_ranks)) out.add(whole_mapping(node, access, chunk));
+}
+
+std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
+	digest out;
+	out.add(static_cast<std::uint64_t>(node.kind));
+	out.add(node.name);
+	out.add(node.code_digest);
+	out.add(node.values_digest);
+	const auto& geometry = node.geometry;
+	out.add(static_cast<std::uint64_t>(geometry.dims));
+	out.add(geometry.global);
+	out.add(geometry.granularity);
+	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{node.is_ordered} << 9U
+	        | std::uint64_t{geometry.oversubscription} << 32U);
+	out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
+	        | std::uint64_t{node.fence_on_all_ranks} << 48U);
+	out.add(node.fence_box);
+	out.add(node.accesses.size());
+	for(const auto& access : node.accesses) {
+		out.add(access.buffer.value << 2U | static_cast<std::uint64_t>(access.mode));
+		add_mapper(out, node, access, num_ranks);
 	}
-
-	void add_mapper(digest& out, const task& node, const buffer_access& access, const std::size_t num_ranks) {
-		if(access.mapper.is_additive()) return access.mapper.add_to(out);
-		out.add(whole_mapping(node, access, node.geometry.global));
-		for(const box& chunk : split_among_ranks(node, num_ranks)) out.add(whole_mapping(node, access, chunk));
+	out.add(node.reductions.size());
+	for(const auto& reduction : node.reductions) {
+		out.add(reduction.buffer.value);
+		out.add(static_cast<std::uint64_t>(reduction.op) | static_cast<std::uint64_t>(reduction.type) << 8U | std::uint64_t{reduction.include_current} << 16U);
 	}
+	return out.value();
+}
 
-	std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
-		digest out;
-		out.add(static_cast<std::uint64_t>(node.kind));
-		out.add(node.name);
-		out.add(node.code_digest);
-		out.add(node.values_digest);
-		const auto& geometry = node.geometry;
-		out.add(static_cast<std::uint64_t>(geometry.dims));
-		out.add(geometry.global);
-		out.add(geometry.granularity);
-		out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{node.is_ordered} << 9U | std::uint64_t{geometry.oversubscription} << 32U);
-		out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
-		        | std::uint64_t{node.fence_on_all_ranks} << 48U);
-		out.add(node.fence_box);
-		out.add(node.accesses.size());
-		for(const auto& access : node.accesses) {
-			out.add(access.buffer.value << 2U | static_cast<std::uint64_t>(access.mode));
-			add_mapper(out, node, access, num_ranks);
-		}
-		out.add(node.reductions.size());
-		for(const auto& reduction : node.reductions) {
-			out.add(reduction.buffer.value);
-			out.add(static_cast<std::uint64_t>(reduction.op) | static_cast<std::uint64_t>(reduction.type) << 8U
-			        | std::uint64_t{reduction.include_current} << 16U);
-		}
-		return out.value();
+std::uint64_t digest_of(const buffer_info& info) {
+	digest out;
+	out.add(~std::uint64_t{0}); // no kind of task
+	out.add(info.name);
+	out.add(info.type_name);
+	out.add(static_cast<std::uint64_t>(info.dims) | static_cast<std::uint64_t>(info.initial) << 8U);
+	out.add(info.extents);
+	out.add(info.element_size_bytes);
+	out.add(info.contents_digest);
+	return out.value();
+}
+
+std::string hexadecimal(const std::uint64_t value) {
+	std::array<char, 17> text{};
+	std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+	return text.data();
+}
+
+std::string to_string(const point& extents, const int dims) {
+	std::string text;
+	for(int d = 0; d < dims; ++d) text.append(d == 0 ? "(" : ", ").append(std::to_string(extents[static_cast<std::size_t>(d)]));
+	return text.append(dims == 1 ? ",)" : ")");
+}
+
+std::string quoted(const std::string& name) { return name.empty() ? "" : " \"" + name + "\""; }
+
+std::string call_of(const task& node) {
+	switch(node.kind) {
+	case task_kind::device_kernel: return "kernel" + quoted(node.name);
+	case task_kind::host_task: return "host task" + quoted(node.name);
+	case task_kind::fence: return "fence of B" + std::to_string(node.accesses.front().buffer.value);
+	case task_kind::horizon: return "horizon";
+	case task_kind::epoch: break;
 	}
-
-	std::uint64_t digest_of(const buffer_info& info) {
-		digest out;
-		out.add(~std::uint64_t{0}); // no kind of task
-		out.add(info.name);
-		out.add(info.type_name);
-		out.add(static_cast<std::uint64_t>(info.dims) | static_cast<std::uint64_t>(info.initial) << 8U);
-		out.add(info.extents);
-		out.add(info.element_size_bytes);
-		out.add(info.contents_digest);
-		return out.value();
+	switch(node.action) {
+	case epoch_action::barrier: return "barrier";
+	case epoch_action::shutdown: return "end of the program";
+	case epoch_action::init: return "start";
+	case epoch_action::none: break;
 	}
+	return "wait";
+}
 
-	std::string hexadecimal(const std::uint64_t value) {
-		std::array<char, 17> text{};
-		std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
-		return text.data();
+std::string accesses_of(const task& node, const std::size_t num_ranks) {
+	std::string text;
+	for(const auto& access : node.accesses) {
+		if(!text.empty()) text += ", ";
+		text += std::string(name_of(access.mode)) + " B" + std::to_string(access.buffer.value) + " by " + access.mapper.describe();
+		if(access.mapper.is_additive()) continue;
+		digest results;
+		add_mapper(results, node, access, num_ranks);
+		text += " with results " + hexadecimal(results.value());
 	}
+	return text;
+}
 
-	std::string to_string(const point& extents, const int dims) {
-		std::string text;
-		for(int d = 0; d < dims; ++d) text.append(d == 0 ? "(" : ", ").append(std::to_string(extents[static_cast<std::size_t>(d)]));
-		return text.append(dims == 1 ? ",)" : ")");
+std::string reductions_of(const task& node) {
+	std::string text;
+	for(const auto& reduction : node.reductions) {
+		if(!text.empty()) text += ", ";
+		text += std::string(name_of(reduction.op)) + " into B" + std::to_string(reduction.buffer.value)
+		        + (reduction.include_current ? " and its current value" : "");
 	}
+	return text;
+}
 
-	std::string quoted(const std::string& name) { return name.empty() ? "" : " \"" + name + "\""; }
+std::string division_of(const task& node) {
+	const auto& geometry = node.geometry;
+	std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
+	const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+	if(node.kind == task_kind::host_task && !geometry.can_split) add(node.is_ordered ? "in program order" : "unordered");
+	if(geometry.split == split_kind::split_2d) add("split_2d()");
+	if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
+	if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
+	if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(geometry.granularity, geometry.dims));
+	return text;
+}
 
-	std::string call_of(const task& node) {
-		switch(node.kind) {
-		case task_kind::device_kernel: return "kernel" + quoted(node.name);
-		case task_kind::host_task: return "host task" + quoted(node.name);
-		case task_kind::fence: return "fence of B" + std::to_string(node.accesses.front().buffer.value);
-		case task_kind::horizon: return "horizon";
-		case task_kind::epoch: break;
-		}
-		switch(node.action) {
-		case epoch_action::barrier: return "barrier";
-		case epoch_action::shutdown: return "end of the program";
-		case epoch_action::init: return "start";
-		case epoch_action::none: break;
-		}
-		return "wait";
+program_log::description describe(const task& node, const std::size_t num_ranks) {
+	program_log::description out{node.site, {{"call", call_of(node)}}};
+	if(node.kind == task_kind::device_kernel || node.kind == task_kind::host_task) {
+		if(node.geometry.can_split) out.aspects.emplace_back("index space", to_string(node.geometry.global, node.geometry.dims));
+		out.aspects.emplace_back("division", division_of(node));
+		out.aspects.emplace_back("accesses", accesses_of(node, num_ranks));
+		out.aspects.emplace_back("reductions", reductions_of(node));
+		out.aspects.emplace_back("code", hexadecimal(node.code_digest));
+		out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
+	} else if(node.kind == task_kind::fence) {
+		out.aspects.emplace_back("box", to_string(node.fence_box, 3));
+		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
 	}
+	return out;
+}
 
-	std::string accesses_of(const task& node, const std::size_t num_ranks) {
-		std::string text;
-		for(const auto& access : node.accesses) {
-			if(!text.empty()) text += ", ";
-			text += std::string(name_of(access.mode)) + " B" + std::to_string(access.buffer.value) + " by " + access.mapper.describe();
-			if(access.mapper.is_additive()) continue;
-			digest results;
-			add_mapper(results, node, access, num_ranks);
-			text += " with results " + hexadecimal(results.value());
-		}
-		return text;
-	}
-
-	std::string reductions_of(const task& node) {
-		std::string text;
-		for(const auto& reduction : node.reductions) {
-			if(!text.empty()) text += ", ";
-			text += std::string(name_of(reduction.op)) + " into B" + std::to_string(reduction.buffer.value)
-			        + (reduction.include_current ? " and its current value" : "");
-		}
-		return text;
-	}
-
-	std::string division_of(const task& node) {
-		const auto& geometry = node.geometry;
-		std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
-		const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-		if(node.kind == task_kind::host_task && !geometry.can_split) add(node.is_ordered ? "in program order" : "unordered");
-		if(geometry.split == split_kind::split_2d) add("split_2d()");
-		if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
-		if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
-		if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(geometry.granularity, geometry.dims));
-		return text;
-	}
-
-	program_log::description describe(const task& node, const std::size_t num_ranks) {
-		program_log::description out{node.site, {{"call", call_of(node)}}};
-		if(node.kind == task_kind::device_kernel || node.kind == task_kind::host_task) {
-			if(node.geometry.can_split) out.aspects.emplace_back("index space", to_string(node.geometry.global, node.geometry.dims));
-			out.aspects.emplace_back("division", division_of(node));
-			out.aspects.emplace_back("accesses", accesses_of(node, num_ranks));
-			out.aspects.emplace_back("reductions", reductions_of(node));
-			out.aspects.emplace_back("code", hexadecimal(node.code_digest));
-			out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
-		} else if(node.kind == task_kind::fence) {
-			out.aspects.emplace_back("box", to_string(node.fence_box, 3));
-			out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
-		}
-		return out;
-	}
-
-	program_log::description describe(const buffer_info& info) {
-		return {info.site,
-		    {{"call", "buffer B" + std::to_string(info.id.value) + quoted(info.name)}, {"shape", to_string(box::full(info.extents), info.dims)},
-		        {"dtype", info.type_name}, {"kind of initial contents", name_of(info.initial)},
-		        {"initial contents", hexadecimal(info.contents_digest)}}};
-	}
+program_log::description describe(const buffer_info& info) {
+	return {info.site,
+	    {{"call", "buffer B" + std::to_string(info.id.value) + quoted(info.name)}, {"shape", to_string(box::full(info.extents), info.dims)},
+	        {"dtype", info.type_name}, {"kind of initial contents", name_of(info.initial)}, {"initial contents", hexadecimal(info.contents_digest)}}};
+}
 
 } // namespace
 
-program_log::program_log(const std::size_t num_ranks)
-    : m_num_ranks(num_ranks), m_digests(num_kept), m_tasks(num_kept), m_subjects(num_described) {}
+program_log::program_log(const std::size_t num_ranks) : m_num_ranks(num_ranks), m_digests(num_kept), m_tasks(num_kept), m_subjects(num_described) {}
 
 void program_log::add_buffer(const buffer_info& info) { add(digest_of(info), std::make_shared<const buffer_info>(info), task_id{}); }
 

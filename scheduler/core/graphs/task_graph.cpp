@@ -118,9 +118,7 @@ void task_graph::finish_node() {
 
 void task_graph::apply_epoch(const task_id epoch) {
 	m_window.apply_epoch(epoch);
-	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
-		buffer.accesses.transform([&](access_front<task_id>& front) { front.apply_epoch(epoch); });
-	});
+	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) { buffer.accesses.transform([&](access_front<task_id>& front) { front.apply_epoch(epoch); }); });
 	const auto keep_from = std::min<std::uint64_t>(epoch.value, m_path_base + m_path_lengths.size() - 1);
 	if(keep_from - m_path_base > m_path_lengths.size() / 2) {
 		m_path_lengths.erase(m_path_lengths.begin(), m_path_lengths.begin() + static_cast<std::ptrdiff_t>(keep_from - m_path_base));

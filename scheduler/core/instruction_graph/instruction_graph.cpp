@@ -25,8 +25,8 @@ void instruction_graph_generator::create_buffer(const buffer_info& info) {
 	buffer_state buffer{info, domain, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}, {}};
 	if(info.initial == buffer_info::initial_contents::user_array) {
 		const std::size_t size_bytes = static_cast<std::size_t>(domain.area()) * info.element_size_bytes;
-		buffer.memories[user_memory.value].allocations.push_back(
-		    allocation_state{info.user_allocation, domain, size_bytes, region_map<front>(domain, front{m_window.epoch(), {}})});
+		buffer.memories[user_memory.value].allocations.push_back(allocation_state{
+		    info.user_allocation, domain, size_bytes, region_map<front>(domain, front{m_window.epoch(), {}})});
 	}
 	m_buffers.emplace(info.id, std::move(buffer));
 }
@@ -60,8 +60,8 @@ void instruction_graph_generator::compile(const command& cmd, execution_plan&& p
 	if(!plan.chunks.empty()) m_spare_plan = std::move(plan);
 }
 
-void instruction_graph_generator::instruction_builder::note(
-    allocation_state& allocation, const region& where, const access_mode mode, buffer_state* const produced) {
+void instruction_graph_generator::instruction_builder::note(allocation_state& allocation, const region& where, const access_mode mode,
+    buffer_state* const produced) {
 	allocation.accesses.query(where, [&](const box&, const front& f) {
 		if(is_consumer(mode)) f.depend_for_read(window());
 		if(is_producer(mode)) f.depend_for_write(window());
@@ -75,8 +75,7 @@ instruction_id instruction_graph_generator::instruction_builder::emit(instructio
 	window().depend_on_epoch_if_alone(false);
 	const instruction_id self = window().current();
 	arena& nodes = m_graph.nodes();
-	m_now.out.instructions.push_back(
-	    nodes.create<instruction>(self, m_now.key, priority + m_now.boost, nodes.copy(window().edges()), std::move(operation)));
+	m_now.out.instructions.push_back(nodes.create<instruction>(self, m_now.key, priority + m_now.boost, nodes.copy(window().edges()), std::move(operation)));
 	// Reads first: where an instruction reads and writes the same element, it counts as its writer.
 	for(const auto& [allocation, where, produced, is_write] : m_accesses) {
 		if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });
@@ -165,15 +164,11 @@ bool instruction_graph_generator::anticipate(const command& cmd, const execution
 	               [](const epoch_command&) {},
 	               [](const horizon_command&) {},
 	               [&](const execution_command&) { anticipate_execution(*cmd.node, plan, found_new); },
-	               [&](const push_command& push) {
-		               for_each_sent_from_host(push, [&](const region& where) { anticipate_on_host(push.transfer, where); });
-	               },
+	               [&](const push_command& push) { for_each_sent_from_host(push, [&](const region& where) { anticipate_on_host(push.transfer, where); }); },
 	               [&](const await_push_command& await) {
 		               anticipate_on_host(await.transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, await) : await.awaited);
 	               },
-	               [&](const reduction_command& reduction) {
-		               anticipate_on_host(reduction.transfer, m_buffers.at(reduction.transfer.buffer).domain);
-	               },
+	               [&](const reduction_command& reduction) { anticipate_on_host(reduction.transfer, m_buffers.at(reduction.transfer.buffer).domain); },
 	               [&](const fence_command&) {
 		               if(m_capabilities.can_copy(memory_of(device_id(0)), user_memory) || cmd.node->fence_box.empty()) return;
 		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
@@ -183,8 +178,7 @@ bool instruction_graph_generator::anticipate(const command& cmd, const execution
 	return found_new;
 }
 
-void instruction_graph_generator::anticipate_boxes(
-    buffer_state& buffer, const memory_id memory, const std::span<const box> wanted, bool& found_new) {
+void instruction_graph_generator::anticipate_boxes(buffer_state& buffer, const memory_id memory, const std::span<const box> wanted, bool& found_new) {
 	auto& state = buffer.memories[memory.value];
 	// Looked up one by one if they are few, else in an index; merged accordingly.
 	const bool are_many = wanted.size() >= box_index::min_size;
@@ -245,7 +239,8 @@ void instruction_graph_generator::foresee_growth(buffer_state& buffer, const mem
 region instruction_graph_generator::find_unread(const task& node, const await_push_command& await) const {
 	const buffer_id id = await.transfer.buffer;
 	const auto reads = [=](const buffer_access& access) { return access.buffer == id && is_consumer(access.mode); };
-	const bool is_exact = std::none_of(node.accesses.begin(), node.accesses.end(), [&](const auto& access) { return reads(access) && !access.mapper.is_additive(); });
+	const bool is_exact =
+	    std::none_of(node.accesses.begin(), node.accesses.end(), [&](const auto& access) { return reads(access) && !access.mapper.is_additive(); });
 	if(is_exact || node.kind == task_kind::fence) return {};
 	execution_plan plan;
 	plan_execution(node, await.chunk, plan);
@@ -263,9 +258,7 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, bool& found_new) {
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		auto& buffer = m_buffers.at(node.accesses[a].buffer);
-		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
-			anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new);
-		}
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) { anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new); }
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);

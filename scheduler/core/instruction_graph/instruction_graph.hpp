@@ -266,7 +266,8 @@ class instruction_graph_generator {
 	void warn_of_many_allocations(buffer_state& buffer, memory_id memory, std::size_t count, submission_id submission);
 	void resize_into(const command_phase& now, buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
 	allocation_id next_allocation(memory_id memory) { return {memory, ++m_last_raw_allocation[memory.value]}; }
-	instruction_id emit_alloc(const command_phase& now, allocation_id id, std::size_t size_bytes, std::size_t alignment_bytes, buffer_id buffer, const box& allocated);
+	instruction_id emit_alloc(const command_phase& now, allocation_id id, std::size_t size_bytes, std::size_t alignment_bytes, buffer_id buffer,
+	    const box& allocated);
 	staging_allocation make_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	void free_allocation(const command_phase& now, const allocation_state& allocation);
 	void free_staging(const command_phase& now);
@@ -292,10 +293,9 @@ class instruction_graph_generator {
 	template <typename Select>
 	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
 	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
-	bool gather(
-	    const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
-	void copy_between_memories(
-	    const command_phase& now, buffer_state& buffer, const region& where, memory_id source, memory_id destination, copy_reason reason);
+	bool gather(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
+	void copy_between_memories(const command_phase& now, buffer_state& buffer, const region& where, memory_id source, memory_id destination,
+	    copy_reason reason);
 	void copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination,
 	    copy_reason reason);
 	static copy_place place_in(const allocation_state& allocation) { return {allocation.id, copy_layout{false, allocation.allocated, 0}}; }
@@ -322,20 +322,18 @@ class instruction_graph_generator {
 	void emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
 	void commit_receives(const command_phase& now, buffer_state& buffer, std::span<const read_requirement> reads);
 	void receive_to_host(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
-	void receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
-	    const region& arriving, std::vector<region>&& parts);
+	void receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving,
+	    std::vector<region>&& parts);
 	void receive_to_readers(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
 	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
-	void emit_receive(
-	    const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where);
+	void emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where);
 
 	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions
 	void compile_execution(const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan);
-	const buffer_requirements& collect_requirements(
-	    const task& node, buffer_state& buffer, const execution_command& execution, const execution_plan& plan);
+	const buffer_requirements& collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution, const execution_plan& plan);
 	void emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, std::size_t chunk_index);
-	std::vector<local_reduction> prepare_local_reductions(
-	    const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan);
+	std::vector<local_reduction> prepare_local_reductions(const command_phase& now, const task& node, const execution_command& execution,
+	    const execution_plan& plan);
 	void finish_local_reduction(const command_phase& now, local_reduction& local, std::span<const local_chunk> chunks);
 	void compile_reduction(const command_phase& now, const reduction_command& reduction);
 	staging_allocation make_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
@@ -365,8 +363,8 @@ void instruction_graph_generator::for_each_part(memory_state& memory, const regi
 	}
 	std::vector<std::pair<std::size_t, box>> found;
 	for(const box& b : where) {
-		places_of(memory).for_each_overlapping(
-		    b, [&](const std::size_t position, const box& allocated) { found.emplace_back(position, intersection(b, allocated)); });
+		places_of(memory).for_each_overlapping(b,
+		    [&](const std::size_t position, const box& allocated) { found.emplace_back(position, intersection(b, allocated)); });
 	}
 	std::sort(found.begin(), found.end());
 	for(std::size_t i = 0; i < found.size();) {
@@ -391,8 +389,8 @@ void instruction_graph_generator::for_each_sent_from_host(const push_command& pu
 /// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
 /// little that each piece costs more than waiting. Without what this rank does not hold.
 template <typename Select>
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(
-    const buffer_state& buffer, const region& where, Select&& select) const {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(const buffer_state& buffer, const region& where,
+    Select&& select) const {
 	std::vector<source_boxes> found;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date == 0) return;

@@ -11,7 +11,7 @@ namespace celerity {
 
 namespace {
 
-	constexpr std::size_t many_allocations = 10;
+constexpr std::size_t many_allocations = 10;
 
 } // namespace
 
@@ -25,8 +25,7 @@ const box_index& instruction_graph_generator::places_of(memory_state& memory) {
 	return memory.places;
 }
 
-instruction_graph_generator::allocation_state* instruction_graph_generator::find_allocation(
-    buffer_state& buffer, const memory_id memory, const box& covered) {
+instruction_graph_generator::allocation_state* instruction_graph_generator::find_allocation(buffer_state& buffer, const memory_id memory, const box& covered) {
 	auto& state = buffer.memories[memory.value];
 	if(state.allocations.size() >= box_index::min_size) {
 		allocation_state* found = nullptr;
@@ -41,8 +40,7 @@ instruction_graph_generator::allocation_state* instruction_graph_generator::find
 	return nullptr;
 }
 
-void instruction_graph_generator::require_contiguous(
-    const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
+void instruction_graph_generator::require_contiguous(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
 	small_vector<memory_id, 8> growing;
 	for(const auto& [memory, wanted] : requirements.contiguous) {
 		if(find_allocation(buffer, memory, wanted) != nullptr) continue;
@@ -68,8 +66,7 @@ void instruction_graph_generator::require_on_host(const command_phase& now, buff
 	require_contiguous(now, buffer, on_host);
 }
 
-void instruction_graph_generator::allocate_contiguous(
-    const command_phase& now, buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
+void instruction_graph_generator::allocate_contiguous(const command_phase& now, buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
 	auto& state = buffer.memories[memory.value];
 	wanted.append(state.anticipated.begin(), state.anticipated.end());
 	state.anticipated.clear();
@@ -126,8 +123,8 @@ std::vector<instruction_graph_generator::allocation_state> instruction_graph_gen
 	return replaced;
 }
 
-void instruction_graph_generator::warn_of_many_allocations(
-    buffer_state& buffer, const memory_id memory, const std::size_t count, const submission_id submission) {
+void instruction_graph_generator::warn_of_many_allocations(buffer_state& buffer, const memory_id memory, const std::size_t count,
+    const submission_id submission) {
 	if(buffer.has_warned || !m_notify) return;
 	buffer.has_warned = true;
 	planning_notice notice;
@@ -140,8 +137,8 @@ void instruction_graph_generator::warn_of_many_allocations(
 	m_notify(std::move(notice));
 }
 
-void instruction_graph_generator::resize_into(
-    const command_phase& now, buffer_state& buffer, const memory_id memory, allocation_state& target, allocation_state& old) {
+void instruction_graph_generator::resize_into(const command_phase& now, buffer_state& buffer, const memory_id memory, allocation_state& target,
+    allocation_state& old) {
 	box_vector live;
 	buffer.contents.query(intersection(old.allocated, target.allocated), [&](const box& part, const content_state& content) {
 		if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);
@@ -155,8 +152,8 @@ instruction_id instruction_graph_generator::emit_alloc(const command_phase& now,
 	return instruction_builder(*this, now).emit(alloc_instruction{id, size_bytes, aligned_bytes, buffer, allocated, now.submission}, priorities::alloc);
 }
 
-instruction_graph_generator::staging_allocation instruction_graph_generator::make_staging(
-    const command_phase& now, const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+instruction_graph_generator::staging_allocation instruction_graph_generator::make_staging(const command_phase& now, const memory_id memory,
+    const std::size_t size_bytes, const std::size_t alignment_bytes) {
 	const allocation_id id = next_allocation(memory);
 	return {id, size_bytes, alignment_bytes, emit_alloc(now, id, size_bytes, alignment_bytes, buffer_id{}, box()), {}};
 }
@@ -191,8 +188,7 @@ void instruction_graph_generator::materialize_initial_contents(const command_pha
 	for_each_part(buffer.memories[host_memory.value], wanted, [&](allocation_state& allocation, const region& part) {
 		instruction_builder initialize(*this, now);
 		initialize.produce(buffer, allocation, part);
-		initialize.emit(
-		    initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
+		initialize.emit(initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
 		    priorities::kernel);
 	});
 }

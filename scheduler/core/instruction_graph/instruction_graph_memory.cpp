@@ -13,11 +13,11 @@ namespace celerity {
 
 namespace {
 
-	// Scattered elements reach copy engines at a fraction of their bandwidth, so narrow strided data is packed on the device first ...
-	constexpr coordinate linearize_below_run_bytes = 64;
-	// ... unless it is so large that the packed copy would weigh on device memory.
-	constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
-	constexpr std::size_t staging_alignment_bytes = 128;
+// Scattered elements reach copy engines at a fraction of their bandwidth, so narrow strided data is packed on the device first ...
+constexpr coordinate linearize_below_run_bytes = 64;
+// ... unless it is so large that the packed copy would weigh on device memory.
+constexpr std::size_t linearize_up_to_bytes = std::size_t{64} * 1024 * 1024;
+constexpr std::size_t staging_alignment_bytes = 128;
 
 } // namespace
 
@@ -29,8 +29,8 @@ void instruction_graph_generator::satisfy(const command_phase& now, buffer_state
 	make_coherent(now, buffer, requirements.reads);
 }
 
-std::vector<instruction_graph_generator::read_requirement> instruction_graph_generator::find_missing(
-    const buffer_state& buffer, const std::span<const read_requirement> reads) {
+std::vector<instruction_graph_generator::read_requirement> instruction_graph_generator::find_missing(const buffer_state& buffer,
+    const std::span<const read_requirement> reads) {
 	std::vector<read_requirement> all_missing;
 	std::vector<box_vector> parts_of; // by read, from `first` on
 	for(std::size_t first = 0; first < reads.size();) {
@@ -54,8 +54,7 @@ std::vector<instruction_graph_generator::read_requirement> instruction_graph_gen
 	return all_missing;
 }
 
-void instruction_graph_generator::make_coherent(
-    const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::make_coherent(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto all_missing = find_missing(buffer, reads);
 	if(all_missing.empty()) return;
 
@@ -105,8 +104,8 @@ void instruction_graph_generator::join_small(std::vector<source_boxes>& sources,
 	}
 }
 
-void instruction_graph_generator::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination,
-    const region& missing, std::vector<staged_copy>& staged) {
+void instruction_graph_generator::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
+    std::vector<staged_copy>& staged) {
 	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
 	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
@@ -158,9 +157,7 @@ bool instruction_graph_generator::gather(const command_phase& now, buffer_state&
 }
 
 memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {
-	const auto usable = [&](const memory_id memory) {
-		return (state.up_to_date & bit_of(memory)) != 0 && m_capabilities.can_copy(memory, destination);
-	};
+	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && m_capabilities.can_copy(memory, destination); };
 	if(usable(state.origin_memory)) return state.origin_memory;
 	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
 	memory_id best{};
@@ -195,8 +192,8 @@ void instruction_graph_generator::copy_between(const command_phase& now, buffer_
 
 instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source,
     const copy_place& destination, const std::span<const box> boxes, const copy_reason reason) {
-	return copy.emit(copy_instruction{source.allocation, source.layout, destination.allocation, destination.layout, boxes,
-	                     buffer.info.element_size_bytes, reason, buffer.info.id},
+	return copy.emit(copy_instruction{source.allocation, source.layout, destination.allocation, destination.layout, boxes, buffer.info.element_size_bytes,
+	                     reason, buffer.info.id},
 	    priorities::copy);
 }
 
@@ -240,8 +237,8 @@ void instruction_graph_generator::copy_staged(const command_phase& now, buffer_s
 	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(now, buffer, plan[i], staging, offsets[i]);
 }
 
-void instruction_graph_generator::copy_staged_region(
-    const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging, const std::size_t offset_bytes) {
+void instruction_graph_generator::copy_staged_region(const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging,
+    const std::size_t offset_bytes) {
 	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * buffer.info.element_size_bytes;
 	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
 	const auto boxes = nodes().copy(copy.where.boxes());
@@ -307,8 +304,8 @@ bool instruction_graph_generator::should_linearize(const buffer_state& buffer, c
 	return false;
 }
 
-instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(
-    const command_phase& now, const memory_id memory, const std::size_t size_bytes, const std::size_t alignment_bytes) {
+instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(const command_phase& now, const memory_id memory,
+    const std::size_t size_bytes, const std::size_t alignment_bytes) {
 	// Powers of two, so that growing transfers reuse what shorter ones left.
 	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
 	auto& pool = m_staging[memory.value];

@@ -9,8 +9,8 @@
 
 namespace celerity {
 
-void instruction_graph_generator::compile_execution(
-    const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan) {
+void instruction_graph_generator::compile_execution(const command_phase& now, const task& node, const execution_command& execution,
+    const execution_plan& plan) {
 	const auto satisfy_once = [&](const std::size_t index, const buffer_id id) {
 		for(std::size_t i = 0; i < index; ++i) {
 			const buffer_id earlier = i < node.accesses.size() ? node.accesses[i].buffer : node.reductions[i - node.accesses.size()].buffer;
@@ -27,8 +27,8 @@ void instruction_graph_generator::compile_execution(
 	for(auto& local : reductions) finish_local_reduction(now, local, plan.chunks);
 }
 
-const instruction_graph_generator::buffer_requirements& instruction_graph_generator::collect_requirements(
-    const task& node, buffer_state& buffer, const execution_command& execution, const execution_plan& plan) {
+const instruction_graph_generator::buffer_requirements& instruction_graph_generator::collect_requirements(const task& node, buffer_state& buffer,
+    const execution_command& execution, const execution_plan& plan) {
 	m_requirements.contiguous.clear();
 	m_requirements.reads.clear();
 	m_requirements.discarded = region();
@@ -69,8 +69,7 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 	return m_requirements;
 }
 
-void instruction_graph_generator::emit_chunk(
-    const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
+void instruction_graph_generator::emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
 	const auto& [chunk, memory, is_border] = plan.chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
@@ -86,8 +85,8 @@ void instruction_graph_generator::emit_chunk(
 		auto& buffer = m_buffers.at(access.buffer);
 		auto* const allocation = find_allocation(buffer, memory, where.bounding_box());
 		assert(allocation != nullptr);
-		m_access_bindings.push_back(
-		    access_binding{access.buffer, access.mode, allocation->id, allocation->allocated, where.bounding_box(), nodes().copy(where.boxes())});
+		m_access_bindings.push_back(access_binding{
+		    access.buffer, access.mode, allocation->id, allocation->allocated, where.bounding_box(), nodes().copy(where.boxes())});
 		execution.access(buffer, *allocation, where, access.mode);
 	}
 	for(const auto& reduction : node.reductions) {
@@ -106,8 +105,8 @@ void instruction_graph_generator::emit_chunk(
 	}
 }
 
-std::vector<instruction_graph_generator::local_reduction> instruction_graph_generator::prepare_local_reductions(
-    const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan) {
+std::vector<instruction_graph_generator::local_reduction> instruction_graph_generator::prepare_local_reductions(const command_phase& now, const task& node,
+    const execution_command& execution, const execution_plan& plan) {
 	std::vector<local_reduction> locals;
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
@@ -120,8 +119,7 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
 	return locals;
 }
 
-void instruction_graph_generator::finish_local_reduction(
-    const command_phase& now, local_reduction& local, const std::span<const local_chunk> chunks) {
+void instruction_graph_generator::finish_local_reduction(const command_phase& now, local_reduction& local, const std::span<const local_chunk> chunks) {
 	if(!local.gather.has_value()) return;
 	auto& buffer = m_buffers.at(local.reduction->buffer);
 	std::size_t slot = local.includes_current ? 1 : 0;
@@ -129,8 +127,8 @@ void instruction_graph_generator::finish_local_reduction(
 	emit_reduce(now, buffer, *local.reduction, *local.gather, slot, local.is_complete);
 }
 
-void instruction_graph_generator::copy_partial(
-    const command_phase& now, buffer_state& buffer, const memory_id source, staging_allocation& gather, const std::size_t slot) {
+void instruction_graph_generator::copy_partial(const command_phase& now, buffer_state& buffer, const memory_id source, staging_allocation& gather,
+    const std::size_t slot) {
 	auto* const partial = find_allocation(buffer, source, buffer.domain);
 	assert(partial != nullptr);
 	instruction_builder copy(*this, now);
@@ -140,16 +138,16 @@ void instruction_graph_generator::copy_partial(
 	    copy_reason::reduction);
 }
 
-void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction,
-    const staging_allocation& gather, const std::size_t count, const bool is_complete) {
+void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather,
+    const std::size_t count, const bool is_complete) {
 	auto* const result = find_allocation(buffer, host_memory, buffer.domain);
 	assert(result != nullptr);
 	instruction_builder reduce(*this, now);
 	for(const instruction_id input : gather.uses) reduce.follow(input);
 	reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
-	const instruction_id self = reduce.emit(
-	    reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, 0, is_all_of_it}, priorities::reduce);
+	const instruction_id self =
+	    reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, 0, is_all_of_it}, priorities::reduce);
 	instruction_builder free(*this, now);
 	free.follow(self);
 	free.emit(free_instruction{gather.id, gather.size_bytes}, priorities::free);
@@ -209,8 +207,7 @@ void instruction_graph_generator::compile_fence(const command_phase& now, const 
 	fence.emit(fence_instruction{node.submission}, priorities::fence);
 }
 
-std::vector<instruction_id> instruction_graph_generator::copy_to_fence(
-    const command_phase& now, buffer_state& buffer, const region& where, const task& node) {
+std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node) {
 	std::vector<instruction_id> copies;
 	const copy_place destination{node.fence_destination, copy_layout{false, node.fence_box, 0}};
 	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });

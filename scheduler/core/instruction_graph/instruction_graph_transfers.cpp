@@ -13,15 +13,15 @@ namespace celerity {
 
 namespace {
 
-	/// What of `whole` lies in none of `parts`, which are disjoint and lie in it.
-	region find_rest(const region& whole, const std::span<const region> parts) {
-		coordinate area = 0;
-		for(const auto& part : parts) area += part.area();
-		if(area == whole.area()) return {}; // nearly always
-		box_vector boxes;
-		for(const auto& part : parts) boxes.append(part.boxes().data(), part.boxes().data() + part.boxes().size());
-		return region_difference(whole, region(std::move(boxes)));
-	}
+/// What of `whole` lies in none of `parts`, which are disjoint and lie in it.
+region find_rest(const region& whole, const std::span<const region> parts) {
+	coordinate area = 0;
+	for(const auto& part : parts) area += part.area();
+	if(area == whole.area()) return {}; // nearly always
+	box_vector boxes;
+	for(const auto& part : parts) boxes.append(part.boxes().data(), part.boxes().data() + part.boxes().size());
+	return region_difference(whole, region(std::move(boxes)));
+}
 
 } // namespace
 
@@ -52,8 +52,8 @@ void instruction_graph_generator::compile_push(const command_phase& now, const p
 	}
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(
-    const command_phase& now, buffer_state& buffer, const region& where) {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(const command_phase& now, buffer_state& buffer,
+    const region& where) {
 	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
 	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
 		const read_requirement on_host{host_memory, source.where};
@@ -62,8 +62,8 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	return sources;
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(
-    const buffer_state& buffer, const region& where) const {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const buffer_state& buffer,
+    const region& where) const {
 	return find_sources(buffer, where, [&](const content_state& state) {
 		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.
 		memory_id source = state.origin_memory;
@@ -74,14 +74,14 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	});
 }
 
-void instruction_graph_generator::emit_send(
-    const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target, allocation_state& source, const box& sent) {
+void instruction_graph_generator::emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target,
+    allocation_state& source, const box& sent) {
 	const message_id message(++m_last_message);
 	const region where(sent);
 	instruction_builder send(*this, now);
 	send.read(source, where);
-	const instruction_id self = send.emit(
-	    send_instruction{target, message, push.transfer, source.id, source.allocated, sent, buffer.info.element_size_bytes}, priorities::transfer);
+	const instruction_id self =
+	    send.emit(send_instruction{target, message, push.transfer, source.id, source.allocated, sent, buffer.info.element_size_bytes}, priorities::transfer);
 	now.out.pilots.push_back(outbound_pilot{target, message, push.transfer, sent, self});
 }
 
@@ -92,8 +92,7 @@ void instruction_graph_generator::compile_await_push(const await_push_command& a
 	buffer.receives.push_back(pending_receive{await.transfer, await.awaited});
 }
 
-void instruction_graph_generator::commit_receives(
-    const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::commit_receives(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto receives = std::move(buffer.receives);
 	buffer.receives.clear();
 	for(const auto& receive : receives) {
@@ -105,8 +104,8 @@ void instruction_graph_generator::commit_receives(
 	}
 }
 
-void instruction_graph_generator::receive_to_host(
-    const command_phase& now, buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::receive_to_host(const command_phase& now, buffer_state& buffer, const pending_receive& receive,
+    const std::span<const read_requirement> reads) {
 	require_on_host(now, buffer, receive.awaited);
 	auto& memory = buffer.memories[host_memory.value];
 	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: what readers want of it
@@ -123,8 +122,8 @@ void instruction_graph_generator::receive_to_host(
 }
 
 /// Receives what arrives in one allocation on the host at once, but lets each reader wait for its part only.
-void instruction_graph_generator::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer,
-    allocation_state& destination, const region& arriving, std::vector<region>&& parts) {
+void instruction_graph_generator::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
+    const region& arriving, std::vector<region>&& parts) {
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
 	if(parts.size() <= 1) return emit_receive(now, buffer, transfer, destination, arriving);
 	if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
@@ -139,8 +138,8 @@ void instruction_graph_generator::receive_in_parts(const command_phase& now, buf
 	}
 }
 
-void instruction_graph_generator::receive_to_readers(
-    const command_phase& now, buffer_state& buffer, const pending_receive& receive, const std::span<const read_requirement> reads) {
+void instruction_graph_generator::receive_to_readers(const command_phase& now, buffer_state& buffer, const pending_receive& receive,
+    const std::span<const read_requirement> reads) {
 	std::vector<region> parts;
 	for(const auto& read : reads) {
 		region part = region_intersection(read.where, receive.awaited);
@@ -161,9 +160,8 @@ void instruction_graph_generator::receive_to_readers(
 		arrivals.push_back(read_requirement{host_memory, unread});
 	}
 	for(const auto& [memory, where] : arrivals) {
-		for_each_part(buffer.memories[memory.value], where, [&](allocation_state& destination, const region& arriving) {
-			emit_receive(now, buffer, receive.transfer, destination, arriving);
-		});
+		for_each_part(buffer.memories[memory.value], where,
+		    [&](allocation_state& destination, const region& arriving) { emit_receive(now, buffer, receive.transfer, destination, arriving); });
 	}
 }
 
@@ -193,8 +191,8 @@ void instruction_graph_generator::join_small_neighbours(std::vector<read_require
 	arrivals = std::move(joined);
 }
 
-void instruction_graph_generator::emit_receive(
-    const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where) {
+void instruction_graph_generator::emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
+    const region& where) {
 	instruction_builder receive(*this, now);
 	receive.produce(buffer, destination, where);
 	receive.emit(receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},

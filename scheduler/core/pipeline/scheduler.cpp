@@ -9,20 +9,20 @@ namespace celerity {
 
 namespace {
 
-	using clock = std::chrono::steady_clock;
+using clock = std::chrono::steady_clock;
 
-	/// Input that the scheduler has not looked at yet is bounded too: it always gets there by itself, so waiting for it cannot deadlock.
-	constexpr std::uint64_t max_waiting_events = 8192;
-	/// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
-	constexpr int polls_before_sleep = 64;
+/// Input that the scheduler has not looked at yet is bounded too: it always gets there by itself, so waiting for it cannot deadlock.
+constexpr std::uint64_t max_waiting_events = 8192;
+/// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
+constexpr int polls_before_sleep = 64;
 
-	double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
+double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 } // namespace
 
 scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
-    : m_settings(settings), m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank,
-                                settings.pipeline.capabilities.num_devices},
+    : m_settings(settings),
+      m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
       m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
 
 scheduler::~scheduler() { stop(); }
@@ -192,8 +192,7 @@ scheduler_statistics scheduler::statistics() const {
 
 void scheduler::run() {
 	try {
-		scheduling_pipeline pipeline(
-		    m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
+		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool was_idle = true;

@@ -7,19 +7,18 @@ namespace celerity {
 
 namespace {
 
-	/// Held commands are bounded, so that an application that never stops asking for memory still runs; the same on every rank.
-	constexpr std::size_t max_held_commands = 65536;
-	/// A growth pattern that pauses for two horizons is taken to have ended.
-	constexpr std::size_t horizons_until_release = 2;
+/// Held commands are bounded, so that an application that never stops asking for memory still runs; the same on every rank.
+constexpr std::size_t max_held_commands = 65536;
+/// A growth pattern that pauses for two horizons is taken to have ended.
+constexpr std::size_t horizons_until_release = 2;
 
-	bool is_flushing(const command& cmd) {
-		return std::holds_alternative<epoch_command>(cmd.operation) || std::holds_alternative<fence_command>(cmd.operation);
-	}
+bool is_flushing(const command& cmd) { return std::holds_alternative<epoch_command>(cmd.operation) || std::holds_alternative<fence_command>(cmd.operation); }
 
 } // namespace
 
 scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
-    : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program), m_tasks(settings.horizons, std::move(observers.task), observers.notice),
+    : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program),
+      m_tasks(settings.horizons, std::move(observers.task), observers.notice),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
       m_instructions(settings.capabilities, std::move(observers.notice)) {
 	auto initial = std::make_shared<task>();

@@ -225,8 +225,8 @@ struct epoch_instruction {
 };
 
 using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,
-    host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction, gather_receive_instruction,
-    reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
+    host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction,
+    gather_receive_instruction, reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
 
 inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
 /// Index of an alternative of instruction_operation.

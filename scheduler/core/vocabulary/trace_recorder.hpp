@@ -110,8 +110,8 @@ struct traced_application {
 	CELERITY_FIELDS(call, submission)
 };
 
-using traced_action = std::variant<traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work, traced_python,
-    traced_plan, traced_application>;
+using traced_action = std::variant<traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work, traced_python, traced_plan,
+    traced_application>;
 
 struct trace_event {
 	std::int64_t start_ns = 0; ///< by now_ns()

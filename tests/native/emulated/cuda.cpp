@@ -54,7 +54,8 @@ class device_state {
 		for(std::size_t i = 0; i < m_queues.size(); ++i) {
 			const std::lock_guard lock(m_queues[i].mutex);
 			if(m_queues[i].operations.empty()) continue;
-			std::fprintf(stderr, "device %d, queue %zu: %zu operations, the first is %s\n", number, i, m_queues[i].operations.size(), m_queues[i].operations.front().name);
+			std::fprintf(stderr, "device %d, queue %zu: %zu operations, the first is %s\n", number, i, m_queues[i].operations.size(),
+			    m_queues[i].operations.front().name);
 		}
 	}
 

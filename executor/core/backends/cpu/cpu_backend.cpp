@@ -56,9 +56,7 @@ std::uint32_t cpu_backend::copy_class(const memory_id from, const memory_id to) 
 	return 2 * devices;
 }
 
-std::uint32_t cpu_backend::signal_class(const memory_id from) const {
-	return static_cast<std::uint32_t>(2 * m_num_devices + 1) + device_of(from).value;
-}
+std::uint32_t cpu_backend::signal_class(const memory_id from) const { return static_cast<std::uint32_t>(2 * m_num_devices + 1) + device_of(from).value; }
 
 std::uint32_t cpu_backend::pull_class(const memory_id to) const {
 	const auto first = static_cast<std::uint32_t>(3 * m_num_devices + 1);
@@ -105,8 +103,7 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 
 // ---- lanes ----------------------------------------------------------------------------------------------------------------------
 
-void cpu_backend::enqueue(
-    const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
+void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
 	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
@@ -121,7 +118,8 @@ void cpu_backend::enqueue(
 	const auto may_begin = [&](const pull_operation& step) {
 		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.answer_after);
 	};
-	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence && std::all_of(steps.begin(), steps.end(), may_begin)) {
+	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence
+	    && std::all_of(steps.begin(), steps.end(), may_begin)) {
 		const lane_trace traced(m_trace, position);
 		for(const auto& step : steps) {
 			carry_out(step);

@@ -26,7 +26,8 @@ inline void carry_out(const pull_operation& step) {
 /// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
 class cpu_copy_lane {
   public:
-	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr, trace_recorder* trace = nullptr);
+	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr,
+	    trace_recorder* trace = nullptr);
 	~cpu_copy_lane() { stop(); }
 	cpu_copy_lane(const cpu_copy_lane&) = delete;
 	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;

@@ -19,8 +19,7 @@ namespace {
 enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, peer, pull, signal, urgent };
 constexpr std::uint32_t num_roles = 7;
 constexpr std::array<lane_kind, num_roles> role_kinds{
-    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal,
-    lane_kind::urgent};
+    lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal, lane_kind::urgent};
 /// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one. The lanes of kernels are the most that
 /// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
 /// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
@@ -100,8 +99,8 @@ void cuda_backend::start_workers() {
 		for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
 			if(m_lanes[lane] != nullptr && m_device_of_lane[lane] == d) lanes.push_back(m_lanes[lane].get());
 		}
-		m_workers.push_back(std::make_unique<cuda_worker>(
-		    [this](const cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
+		m_workers.push_back(
+		    std::make_unique<cuda_worker>([this](const cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
 	}
 }
 
@@ -197,9 +196,7 @@ std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to)
 
 std::uint32_t cuda_backend::gather_class(const memory_id to) const { return class_index(device_of(to), lane_role::peer); }
 
-std::uint32_t cuda_backend::pull_class(const memory_id to) const {
-	return class_index(is_device_memory(to) ? device_of(to) : device_id(0), lane_role::pull);
-}
+std::uint32_t cuda_backend::pull_class(const memory_id to) const { return class_index(is_device_memory(to) ? device_of(to) : device_id(0), lane_role::pull); }
 
 std::uint32_t cuda_backend::signal_class(const memory_id from) const {
 	return class_index(is_device_memory(from) ? device_of(from) : device_id(0), lane_role::signal);
@@ -290,9 +287,7 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 	auto& device = m_devices.at(device_of(memory).value);
 	try {
 		return device.arena->allocate(size_bytes);
-	} catch(const std::bad_alloc&) {
-		trim(memory);
-	}
+	} catch(const std::bad_alloc&) { trim(memory); }
 	try {
 		return device.arena->allocate(size_bytes);
 	} catch(const std::bad_alloc&) {
@@ -313,8 +308,7 @@ void cuda_backend::trim(const memory_id memory) {
 	});
 }
 
-void cuda_backend::deallocate(
-    const memory_id memory, void* const address, const std::size_t /* size_bytes */, const std::size_t /* alignment_bytes */) {
+void cuda_backend::deallocate(const memory_id memory, void* const address, const std::size_t /* size_bytes */, const std::size_t /* alignment_bytes */) {
 	if(is_device_memory(memory)) {
 		m_devices.at(device_of(memory).value).arena->deallocate(address);
 	} else {

@@ -24,10 +24,11 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& 
 }
 
 void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
-	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
-		copy_runs(stream, static_cast<const std::byte*>(operation.source) + runs.source_offset_bytes,
-		    static_cast<std::byte*>(operation.destination) + runs.destination_offset_bytes, runs);
-	});
+	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes,
+	    [&](const strided_copy& runs) {
+		    copy_runs(stream, static_cast<const std::byte*>(operation.source) + runs.source_offset_bytes,
+		        static_cast<std::byte*>(operation.destination) + runs.destination_offset_bytes, runs);
+	    });
 }
 
 void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {

@@ -141,8 +141,8 @@ struct driver {
 	result (*copy_2d_async)(const copy_2d* copy, stream s);
 	result (*copy_3d_async)(const copy_3d* copy, stream s);
 	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
-	result (*launch)(function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
-	    unsigned shared_bytes, stream s, void** parameters, void** extra);
+	result (*launch)(function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+	    stream s, void** parameters, void** extra);
 	result (*ipc_get_handle)(ipc_handle* out, device_pointer address);
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);
 	result (*ipc_close_handle)(device_pointer address);

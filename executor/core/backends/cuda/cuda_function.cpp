@@ -122,7 +122,8 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 			put(reinterpret_cast<std::uintptr_t>(launch.reduction_addresses[next_reduction++]));
 			break;
 		case kind::scalar:
-			if(next_scalar_byte + parameter.size_bytes > launch.launch->scalars.size()) throw std::invalid_argument("the kernel has more scalars than were given");
+			if(next_scalar_byte + parameter.size_bytes > launch.launch->scalars.size())
+				throw std::invalid_argument("the kernel has more scalars than were given");
 			begin(std::min(parameter.alignment_bytes, max_alignment_bytes));
 			put_bytes(std::span(launch.launch->scalars).subspan(next_scalar_byte, parameter.size_bytes));
 			next_scalar_byte += parameter.size_bytes;

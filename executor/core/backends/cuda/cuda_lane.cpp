@@ -15,8 +15,8 @@ constexpr std::size_t initial_events = 64;
 
 } // namespace
 
-cuda_lane::cuda_lane(
-    const cuda::driver& driver, const cuda::context context, const std::uint32_t device, const int priority, cuda_timeline* const timeline, const lane_index index)
+cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context, const std::uint32_t device, const int priority, cuda_timeline* const timeline,
+    const lane_index index)
     : m_driver(driver), m_context(context), m_device(device), m_events(initial_events, nullptr), m_timeline(timeline), m_index(index),
       m_begins(timeline != nullptr ? initial_events : 0) {
 	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
@@ -54,7 +54,8 @@ void cuda_lane::record(const std::uint64_t sequence) {
 	const std::lock_guard lock(m_mutex);
 	if(sequence - completed() >= m_events.size()) grow();
 	cuda::event& event = event_at(sequence);
-	if(event == nullptr) m_driver.check(m_driver.event_create(&event, m_timeline != nullptr ? cuda::event_default : cuda::event_disable_timing), "cuEventCreate");
+	if(event == nullptr)
+		m_driver.check(m_driver.event_create(&event, m_timeline != nullptr ? cuda::event_default : cuda::event_disable_timing), "cuEventCreate");
 	m_driver.check(m_driver.event_record(event, m_stream), "cuEventRecord");
 	m_recorded.store(sequence, std::memory_order_release);
 }

@@ -22,7 +22,8 @@ constexpr std::chrono::milliseconds sleep_time{100};
 } // namespace
 
 cuda_worker::cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, const bool may_spin)
-    : m_issue(std::move(issue)), m_lanes(std::move(lanes)), m_completions(completions), m_may_spin(may_spin), m_thread(start_thread("for the calls of a GPU", [this] { run(); })) {}
+    : m_issue(std::move(issue)), m_lanes(std::move(lanes)), m_completions(completions), m_may_spin(may_spin),
+      m_thread(start_thread("for the calls of a GPU", [this] { run(); })) {}
 
 void cuda_worker::push(cuda_operation&& operation) {
 	const auto index = m_pushed.load(std::memory_order_relaxed);
