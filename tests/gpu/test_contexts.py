@@ -10,6 +10,8 @@ import pytest
 from tests.gpu.conftest import NUM_GPUS
 from tests.gpu.launching import run
 
+pytestmark = pytest.mark.processes
+
 PROGRAM = str(Path(__file__).with_name("context_programs.py"))
 
 
