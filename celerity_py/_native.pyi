@@ -252,6 +252,44 @@ class Region:
 
     def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]: ...
 
+class MisfitKind(enum.Enum):
+    """
+    How a mapper fails to fit a kernel and a buffer; with the number that some of them are about.
+    """
+
+    NONE = 0
+    """It fits."""
+
+    OTHER_DIMS = 1
+    """The buffer needs as many dimensions as the kernel."""
+
+    OTHER_DIMS_THAN_SLICE = 2
+    """Or one more."""
+
+    OTHER_DIMS_THAN_BOX = 3
+    """The buffer needs this number of dimensions."""
+
+    OTHER_DIMS_THAN_NAMES = 4
+    """The same, one per name."""
+
+    OTHER_DIMS_THAN_WIDTHS = 5
+    """Kernel and buffer need this number of dimensions, one per extent."""
+
+    NOT_ONE_DIMENSION = 6
+    """The kernel needs 1 dimension, the buffer 1 or more."""
+
+    NO_KERNEL_DIMENSION = 7
+    """The kernel has no dimension of this number."""
+
+    NO_BUFFER_DIMENSION = 8
+    """The buffer has no dimension of this number."""
+
+    NO_INDEX = 9
+    """The dimension of the buffer of this number has no such index."""
+
+    NO_ELEMENT = 10
+    """Some items of the index space have no element."""
+
 class RangeMapper:
     """
     Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.
@@ -292,8 +330,8 @@ class RangeMapper:
     def describe(self) -> str:
         """As the user would write it."""
 
-    def check_dimensions(self, kernel_dims: int, buffer_dims: int) -> str:
-        """Empty if fine, else the sentence for the error."""
+    def check_dimensions(self, kernel_dims: int, buffer_dims: int) -> tuple[MisfitKind, int]:
+        """How they do not fit, and the number that this is about."""
 
     def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region:
         """
@@ -308,6 +346,89 @@ ACCESS_MODES: tuple = ('read', 'write', 'read_write')
 REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
 
 SCALAR_TYPES: tuple = ...
+
+class ViolationKind(enum.Enum):
+    """What an AccessViolation tells of."""
+
+    UNKNOWN_BUFFER = 0
+    """There is no such buffer (any more)."""
+
+    MISFIT = 1
+    """The mapper does not fit index space and buffer."""
+
+    BEYOND_WHOLE = 2
+    """
+    The parts of a chunk are mapped to something that the chunk is not mapped to.
+    """
+
+    UNWRITTEN = 3
+    """
+    A chunk is mapped to something, to be written, that none of its parts is mapped to.
+    """
+
+    OVERLAP = 4
+    """
+    A chunk writes what another chunk accesses, which runs at the same time.
+    """
+
+    REDUCED = 5
+    """
+    The target of a reduction is used by an access or by another reduction, too.
+    """
+
+class AccessViolation:
+    """
+    What is wrong with the declared accesses of a task. Fields are 0 or empty where they do not apply.
+    """
+
+    @property
+    def kind(self) -> ViolationKind: ...
+
+    @property
+    def buffer(self) -> int: ...
+
+    @property
+    def access(self) -> int:
+        """Position among the accesses of the task; -1: none."""
+
+    @property
+    def other_access(self) -> int:
+        """OVERLAP: the one that it conflicts with."""
+
+    @property
+    def misfit(self) -> MisfitKind: ...
+
+    @property
+    def number(self) -> int:
+        """MISFIT: a dimension, or their number, that the mapper asks for."""
+
+    @property
+    def chunk(self) -> Box:
+        """OVERLAP: that writes. Else the one with parts."""
+
+    @property
+    def other_chunk(self) -> Box:
+        """OVERLAP: that accesses the same."""
+
+    @property
+    def where(self) -> Region:
+        """The part of the buffer that is wrong."""
+
+    @property
+    def of_chunk(self) -> Region:
+        """What the chunk is mapped to."""
+
+    @property
+    def of_parts(self) -> Region:
+        """What its parts are mapped to, together."""
+
+    @property
+    def num_parts(self) -> int: ...
+
+class AccessPatternError(ValueError):
+    """
+    A task's declared accesses contradict each other. args = (AccessViolation,).
+    """
 
 class NoticeKind(enum.Enum):
     """What a PlanningNotice tells of."""
@@ -807,11 +928,6 @@ class ProgramLog:
         """
         (number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.
         """
-
-class AccessPatternError(ValueError):
-    """
-    A task's declared accesses contradict each other. args = (kind, argument index, other argument index or -1, text, boxes).
-    """
 
 class PlanningSettings:
     """

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "scheduler/core/geometry/range_mapper.hpp"
@@ -57,6 +59,19 @@ user_region map(const range_mapper& mapper, const user_box& chunk, const user_bo
 } // namespace
 
 void bind_range_mapper(nb::module_& m) {
+	using misfit = mapper_misfit::kind_type;
+	nb::enum_<misfit>(m, "MisfitKind", "How a mapper fails to fit a kernel and a buffer; with the number that some of them are about.")
+	    .value("NONE", misfit::none, "It fits.")
+	    .value("OTHER_DIMS", misfit::other_dims, "The buffer needs as many dimensions as the kernel.")
+	    .value("OTHER_DIMS_THAN_SLICE", misfit::other_dims_than_slice, "Or one more.")
+	    .value("OTHER_DIMS_THAN_BOX", misfit::other_dims_than_box, "The buffer needs this number of dimensions.")
+	    .value("OTHER_DIMS_THAN_NAMES", misfit::other_dims_than_names, "The same, one per name.")
+	    .value("OTHER_DIMS_THAN_WIDTHS", misfit::other_dims_than_widths, "Kernel and buffer need this number of dimensions, one per extent.")
+	    .value("NOT_ONE_DIMENSION", misfit::not_one_dimension, "The kernel needs 1 dimension, the buffer 1 or more.")
+	    .value("NO_KERNEL_DIMENSION", misfit::no_kernel_dimension, "The kernel has no dimension of this number.")
+	    .value("NO_BUFFER_DIMENSION", misfit::no_buffer_dimension, "The buffer has no dimension of this number.")
+	    .value("NO_INDEX", misfit::no_index, "The dimension of the buffer of this number has no such index.")
+	    .value("NO_ELEMENT", misfit::no_element, "Some items of the index space have no element.");
 	nb::class_<range_mapper>(m, "RangeMapper", nb::is_final(),
 	    "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
 	    .def_static("one_to_one", &range_mapper::one_to_one)
@@ -72,7 +87,13 @@ void bind_range_mapper(nb::module_& m) {
 	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
 	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
 	    .def("describe", &range_mapper::describe, "As the user would write it.")
-	    .def("check_dimensions", &range_mapper::check_dimensions, "kernel_dims"_a, "buffer_dims"_a, "Empty if fine, else the sentence for the error.")
+	    .def(
+	        "check_dimensions",
+	        [](const range_mapper& self, const int kernel_dims, const int buffer_dims) {
+		        const mapper_misfit found = self.check_dimensions(kernel_dims, buffer_dims);
+		        return std::make_pair(found.kind, found.number);
+	        },
+	        "kernel_dims"_a, "buffer_dims"_a, "How they do not fit, and the number that this is about.")
 	    .def("map", &map, "chunk"_a, "whole"_a, "buffer_shape"_a, nb::sig("def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region"),
 	        R"(The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
 

@@ -195,7 +195,7 @@ void submitter::finish(call& now, work&& made) {
 	try {
 		m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
 	} catch(const access_pattern_error& error) {
-		const nb::object exception = m_delegate.attr("explain")(make_access_pattern_error(error), made.submission, made.args);
+		const nb::object exception = m_delegate.attr("explain")(error.violation, made.submission, made.args);
 		PyErr_SetObject(exception.type().ptr(), exception.ptr());
 		throw nb::python_error();
 	}

@@ -14,8 +14,6 @@ namespace celerity::native {
 
 namespace {
 
-PyObject* access_pattern_error_type = nullptr; // _native.AccessPatternError
-
 void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
 	out.reserve(nb::len(accesses));
 	for(const nb::handle item : accesses) {
@@ -130,26 +128,6 @@ std::vector<user_box> with_dims(const std::vector<box>& boxes, const int dims) {
 	result.reserve(boxes.size());
 	for(const box& b : boxes) result.push_back(user_box{b, dims});
 	return result;
-}
-
-nb::object make_access_pattern_error(const access_pattern_error& error) {
-	static constexpr std::array kinds{"dimensions", "overlap", "incomplete_union", "unknown_buffer", "granularity", "bounds", "alias"};
-	nb::list boxes;
-	for(const box& b : error.involved) boxes.append(user_box{b, error.involved_dims});
-	const auto index = [](const std::size_t i) { return i == access_pattern_error::no_argument ? std::int64_t{-1} : static_cast<std::int64_t>(i); };
-	return nb::handle(access_pattern_error_type)(kinds[static_cast<std::size_t>(error.what_kind)], index(error.argument_index),
-	    index(error.other_argument_index), std::string(error.what()), boxes);
-}
-
-void bind_access_pattern_error(nb::module_& m) {
-	access_pattern_error_type = PyErr_NewExceptionWithDoc("celerity_py._native.AccessPatternError",
-	    "A task's declared accesses contradict each other. args = (kind, argument index, other argument index or -1, text, boxes).", PyExc_ValueError, nullptr);
-	m.attr("AccessPatternError") = nb::borrow(access_pattern_error_type);
-	nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
-		try {
-			std::rethrow_exception(thrown);
-		} catch(const access_pattern_error& error) { PyErr_SetObject(access_pattern_error_type, make_access_pattern_error(error).ptr()); }
-	});
 }
 
 } // namespace celerity::native

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "scheduler/core/graphs/access_checks.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "user_geometry.hpp"
 
@@ -32,9 +31,5 @@ task make_shape(const user_box& space, nanobind::handle granularity, bool split_
 buffer_info make_buffer(nanobind::handle shape, std::size_t element_size_bytes, std::size_t alignment_bytes, const std::string& initial,
     std::uint64_t user_allocation, std::string name);
 std::vector<user_box> with_dims(const std::vector<box>& boxes, int dims);
-
-/// Registers _native.AccessPatternError and translates access_pattern_error to it: args = (kind, argument index, other argument index or -1, text, boxes).
-void bind_access_pattern_error(nanobind::module_& m);
-nanobind::object make_access_pattern_error(const access_pattern_error& error);
 
 } // namespace celerity::native

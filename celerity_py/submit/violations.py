@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Turns what the native scheduler objects to at submit into errors that name the task, the buffers and the remedy."""
+"""Words for what the native scheduler objects to at a submit: the task, the buffers, and the remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from celerity_py._native import RangeMapper
+from celerity_py._native import AccessViolation, MisfitKind, ViolationKind
+from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import (
     DimensionMismatch,
     InconsistentMapper,
@@ -14,34 +15,135 @@ from celerity_py.scheduler.errors import (
     OverlappingAccess,
     UsageError,
 )
-from celerity_py.vocabulary.accesses import MODE_NAMES, Access, describe
-from celerity_py.vocabulary.submissions import Submission
+from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Access, describe
+from celerity_py.vocabulary.notation import show
 
-_CLASSES: dict[str, type[UsageError]] = {
-    "dimensions": DimensionMismatch,
-    "overlap": OverlappingAccess,
-    "incomplete_union": InconsistentMapper,
-    "bounds": OutOfBoundsAccess,
-    "alias": OverlappingAccess,
-}
+if TYPE_CHECKING:
+    from celerity_py._native import Box
+    from celerity_py.vocabulary.submissions import Submission
+
+_OUT_OF_BOUNDS: Final = frozenset({MisfitKind.NO_INDEX, MisfitKind.NO_ELEMENT})
 
 
-def explain(error: BaseException, submission: Submission, args: Sequence[Any]) -> UsageError:
+def explain(violation: AccessViolation, submission: Submission, args: Sequence[Any]) -> UsageError:
     """The error of a task whose declared accesses contradict each other.
 
     Args:
-        error: A `_native.AccessPatternError`.
+        violation: What is wrong.
         submission: What was to be submitted.
         args: The arguments of the task as the user gave them.
     """
-    kind, index, _, text, _ = error.args
     given = [arg for arg in args if isinstance(arg, Access)]
+    access = given[violation.access] if violation.access >= 0 else None
     subject = submission.label
-    if 0 <= index < len(given):
-        mapper = given[index].mapper
-        if not isinstance(mapper, RangeMapper):
-            text = text.replace("callable", describe(mapper))
-        if kind in {"dimensions", "bounds"}:
-            mode = MODE_NAMES[given[index].port.mode]
-            subject = f"{subject}, {mode} access to {given[index].port.record.label} by {describe(mapper)}"
-    return _CLASSES.get(kind, UsageError)(f"{subject}: {text.rstrip('. ')}. Nothing was submitted.")
+    kind: type[UsageError] = UsageError
+    if violation.kind is ViolationKind.MISFIT:
+        assert access is not None
+        record, mapper = access.port.record, describe(access.mapper)
+        subject = f"{subject}, {MODE_NAMES[access.port.mode]} access to {record.label} by {mapper}"
+        kind = OutOfBoundsAccess if violation.misfit in _OUT_OF_BOUNDS else DimensionMismatch
+        space: Any = submission.box
+        text = f"{mapper} {explain_misfit(violation.misfit, violation.number, space, record.shape)}"
+    elif violation.kind is ViolationKind.OVERLAP:
+        assert access is not None
+        kind, text = OverlappingAccess, _explain_overlap(violation, access, given[violation.other_access])
+    elif violation.kind is ViolationKind.REDUCED:
+        kind, text = OverlappingAccess, _explain_reduced(violation, access, args)
+    elif violation.kind is ViolationKind.UNKNOWN_BUFFER:
+        text = f"buffer B{violation.buffer} does not exist (any more)."
+    else:
+        assert access is not None
+        kind, text = InconsistentMapper, _explain_parts(violation, access, submission.box)
+    return kind(f"{subject}: {text} Nothing was submitted.")
+
+
+def explain_misfit(kind: MisfitKind, number: int, space: Box, shape: tuple[int, ...]) -> str:
+    """How a mapper does not fit an index space and a buffer of this shape; follows the name of the mapper."""
+    have = f"but the kernel has {_dimensions(space.ndim)} and the buffer has {_dimensions(len(shape))}."
+    if kind is MisfitKind.OTHER_DIMS:
+        return (
+            f"needs a buffer with as many dimensions as the kernel, {have} "
+            f"Use slice(dim), slice(dim, at=index), all() or a callable."
+        )
+    if kind is MisfitKind.OTHER_DIMS_THAN_SLICE:
+        return f"needs a buffer with as many dimensions as the kernel, or one more, {have} Use all() or a callable."
+    if kind is MisfitKind.OTHER_DIMS_THAN_BOX:
+        return (
+            f"needs a buffer with {_dimensions(number)}, but the buffer has {_dimensions(len(shape))}. "
+            f"Give the box as many dimensions as the buffer."
+        )
+    if kind is MisfitKind.OTHER_DIMS_THAN_NAMES:
+        return (
+            f"needs a buffer with {_dimensions(number)}, {have} "
+            f"Name one dimension of the kernel for each dimension of the buffer."
+        )
+    if kind is MisfitKind.OTHER_DIMS_THAN_WIDTHS:
+        return (
+            f"needs a kernel and a buffer with {_dimensions(number)}, one per extent, {have} "
+            f"Give one extent per dimension, or use a callable."
+        )
+    if kind is MisfitKind.NOT_ONE_DIMENSION:
+        return f"needs a kernel with 1 dimension and a buffer with at least 1, {have} Use a callable."
+    if kind is MisfitKind.NO_KERNEL_DIMENSION:
+        return (
+            f"names dimension {number} of the kernel, which has {_dimensions(space.ndim)}, counted from 0. "
+            f"Name another one."
+        )
+    if kind is MisfitKind.NO_BUFFER_DIMENSION:
+        return (
+            f"names a dimension that the buffer does not have: it has {_dimensions(len(shape))}, counted from 0. "
+            f"Name another one."
+        )
+    if kind is MisfitKind.NO_INDEX:
+        return (
+            f"names an index that the buffer does not have: in dimension {number} they go from 0 to "
+            f"{shape[number] - 1}."
+        )
+    return (
+        f"gives some items no element: the index space is {show(space)}, and the buffer has the shape {shape}. "
+        f"Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
+        f"use a callable, whose results are clamped to the buffer."
+    )
+
+
+def _dimensions(count: int) -> str:
+    return f"{count} dimension" if count == 1 else f"{count} dimensions"
+
+
+def _explain_parts(violation: AccessViolation, access: Access, whole: Box | None) -> str:
+    who = "the whole range" if violation.chunk == whole else f"this rank's chunk {show(violation.chunk)}"
+    where = show(violation.where)
+    is_unwritten = violation.kind is ViolationKind.UNWRITTEN
+    return (
+        f"buffer {access.port.record.label} through {describe(access.mapper)}: asked for {who} the mapper returns "
+        f"{show(violation.of_chunk)}, but its {violation.num_parts} chunks together return {show(violation.of_parts)}. "
+        f"{'Nobody would write' if is_unwritten else f'The result for {who} does not contain'} {where}. "
+        f"Let the mapper return, for any chunk, what exactly that chunk accesses."
+    )
+
+
+def _explain_overlap(violation: AccessViolation, writer: Access, other: Access) -> str:
+    record = writer.port.record
+    if all(extent == 1 for extent in record.shape):
+        remedy = (
+            'to make one value of what they find, use celerity.reduction(buffer, "sum") and combine() in the kernel.'
+        )
+    else:
+        remedy = "write disjoint parts, or read the old values from a second buffer."
+    return (
+        f"buffer {record.label} through {describe(writer.mapper)}: chunk {show(violation.chunk)} writes "
+        f"{show(violation.where) if record.shape else 'its only element'}, which chunk {show(violation.other_chunk)} "
+        f"{'reads' if other.port.mode == READ else 'writes'} too, through {describe(other.mapper)}. "
+        f"Chunks run at the same time: {remedy}"
+    )
+
+
+def _explain_reduced(violation: AccessViolation, access: Access | None, args: Sequence[Any]) -> str:
+    ports = [arg.port for arg in args if isinstance(arg, Reduction)]
+    label = next(port.record.label for port in ports if port.record.id == violation.buffer)
+    other = "that of another reduction" if access is None else f"is accessed through {describe(access.mapper)}"
+    return (
+        f"buffer {label} is the target of a reduction and {other}. A buffer appears once in a task, either as a "
+        f"reduction or as an access: while the kernel runs, each chunk keeps its partial result there. To let the old "
+        f"value take part, use celerity.reduction(..., include_current=True); otherwise use a second buffer."
+    )

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import Box, MisfitKind, RangeMapper, Region
 from celerity_py._native_testing import split_1d
+from celerity_py.submit.violations import explain_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,21 +179,26 @@ def test_a_table_answers_for_its_chunks_only() -> None:
 def test_a_mismatch_of_dimensions_is_explained(
     make: Callable[[], RangeMapper], kernel_dims: int, buffer_dims: int, parts: list[str]
 ) -> None:
-    sentence = make().check_dimensions(kernel_dims, buffer_dims)
+    mapper = make()
+    misfit = mapper.check_dimensions(kernel_dims, buffer_dims)
+    sentence = f"{mapper.describe()} {explain_misfit(*misfit, whole(*[4] * kernel_dims), (4,) * buffer_dims)}"
     assert sentence.endswith(".")
     for part in parts:
         assert part in sentence
 
 
+FITS = (MisfitKind.NONE, 0)
+
+
 def test_fitting_dimensions_are_accepted() -> None:
     for dims in range(4):
-        assert RangeMapper.one_to_one().check_dimensions(dims, dims) == ""
-        assert RangeMapper.all().check_dimensions(1, dims) == ""
-        assert RangeMapper.fixed(whole(*[4] * dims)).check_dimensions(1, dims) == ""
-        assert RangeMapper.neighborhood((1,) * dims).check_dimensions(dims, dims) == ""
-        assert RangeMapper.permute(tuple(range(dims))).check_dimensions(3, dims) == ""
-    assert RangeMapper.slice(0).check_dimensions(1, 2) == RangeMapper.slice(1).check_dimensions(2, 2) == ""
-    assert RangeMapper.even_split().check_dimensions(1, 3) == ""
+        assert RangeMapper.one_to_one().check_dimensions(dims, dims) == FITS
+        assert RangeMapper.all().check_dimensions(1, dims) == FITS
+        assert RangeMapper.fixed(whole(*[4] * dims)).check_dimensions(1, dims) == FITS
+        assert RangeMapper.neighborhood((1,) * dims).check_dimensions(dims, dims) == FITS
+        assert RangeMapper.permute(tuple(range(dims))).check_dimensions(3, dims) == FITS
+    assert RangeMapper.slice(0).check_dimensions(1, 2) == RangeMapper.slice(1).check_dimensions(2, 2) == FITS
+    assert RangeMapper.even_split().check_dimensions(1, 3) == FITS
 
 
 def test_senseless_parameters_are_refused() -> None:

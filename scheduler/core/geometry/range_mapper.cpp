@@ -168,8 +168,6 @@ std::string as_python(const region& r, const int dims) {
 	return text + "])";
 }
 
-std::string count_dimensions(const int dims) { return std::to_string(dims) + (dims == 1 ? " dimension" : " dimensions"); }
-
 } // namespace
 
 range_mapper range_mapper::one_to_one() { return range_mapper(kind::one_to_one); }
@@ -237,45 +235,25 @@ range_mapper range_mapper::from_function(function_type fn) {
 	return mapper;
 }
 
-std::string range_mapper::check_dimensions(const int kernel_dims, const int buffer_dims) const {
-	const auto mismatch = [&] { return "but the kernel has " + count_dimensions(kernel_dims) + " and the buffer has " + count_dimensions(buffer_dims) + ". "; };
+mapper_misfit range_mapper::check_dimensions(const int kernel_dims, const int buffer_dims) const {
+	using misfit = mapper_misfit::kind_type;
+	const auto unless = [](const bool fits, const misfit kind, const std::int64_t number = 0) { return fits ? mapper_misfit{} : mapper_misfit{kind, number}; };
 	switch(m_kind) {
 	case kind::all:
 	case kind::table:
 	case kind::function: return {};
-	case kind::one_to_one:
-		if(kernel_dims == buffer_dims) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, " + mismatch()
-		       + "Use slice(dim), slice(dim, at=index), all() or a callable.";
-	case kind::fixed:
-		if(m_dims == buffer_dims) return {};
-		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", but the buffer has " + count_dimensions(buffer_dims)
-		       + ". Give the box as many dimensions as the buffer.";
+	case kind::one_to_one: return unless(kernel_dims == buffer_dims, misfit::other_dims);
+	case kind::fixed: return unless(m_dims == buffer_dims, misfit::other_dims_than_box, m_dims);
 	case kind::slice:
-		if(m_params[0] >= buffer_dims) {
-			return describe() + " names a dimension that the buffer does not have: it has " + count_dimensions(buffer_dims)
-			       + ", counted from 0. Name another one.";
-		}
-		if(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1) return {};
-		return describe() + " needs a buffer with as many dimensions as the kernel, or one more, " + mismatch() + "Use all() or a callable.";
-	case kind::neighborhood:
-		if(m_dims == kernel_dims && m_dims == buffer_dims) return {};
-		return describe() + " needs a kernel and a buffer with " + count_dimensions(m_dims) + ", one per extent, " + mismatch()
-		       + "Give one extent per dimension, or use a callable.";
-	case kind::even_split:
-		if(kernel_dims == 1 && buffer_dims >= 1) return {};
-		return describe() + " needs a kernel with 1 dimension and a buffer with at least 1, " + mismatch() + "Use a callable.";
+		if(m_params[0] >= buffer_dims) return {misfit::no_buffer_dimension, m_params[0]};
+		return unless(buffer_dims == kernel_dims || buffer_dims == kernel_dims + 1, misfit::other_dims_than_slice);
+	case kind::neighborhood: return unless(m_dims == kernel_dims && m_dims == buffer_dims, misfit::other_dims_than_widths, m_dims);
+	case kind::even_split: return unless(kernel_dims == 1 && buffer_dims >= 1, misfit::not_one_dimension);
 	case kind::permute: break;
 	}
-	if(m_dims != buffer_dims) {
-		return describe() + " needs a buffer with " + count_dimensions(m_dims) + ", " + mismatch()
-		       + "Name one dimension of the kernel for each dimension of the buffer.";
-	}
+	if(m_dims != buffer_dims) return {misfit::other_dims_than_names, m_dims};
 	for(std::size_t i = 0; i < static_cast<std::size_t>(m_dims); ++i) {
-		if(m_params[i] >= kernel_dims) {
-			return describe() + " names dimension " + std::to_string(m_params[i]) + " of the kernel, which has " + count_dimensions(kernel_dims)
-			       + ", counted from 0. Name another one.";
-		}
+		if(m_params[i] >= kernel_dims) return {misfit::no_kernel_dimension, m_params[i]};
 	}
 	return {};
 }
@@ -300,16 +278,11 @@ bool range_mapper::fits(const box& global, const int kernel_dims, const box& buf
 	return true;
 }
 
-std::string range_mapper::check_bounds(const box& global, const int kernel_dims, const point& buffer_extents, const int buffer_dims) const {
+mapper_misfit range_mapper::check_bounds(const box& global, const int kernel_dims, const point& buffer_extents, const int buffer_dims) const {
+	using misfit = mapper_misfit::kind_type;
 	if(fits(global, kernel_dims, box::full(buffer_extents), buffer_dims)) return {};
-	if(m_kind == kind::slice && m_params[1] >= buffer_extents[static_cast<std::size_t>(m_params[0])]) {
-		return describe() + " names an index that the buffer does not have: in dimension " + std::to_string(m_params[0]) + " they go from 0 to "
-		       + std::to_string(buffer_extents[static_cast<std::size_t>(m_params[0])] - 1) + ".";
-	}
-	return describe() + " gives some items no element: the index space is " + to_string(global, kernel_dims) + ", and the buffer has the shape "
-	       + as_python_tuple(buffer_extents, buffer_dims)
-	       + ". Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
-	       + "use a callable, whose results are clamped to the buffer.";
+	const bool names_index = m_kind == kind::slice && m_params[1] >= buffer_extents[static_cast<std::size_t>(m_params[0])];
+	return names_index ? mapper_misfit{misfit::no_index, m_params[0]} : mapper_misfit{misfit::no_element};
 }
 
 region range_mapper::map(const box& chunk, const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {

@@ -16,6 +16,27 @@ namespace celerity {
 
 enum class neighborhood_shape { box, axes };
 
+/// How a mapper fails to fit a kernel and a buffer.
+struct mapper_misfit {
+	enum class kind_type : std::uint8_t {
+		none,
+		other_dims,             ///< the buffer needs as many dimensions as the kernel
+		other_dims_than_slice,  ///< or one more
+		other_dims_than_box,    ///< the buffer needs `number` of them
+		other_dims_than_names,  ///< the same, one per name
+		other_dims_than_widths, ///< kernel and buffer need `number` of them, one per extent
+		not_one_dimension,      ///< the kernel needs 1, the buffer 1 or more
+		no_kernel_dimension,    ///< the kernel has no dimension `number`
+		no_buffer_dimension,    ///< the buffer has no dimension `number`
+		no_index,               ///< dimension `number` of the buffer has no such index
+		no_element,             ///< some items of the index space have no element
+	};
+	kind_type kind = kind_type::none;
+	std::int64_t number = 0;
+
+	explicit operator bool() const { return kind != kind_type::none; }
+};
+
 /// Immutable value. Maps a chunk of a `kernel_dims`-dimensional index space to a region of a buffer; the result is clamped to the buffer.
 class range_mapper {
   public:
@@ -43,11 +64,11 @@ class range_mapper {
 
 	kind get_kind() const { return m_kind; }
 
-	/// Empty if the mapper accepts this pair of dimensionalities, else a sentence naming both and the remedy.
-	std::string check_dimensions(int kernel_dims, int buffer_dims) const;
-	/// Empty if each item of the index space `global` has an element of the buffer, else a sentence with the remedy. `all` and `fixed` do not depend on
-	/// items, and results of tables and functions are clamped. Asked after check_dimensions().
-	std::string check_bounds(const box& global, int kernel_dims, const point& buffer_extents, int buffer_dims) const;
+	/// Whether the mapper accepts this pair of dimensionalities.
+	mapper_misfit check_dimensions(int kernel_dims, int buffer_dims) const;
+	/// Whether each item of the index space `global` has an element of the buffer. `all` and `fixed` do not depend on items, and results of tables and
+	/// functions are clamped. Asked after check_dimensions().
+	mapper_misfit check_bounds(const box& global, int kernel_dims, const point& buffer_extents, int buffer_dims) const;
 
 	/// `global` is the whole index space of the task, `buffer_box` the whole buffer. The result is clamped to the buffer and normalised.
 	region map(const box& chunk, const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;

@@ -39,41 +39,43 @@ struct mapped_access {
 	}
 };
 
-std::string describe(const mapped_access& a) {
-	return "buffer B" + std::to_string(a.buffer->id.value) + " \"" + a.buffer->name + "\" through " + a.access->mapper.describe();
+access_violation violation_of(const access_violation::kind_type kind, const task& node, const mapped_access& a) {
+	access_violation result;
+	result.kind = kind;
+	result.buffer = a.buffer->id;
+	result.kernel_dims = node.geometry.dims;
+	result.buffer_dims = a.buffer->dims;
+	result.access = a.index;
+	return result;
 }
 
-/// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union. `name` is what messages call `whole`.
-void check_union(const task& node, const mapped_access& a, const box& whole, const std::string& name, const std::span<const box> chunks) {
-	const region of_whole = a.map(node, whole);
+/// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union.
+void check_union(const task& node, const mapped_access& a, const box& whole, const std::span<const box> chunks) {
+	region of_whole = a.map(node, whole);
 	box_vector boxes;
 	for(const box& chunk : chunks) {
 		const region of_chunk = a.map(node, chunk);
 		boxes.append(of_chunk.boxes().data(), of_chunk.boxes().data() + of_chunk.boxes().size());
 	}
-	const region of_chunks(std::move(boxes));
-	const int dims = a.buffer->dims;
-	const region beyond = region_difference(of_chunks, of_whole);
-	const region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
+	region of_chunks(std::move(boxes));
+	region beyond = region_difference(of_chunks, of_whole);
+	region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
 	if(beyond.empty() && missing.empty()) return;
-	const region& wrong = beyond.empty() ? missing : beyond;
-	std::string text = describe(a) + ": asked for " + name + " the mapper returns " + to_string(of_whole, dims) + ", but its " + std::to_string(chunks.size())
-	                   + " chunks together return " + to_string(of_chunks, dims) + ". "
-	                   + (beyond.empty() ? "Nobody would write " : "The result for " + name + " does not contain ") + to_string(wrong, dims)
-	                   + ". Let the mapper return, for any chunk, what exactly that chunk accesses.";
-	throw access_pattern_error(access_pattern_error::kind::incomplete_union, a.index, access_pattern_error::no_argument, std::move(text),
-	    std::vector<box>(wrong.begin(), wrong.end()), dims);
+	using kind = access_violation::kind_type;
+	access_violation violation = violation_of(beyond.empty() ? kind::unwritten : kind::beyond_whole, node, a);
+	violation.chunk = whole;
+	violation.where = beyond.empty() ? std::move(missing) : std::move(beyond);
+	violation.of_chunk = std::move(of_whole);
+	violation.of_parts = std::move(of_chunks);
+	violation.num_parts = chunks.size();
+	throw access_pattern_error(std::move(violation));
 }
 
 /// The mapping of each chunk has to agree with those of its parts. Other ranks rely on that of the whole range to know what they do not hold any more, and
 /// on that of a rank's chunk to know what the rank lacks and writes. A read may be wider than its parts: the rank receives what none of them reads.
 void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
-	if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, "the whole range", divided.by_rank);
-	if(divided.parts_of_own.size() > 1) {
-		const bool is_whole = divided.own == node.geometry.global;
-		check_union(node, a, divided.own, is_whole ? "the whole range" : "this rank's chunk " + to_string(divided.own, node.geometry.dims),
-		    divided.parts_of_own);
-	}
+	if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, divided.by_rank);
+	if(divided.parts_of_own.size() > 1) check_union(node, a, divided.own, divided.parts_of_own);
 }
 
 /// No chunk may write what another chunk of the same task accesses.
@@ -88,14 +90,13 @@ void check_overlap(const task& node, const std::vector<mapped_access>& group, co
 	};
 	region_map<writer> writers(box::full(buffer.extents), writer{nobody, 0});
 	const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
-		const auto other_access = std::find_if(group.begin(), group.end(), [&](const auto& g) { return g.index == other.access; });
-		std::string text =
-		    describe(*other_access) + ": chunk " + to_string(chunks[other.chunk], node.geometry.dims) + " writes "
-		    + (buffer.dims > 0 ? to_string(where, buffer.dims) : "its only element") + ", which chunk " + to_string(chunks[chunk], node.geometry.dims)
-		    + (is_producer(a.access->mode) ? " writes" : " reads") + " too, through " + a.access->mapper.describe() + ". Chunks run at the same time: "
-		    + (buffer.extents == point{{1, 1, 1}} ? "to make one value of what they find, use celerity.reduction(buffer, \"sum\") and combine() in the kernel."
-		                                          : "write disjoint parts, or read the old values from a second buffer.");
-		throw access_pattern_error(access_pattern_error::kind::overlap, other.access, a.index, std::move(text), {where}, buffer.dims);
+		access_violation violation = violation_of(access_violation::kind_type::overlap, node, a);
+		violation.access = other.access;
+		violation.other_access = a.index;
+		violation.chunk = chunks[other.chunk];
+		violation.other_chunk = chunks[chunk];
+		violation.where = where;
+		throw access_pattern_error(std::move(violation));
 	};
 	for(const auto& a : group) {
 		if(!is_producer(a.access->mode)) continue;
@@ -118,22 +119,21 @@ void check_overlap(const task& node, const std::vector<mapped_access>& group, co
 }
 
 /// A chunk overwrites the buffer of a reduction with its partial result, so no access and no other reduction of the task may use that buffer.
-void check_reductions(const task& node, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
-	const auto fail = [&](const buffer_id id, const std::size_t access, const std::string& other) {
-		const auto& buffer = find_buffer(id);
-		throw access_pattern_error(access_pattern_error::kind::alias, access, access_pattern_error::no_argument,
-		    "buffer B" + std::to_string(id.value) + " \"" + buffer.name + "\" is the target of a reduction and " + other
-		        + ". A buffer appears once in a task, either as a reduction or as an access: while the kernel runs, each chunk keeps its partial "
-		          "result there. To let the old value take part, use celerity.reduction(..., include_current=True); otherwise use a second buffer",
-		    {}, buffer.dims);
+void check_reductions(const task& node) {
+	const auto fail = [&](const buffer_id id, const std::size_t access) {
+		access_violation violation;
+		violation.kind = access_violation::kind_type::reduced;
+		violation.buffer = id;
+		violation.access = access;
+		throw access_pattern_error(std::move(violation));
 	};
 	for(std::size_t r = 0; r < node.reductions.size(); ++r) {
 		const buffer_id id = node.reductions[r].buffer;
 		for(std::size_t a = 0; a < node.accesses.size(); ++a) {
-			if(node.accesses[a].buffer == id) fail(id, a, "is accessed through " + node.accesses[a].mapper.describe());
+			if(node.accesses[a].buffer == id) fail(id, a);
 		}
 		for(std::size_t earlier = 0; earlier < r; ++earlier) {
-			if(node.reductions[earlier].buffer == id) fail(id, access_pattern_error::no_argument, "that of another reduction");
+			if(node.reductions[earlier].buffer == id) fail(id, access_violation::no_access);
 		}
 	}
 }
@@ -168,17 +168,18 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 }
 
 void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
-	if(!node.reductions.empty()) check_reductions(node, find_buffer);
+	if(!node.reductions.empty()) check_reductions(node);
 	small_vector<mapped_access, 8> accesses;
 	bool may_go_wrong = false;
 	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
 		const auto& access = node.accesses[i];
 		const auto& buffer = find_buffer(access.buffer);
-		if(std::string text = access.mapper.check_dimensions(node.geometry.dims, buffer.dims); !text.empty()) {
-			throw access_pattern_error(access_pattern_error::kind::dimensions, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
-		}
-		if(std::string text = access.mapper.check_bounds(node.geometry.global, node.geometry.dims, buffer.extents, buffer.dims); !text.empty()) {
-			throw access_pattern_error(access_pattern_error::kind::bounds, i, access_pattern_error::no_argument, std::move(text), {}, buffer.dims);
+		mapper_misfit misfit = access.mapper.check_dimensions(node.geometry.dims, buffer.dims);
+		if(!misfit) misfit = access.mapper.check_bounds(node.geometry.global, node.geometry.dims, buffer.extents, buffer.dims);
+		if(misfit) {
+			access_violation violation = violation_of(access_violation::kind_type::misfit, node, {i, &access, &buffer});
+			violation.misfit = misfit;
+			throw access_pattern_error(std::move(violation));
 		}
 		const bool is_again = std::any_of(accesses.begin(), accesses.end(), [&](const auto& earlier) { return earlier.access->buffer == access.buffer; });
 		may_go_wrong |= is_again || !access.mapper.is_additive() || (is_producer(access.mode) && !access.mapper.is_injective(node.geometry.dims, buffer.dims));

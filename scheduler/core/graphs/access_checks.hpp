@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <stdexcept>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -14,22 +15,38 @@
 
 namespace celerity {
 
-/// A task whose declared accesses contradict each other. The text is a complete explanation but for the task's name.
+/// What is wrong with the declared accesses of a task, which Python words. Fields are 0 or empty where they do not apply.
+struct access_violation {
+	static constexpr std::size_t no_access = ~std::size_t{0};
+
+	enum class kind_type : std::uint8_t {
+		unknown_buffer, ///< there is no `buffer` (any more)
+		misfit,         ///< the mapper of `access` does not fit index space and buffer
+		beyond_whole,   ///< mapped parts of `chunk` contain `where`, which the mapped `chunk` does not contain
+		unwritten,      ///< none of the mapped parts of `chunk` contains `where`, which is to be written
+		overlap,        ///< `access` writes `where` for `chunk`, and `other_access` accesses it for `other_chunk`, which runs at the same time
+		reduced,        ///< `buffer` is the target of a reduction, and used by `access` or by another reduction
+	};
+	kind_type kind = kind_type::unknown_buffer;
+	buffer_id buffer;
+	int kernel_dims = 0;
+	int buffer_dims = 0;
+	std::size_t access = no_access; ///< position among the accesses of the task
+	std::size_t other_access = no_access;
+	mapper_misfit misfit;
+	box chunk, other_chunk;
+	region where;
+	region of_chunk, of_parts; ///< mapped `chunk`, and all that its `num_parts` parts are mapped to
+	std::size_t num_parts = 0;
+};
+
+/// A task whose declared accesses contradict each other.
 class access_pattern_error : public std::runtime_error {
   public:
-	enum class kind { dimensions, overlap, incomplete_union, unknown_buffer, granularity, bounds, alias };
+	explicit access_pattern_error(access_violation&& what_is_wrong)
+	    : std::runtime_error("the declared accesses of a task contradict each other"), violation(std::move(what_is_wrong)) {}
 
-	access_pattern_error(const kind k, const std::size_t argument, const std::size_t other_argument, std::string text, std::vector<box> boxes, const int dims)
-	    : std::runtime_error(std::move(text)), what_kind(k), argument_index(argument), other_argument_index(other_argument), involved(std::move(boxes)),
-	      involved_dims(dims) {}
-
-	static constexpr std::size_t no_argument = ~std::size_t{0};
-
-	kind what_kind;
-	std::size_t argument_index;       ///< position in the task's accesses
-	std::size_t other_argument_index; ///< of the access it conflicts with, or no_argument
-	std::vector<box> involved;        ///< the offending part of the buffer
-	int involved_dims;
+	access_violation violation;
 };
 
 struct partition {

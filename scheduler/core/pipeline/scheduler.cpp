@@ -71,8 +71,9 @@ void scheduler::forget_dead_buffers() {
 const buffer_info& scheduler::find_buffer(const buffer_id id) const {
 	const auto it = m_buffers.find(id);
 	if(it == m_buffers.end()) {
-		throw access_pattern_error(access_pattern_error::kind::unknown_buffer, access_pattern_error::no_argument, access_pattern_error::no_argument,
-		    "buffer B" + std::to_string(id.value) + " does not exist (any more)", {}, 0);
+		access_violation violation;
+		violation.buffer = id;
+		throw access_pattern_error(std::move(violation));
 	}
 	return it->second;
 }
