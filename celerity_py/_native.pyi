@@ -929,6 +929,35 @@ class ProgramLog:
         (number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.
         """
 
+class Task:
+    """
+    What a scheduler takes. A Submitter adds the accesses and the name, from the arguments of the call.
+    """
+
+    @staticmethod
+    def kernel(box: Box, granularity: object | None = None, division: tuple[bool, int, int] = (False, 1, 0), reductions: object = (), origin: tuple[int, int] = (0, 0), *, accesses: object = (), name: str = '') -> Task:
+        """
+        reductions: (buffer, op, dtype name, include_current) each. accesses: (buffer, mode, RangeMapper) each.
+        """
+
+    @staticmethod
+    def host_task(box: Box, on: str = 'split', unordered: bool = False, origin: tuple[int, int] = (0, 0), *, accesses: object = (), name: str = '') -> Task:
+        """
+        on: 'once', 'master', or 'split', which divides the box among the ranks.
+        """
+
+    @staticmethod
+    def fence(buffer: int, box: Box, user_allocation: int, on_all: bool = True) -> Task:
+        """Copies a part of a buffer to registered user memory."""
+
+    @staticmethod
+    def epoch(action: str = 'none') -> Task:
+        """action: 'none', 'barrier' or 'shutdown'."""
+
+    @property
+    def division(self) -> tuple:
+        """Equal for tasks whose index spaces are divided into the same chunks."""
+
 class PlanningSettings:
     """
     What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.
@@ -1036,29 +1065,14 @@ class Scheduler:
     def destroy_buffer(self, buffer: int) -> None:
         """Free the buffer after its last use. Any thread; only enqueues."""
 
-    def chunks_for(self, box: Box, *, granularity: object | None, split_2d: bool, oversubscribe: int, border: int, kind: str) -> list[Box]:
+    def chunks_for(self, task: Task) -> list[Box]:
         """
         Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.
         """
 
-    def submit_kernel(self, name: str, box: Box, accesses: object, reductions: object, granularity: object | None, split_2d: bool, oversubscribe: int, border: int = 0, origin: tuple[int, int] = (0, 0)) -> int:
+    def submit(self, task: Task) -> int:
         """
-        Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.
-        """
-
-    def submit_host_task(self, name: str, box: object | None, accesses: object, on: str, unordered: bool = False, origin: tuple[int, int] = (0, 0)) -> int:
-        """
-        Submit a host task; returns its submission id. Raises AccessPatternError with nothing enqueued.
-        """
-
-    def submit_fence(self, buffer: int, box: Box, user_allocation: int, on_all: bool) -> int:
-        """
-        Copy a part of a buffer to registered user memory; returns the submission id.
-        """
-
-    def submit_epoch(self, action: str) -> int:
-        """
-        Submit an epoch ('none', 'barrier' or 'shutdown'); returns its submission id.
+        Returns the submission id. Raises AccessPatternError with nothing enqueued.
         """
 
     def next_submission(self) -> int:
@@ -1211,11 +1225,6 @@ class Submitter:
 
     def submit_epoch(self, submission: object, action: str) -> None:
         """action: 'none', 'barrier' or 'shutdown'."""
-
-    def find_plan(self, kernel: Any, submission: Any) -> Any:
-        """
-        The plan with which this kernel was launched with arguments of these kinds before; None if it was not.
-        """
 
     def refuse(self) -> None:
         """From now on ask the delegate at each call whether it may go on."""

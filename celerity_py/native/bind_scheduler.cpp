@@ -144,42 +144,11 @@ void bind_scheduler(nb::module_& m) {
 	        "destroy_buffer", [](scheduler& self, const std::uint64_t id) { self.destroy_buffer(buffer_id(id)); }, "buffer"_a,
 	        "Free the buffer after its last use. Any thread; only enqueues.")
 	    .def(
-	        "chunks_for",
-	        [](const scheduler& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::uint32_t border, const std::string& kind) {
-		        return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims);
-	        },
-	        "box"_a, nb::kw_only(), "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a, "kind"_a,
+	        "chunks_for", [](const scheduler& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a,
 	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
 	    .def(
-	        "submit_kernel",
-	        [](scheduler& self, std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
-	            const bool split_2d, const std::uint32_t oversubscribe, const std::uint32_t border, const origin& from) {
-		        task node = make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe, border);
-		        set_origin(node, from);
-		        return self.submit(std::move(node)).value;
-	        },
-	        "name"_a, "box"_a, "accesses"_a, "reductions"_a, "granularity"_a.none(), "split_2d"_a, "oversubscribe"_a, "border"_a = 0, "origin"_a = origin{},
-	        "Submit a device kernel; returns its submission id. Raises AccessPatternError with nothing enqueued.")
-	    .def(
-	        "submit_host_task",
-	        [](scheduler& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered,
-	            const origin& from) {
-		        task node = make_host_task(std::move(name), space, accesses, on, unordered);
-		        set_origin(node, from);
-		        return self.submit(std::move(node)).value;
-	        },
-	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "unordered"_a = false, "origin"_a = origin{},
-	        "Submit a host task; returns its submission id. Raises AccessPatternError with nothing enqueued.")
-	    .def(
-	        "submit_fence",
-	        [](scheduler& self, const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
-		        return self.submit(make_fence(buffer, where, user_allocation, on_all)).value;
-	        },
-	        "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a, "Copy a part of a buffer to registered user memory; returns the submission id.")
-	    .def(
-	        "submit_epoch", [](scheduler& self, const std::string& action) { return self.submit(make_epoch(action)).value; }, "action"_a,
-	        "Submit an epoch ('none', 'barrier' or 'shutdown'); returns its submission id.")
+	        "submit", [](scheduler& self, const task& node) { return self.submit(task(node)).value; }, "task"_a,
+	        "Returns the submission id. Raises AccessPatternError with nothing enqueued.")
 	    .def(
 	        "next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
 	    .def(

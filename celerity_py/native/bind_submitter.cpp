@@ -104,9 +104,6 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 		        self.table().enter(submission, make_epoch(action), std::nullopt, now_ns());
 	        },
 	        "submission"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")
-	    .def("find_plan", &submitter::find_plan, "kernel"_a, "submission"_a,
-	        nb::sig("def find_plan(self, kernel: typing.Any, submission: typing.Any) -> typing.Any"),
-	        "The plan with which this kernel was launched with arguments of these kinds before; None if it was not.")
 	    .def("refuse", &submitter::refuse, "From now on ask the delegate at each call whether it may go on.")
 	    .def(
 	        "futures_until", [](submitter& self, const std::uint64_t last) { return self.table().futures_until(last); }, "last"_a,

@@ -13,6 +13,7 @@ void bind_program_log(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_start_watch(nb::module_& m);
 void bind_submitter(nb::module_& m);
+void bind_tasks(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_view_releaser(nb::module_& m);
 
@@ -29,6 +30,7 @@ NB_MODULE(_native, m) {
 	bind_trace(m);
 	bind_executor(m);
 	bind_program_log(m);
+	bind_tasks(m);
 	bind_scheduler(m);
 	bind_start_watch(m);
 	bind_submitter(m);

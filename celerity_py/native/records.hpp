@@ -37,6 +37,8 @@ class record_type {
 	}
 
 	static bool is_instance(PyObject* const object) { return PyObject_TypeCheck(object, s_type) != 0; }
+	/// Whether its class derives from the type itself, as our classes do, and not from one of ours.
+	static bool has_own_class(PyObject* const object) { return Py_TYPE(object)->tp_base == s_type; }
 	/// Of an instance.
 	static T& of(PyObject* const object) { return *reinterpret_cast<T*>(object); }
 	/// A new object, whose attributes are not set. Null with a MemoryError.

@@ -42,7 +42,11 @@ bool is_plain(const submit_memo::argument_kind kind) {
 
 bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
 
-submit_memo::argument_kind kind_of(const port_record& port) { return static_cast<submit_memo::argument_kind>(PyLong_AsLong(port.kind)) * 2 + 1; }
+/// `kept`: an argument of a submission.
+submit_memo::argument_kind kind_of(PyObject* const kept) {
+	if(!port_type::is_instance(kept)) return reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(kept));
+	return static_cast<submit_memo::argument_kind>(PyLong_AsLong(port_type::of(kept).kind)) * 2 + 1;
+}
 
 bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
 
@@ -73,18 +77,23 @@ void read_accesses(const nb::handle accesses, task& node) {
 	if(PyErr_Occurred() != nullptr) throw nb::python_error();
 }
 
-/// The kinds of what is left of the arguments of a submission.
-void find_kinds_of(const nb::handle submission, std::vector<submit_memo::argument_kind>& out) {
-	for(const nb::handle arg : nb::borrow<nb::list>(submission_type::of(submission.ptr()).args)) {
-		out.push_back(port_type::is_instance(arg.ptr()) ? kind_of(port_type::of(arg.ptr())) : reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg.ptr())));
-	}
-}
-
 std::string text_of(PyObject* const text) {
 	Py_ssize_t size = 0;
 	const char* const begin = PyUnicode_AsUTF8AndSize(text, &size);
-	if(begin == nullptr) throw nb::python_error(); // half a surrogate
+	if(begin == nullptr) {
+		PyErr_Clear();
+		raise_usage_error(std::string("The name of a task has half of a surrogate pair, which is no character: ") + nb::repr(text).c_str() + ".");
+	}
 	return {begin, static_cast<std::size_t>(size)};
+}
+
+/// What the delegate has answered: (submission, task, accesses).
+void take_over(const nb::object& answer, nb::object& submission, task& node) {
+	const auto plan = nb::cast<nb::tuple>(answer);
+	submission = plan[0];
+	node = std::move(nb::cast<task&>(plan[1]));
+	node.name = text_of(submission_type::of(submission.ptr()).name);
+	read_accesses(plan[2], node);
 }
 
 std::vector<std::byte> bytes_of(PyObject* const bytes) {
@@ -126,6 +135,7 @@ submitter::submitter(scheduler& target, executor_loop* const executor, const nb:
 void submitter::set_delegate(nb::object delegate) {
 	m_plan_kernel = delegate.attr("plan_kernel");
 	m_plan_host_task = delegate.attr("plan_host_task");
+	m_may_repeat = nb::cast<bool>(delegate.attr("may_repeat"));
 	m_delegate = std::move(delegate);
 }
 
@@ -159,12 +169,7 @@ void submitter::submit_host_task(const nb::args& given) {
 	call now = begin("host_task()");
 	work made;
 	made.args = nb::cast<nb::tuple>(given[1]);
-	const auto plan = nb::cast<nb::tuple>(m_plan_host_task(*given));
-	made.submission = plan[0];
-	const submission_record& record = submission_type::of(made.submission.ptr());
-	made.node = make_host_task(text_of(record.name), nb::handle(record.box), nb::tuple(), nb::cast<std::string>(plan[2]), nb::cast<bool>(plan[3]));
-	read_accesses(plan[1], made.node);
-	set_origin(made.node, nb::cast<origin>(plan[4]));
+	take_over(m_plan_host_task(*given), made.submission, made.node);
 	finish(now, std::move(made));
 }
 
@@ -206,21 +211,22 @@ void submitter::finish(call& now, work&& made) {
 // ---- what Python finds out
 
 void submitter::plan(const kernel_call& given, work& out, submit_memo::entry& found) {
-	const auto plan = nb::cast<nb::tuple>(m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame));
-	out.submission = plan[0];
-	const submission_record& record = submission_type::of(out.submission.ptr());
-	const user_box& space = *nb::inst_ptr<user_box>(nb::handle(record.box));
-	const auto [split_2d, oversubscription, border] = nb::cast<std::tuple<bool, std::uint32_t, std::uint32_t>>(plan[4]);
-	out.node = make_kernel(text_of(record.name), space, nb::tuple(), plan[2], plan[3], split_2d, oversubscription, border);
-	read_accesses(plan[1], out.node);
-	set_origin(out.node, nb::cast<origin>(plan[7]));
-	found.repeats = nb::cast<bool>(plan[8]);
+	take_over(m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame), out.submission, out.node);
 	found.geometry = out.node.geometry;
 	found.code_digest = out.node.code_digest;
-	if(plan[5].is_none()) return;
-	found.plan = plan[5];
+	found.repeats = m_may_repeat && given.constrain.is_none();
+	if(m_is_cuda) prepare_launch(given.kernel, out, found);
+}
+
+void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::entry& found) {
+	const submit_memo* const memo = memo_of(kernel);
+	find_kinds(submission_type::of(out.submission.ptr()).args);
+	const auto known = memo != nullptr ? find(*memo, found.geometry.dims, false) : nullptr;
+	const nb::object prepared = m_delegate.attr("prepare_launch")(out.submission, known != nullptr ? known->plan : nb::none());
+	if(prepared.is_none()) return;
+	found.plan = prepared[0];
 	found.native = nb::cast<std::shared_ptr<cuda_function>>(found.plan.attr("function"));
-	out.launch = native_launch{found.native, bytes_of(nb::object(plan[6]).ptr()), space.b};
+	out.launch = native_launch{found.native, bytes_of(nb::object(prepared[1]).ptr()), found.geometry.global};
 	const nb::object packing = found.plan.attr("packing");
 	if(packing.is_none()) {
 		found.repeats = false;
@@ -231,46 +237,29 @@ void submitter::plan(const kernel_call& given, work& out, submit_memo::entry& fo
 }
 
 void submitter::remember(const kernel_call& given, const nb::handle submission, submit_memo::entry&& found) {
-	if((!found.repeats && !found.plan) || !kernel_type::is_instance(given.kernel.ptr())) return;
-	submit_memo& memo = nb::cast<submit_memo&>(nb::handle(kernel_type::of(given.kernel.ptr()).memo));
-	find_kinds_of(submission, found.kinds);
-	found.repeats = found.repeats && found.scalars.size() <= max_scalars
-	                && std::all_of(found.kinds.begin(), found.kinds.end(), [](const auto kind) { return is_port(kind) || is_plain(kind); });
-	PyObject* const hints = given.hints.ptr();
-	if(has_class(hints, m_hint_class)) {
-		found.hints.push_back(nb::borrow(hints));
-	} else if(PyTuple_CheckExact(hints) || PyList_CheckExact(hints)) {
-		for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(hints); ++i) found.hints.push_back(nb::borrow(PySequence_Fast_GET_ITEM(hints, i)));
-	} else {
-		found.repeats = false;
+	if(!kernel_type::has_own_class(given.kernel.ptr())) return;
+	found.repeats = found.repeats && found.scalars.size() <= max_scalars && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr())
+	                && std::all_of(m_kinds.begin(), m_kinds.end(), [](const auto kind) { return is_port(kind) || is_plain(kind); });
+	if(!found.repeats) {
+		if(!found.plan) return;
+		find_kinds(submission_type::of(submission.ptr()).args);
 	}
-	if(!found.repeats && !found.plan) return;
+	submit_memo& memo = nb::cast<submit_memo&>(nb::handle(kernel_type::of(given.kernel.ptr()).memo));
 	if(memo.owner != m_id) {
 		memo.owner = m_id;
 		memo.entries.clear();
 	}
-	const bool is_known = std::any_of(memo.entries.begin(), memo.entries.end(), [&](const auto& known) {
-		return known->geometry.dims == found.geometry.dims && known->kinds == found.kinds && (!found.repeats || (known->repeats && has_hints(*known, hints)));
-	});
-	if(is_known) return; // a value did not fit, or the shape is one that is looked at each time
+	if(find(memo, found.geometry.dims, found.repeats) != nullptr) return; // a value did not fit, or the shape is one that is looked at each time
+	found.kinds = m_kinds;
+	if(found.repeats) {
+		for(const nb::handle hint : m_hints) found.hints.push_back(nb::borrow(hint));
+	}
 	if(memo.entries.size() >= max_entries) memo.entries.erase(memo.entries.begin());
 	memo.entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
 }
 
-nb::object submitter::find_plan(const nb::handle kernel, const nb::handle submission) {
-	const submit_memo* const memo = memo_of(kernel);
-	if(memo == nullptr) return nb::none();
-	const int dims = nb::cast<const user_box&>(nb::handle(submission_type::of(submission.ptr()).box)).dims;
-	kinds wanted;
-	find_kinds_of(submission, wanted);
-	for(const auto& known : memo->entries) {
-		if(known->geometry.dims == dims && known->kinds == wanted && known->plan) return known->plan;
-	}
-	return nb::none();
-}
-
 submit_memo* submitter::memo_of(const nb::handle kernel) const {
-	if(!kernel_type::is_instance(kernel.ptr())) return nullptr;
+	if(!kernel_type::has_own_class(kernel.ptr())) return nullptr;
 	submit_memo* result = nullptr;
 	PyObject* const memo = kernel_type::of(kernel.ptr()).memo;
 	return memo != nullptr && nb::try_cast<submit_memo*>(nb::handle(memo), result) && result->owner == m_id ? result : nullptr;
@@ -282,14 +271,11 @@ bool submitter::repeat(const kernel_call& given, work& out) {
 	const nb::object box_object = find_space(given.shape.ptr()); // first: among the keys may be some that run code of others to be compared
 	if(!box_object) return false;
 	const submit_memo* const memo = memo_of(given.kernel);
-	if(memo == nullptr || !find_kinds(given.args.ptr(), m_kinds)) return false;
+	if(memo == nullptr || !find_kinds(given.args.ptr()) || !find_hints(given.hints.ptr())) return false;
 	const user_box space = nb::cast<const user_box&>(box_object);
-	const auto found = std::find_if(memo->entries.begin(), memo->entries.end(), [&](const auto& entry) {
-		return entry->repeats && entry->geometry.dims == space.dims && entry->kinds == m_kinds && has_hints(*entry, given.hints.ptr());
-	});
-	if(found == memo->entries.end()) return false;
 	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
-	const auto known = *found;
+	const auto known = find(*memo, space.dims, true);
+	if(known == nullptr) return false;
 	const kernel_record& kernel = kernel_type::of(given.kernel.ptr());
 	PyObject* const implementation = m_is_cuda ? kernel.cuda : kernel.cpu;
 	const nb::object function = nb::borrow(implementation != nullptr ? implementation : given.kernel.ptr());
@@ -322,30 +308,40 @@ nb::object submitter::find_space(PyObject* const shape) const {
 	return result;
 }
 
-bool submitter::find_kinds(PyObject* const args, kinds& out) const {
-	out.clear();
-	const Py_ssize_t count = PyTuple_GET_SIZE(args);
+bool submitter::find_kinds(PyObject* const args) {
+	m_kinds.clear();
+	const Py_ssize_t count = PySequence_Fast_GET_SIZE(args);
 	for(Py_ssize_t i = 0; i < count; ++i) {
-		PyObject* const arg = PyTuple_GET_ITEM(args, i);
-		if(!has_class(arg, access_class)) {
-			out.push_back(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(arg)));
-			continue;
+		PyObject* kept = PySequence_Fast_GET_ITEM(args, i);
+		if(has_class(kept, access_class)) {
+			const access_record& access = access_type::of(kept);
+			if(access.port == nullptr || access.mapper == nullptr || !has_class(access.mapper, m_mapper_class)) return false;
+			if(port_type::of(access.port).runtime != m_runtime) return false;
+			kept = access.port;
 		}
-		const access_record& access = access_type::of(arg);
-		if(access.port == nullptr || access.mapper == nullptr || !has_class(access.mapper, m_mapper_class)) return false;
-		const port_record& port = port_type::of(access.port);
-		if(port.runtime != m_runtime) return false;
-		out.push_back(kind_of(port));
+		m_kinds.push_back(kind_of(kept));
 	}
 	return true;
 }
 
-bool submitter::has_hints(const submit_memo::entry& known, PyObject* const hints) const {
-	if(has_class(hints, m_hint_class)) return known.hints.size() == 1 && known.hints.front().ptr() == hints;
+bool submitter::find_hints(PyObject* const hints) {
+	m_hints.clear();
+	if(has_class(hints, m_hint_class)) {
+		m_hints.emplace_back(hints);
+		return true;
+	}
 	if(!PyTuple_CheckExact(hints) && !PyList_CheckExact(hints)) return false;
-	if(PySequence_Fast_GET_SIZE(hints) != static_cast<Py_ssize_t>(known.hints.size())) return false;
-	PyObject** const given = PySequence_Fast_ITEMS(hints);
-	return std::equal(known.hints.begin(), known.hints.end(), given, [](const nb::object& a, PyObject* const b) { return a.ptr() == b; });
+	for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(hints); ++i) m_hints.emplace_back(PySequence_Fast_GET_ITEM(hints, i));
+	return true;
+}
+
+std::shared_ptr<const submit_memo::entry> submitter::find(const submit_memo& memo, const int dims, const bool repeats) const {
+	const auto is_same = [](const nb::handle a, const nb::handle b) { return a.is(b); };
+	const auto found = std::find_if(memo.entries.begin(), memo.entries.end(), [&](const auto& known) {
+		return known->geometry.dims == dims && known->kinds == m_kinds
+		       && (!repeats || (known->repeats && std::equal(known->hints.begin(), known->hints.end(), m_hints.begin(), m_hints.end(), is_same)));
+	});
+	return found == memo.entries.end() ? nullptr : *found;
 }
 
 nb::object submitter::make_submission(PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {

@@ -65,8 +65,6 @@ class submitter {
 	void submit_kernel(const kernel_call& given);
 	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
 	void submit_host_task(const nanobind::args& given);
-	/// What an earlier submit of this kernel with arguments of these kinds has found out; None if there was none, or if Python runs the kernel.
-	nanobind::object find_plan(nanobind::handle kernel, nanobind::handle submission);
 
 	/// From now on the delegate is asked at each call whether it may go on.
 	void refuse() { m_refuses = true; }
@@ -80,7 +78,6 @@ class submitter {
 	int traverse(visitproc visit, void* arg) const;
 
   private:
-	using kinds = std::vector<submit_memo::argument_kind>;
 	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
 	static constexpr std::size_t max_scalars = 32;
 
@@ -103,6 +100,7 @@ class submitter {
 	scheduler& m_scheduler;
 	submission_table m_table;
 	nanobind::object m_delegate, m_plan_kernel, m_plan_host_task;
+	bool m_may_repeat = false;
 	const PyObject* m_runtime;
 	nanobind::object m_inside;
 	nanobind::dict m_boxes;
@@ -117,7 +115,8 @@ class submitter {
 	std::uint64_t m_num_repeated = 0;
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0;
-	kinds m_kinds; ///< of this call; here for its memory
+	std::vector<submit_memo::argument_kind> m_kinds; ///< of the call that is looked at; here for its memory
+	std::vector<nanobind::handle> m_hints;           ///< likewise
 
 	call begin(const char* name);
 	void finish(call& now, work&& made);
@@ -127,15 +126,19 @@ class submitter {
 	bool repeat(const kernel_call& given, work& out);
 	/// By the delegate.
 	void plan(const kernel_call& given, work& out, submit_memo::entry& found);
+	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
 	void remember(const kernel_call& given, nanobind::handle submission, submit_memo::entry&& found);
 
 	/// Null if the kernel keeps nothing for this submitter.
 	submit_memo* memo_of(nanobind::handle kernel) const;
 	/// Null for what runs code of others to be compared, too.
 	nanobind::object find_space(PyObject* shape) const;
-	/// False if an access is none of this runtime, or has a mapper that Python has to ask.
-	bool find_kinds(PyObject* args, kinds& out) const;
-	bool has_hints(const submit_memo::entry& known, PyObject* hints) const;
+	/// Sets m_kinds. `args`: a tuple or list, with accesses or with ports. False if an access is none of this runtime, or has a mapper that Python has to ask.
+	bool find_kinds(PyObject* args);
+	/// Sets m_hints. False if it cannot tell what they are.
+	bool find_hints(PyObject* hints);
+	/// What is known of a call with m_kinds, and with m_hints if it is to be repeated. Null if nothing is.
+	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, bool repeats) const;
 	nanobind::object make_submission(PyObject* function, PyObject* label, PyObject* args, PyObject* box, PyObject* frame) const;
 	/// False if a value does not fit as it is.
 	bool make_launch(const submit_memo::entry& known, PyObject* args, const box& space, native_launch& out) const;

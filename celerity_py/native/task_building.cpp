@@ -23,8 +23,7 @@ void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
 	}
 }
 
-task_geometry make_geometry(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription,
-    const std::uint32_t border) {
+task_geometry make_geometry(const user_box& space, const nb::handle granularity, const division& how) {
 	task_geometry geometry;
 	geometry.dims = space.dims;
 	geometry.global = space.b;
@@ -32,7 +31,8 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 		int count = 0;
 		geometry.granularity = to_point(granularity, 1, count, "constrain");
 	}
-	geometry.split = split_2d ? split_kind::split_2d : split_kind::split_1d;
+	const auto [is_split_2d, oversubscription, border] = how;
+	geometry.split = is_split_2d ? split_kind::split_2d : split_kind::split_1d;
 	geometry.oversubscription = oversubscription;
 	geometry.border = border;
 	if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
@@ -44,13 +44,11 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 
 } // namespace
 
-void set_origin(task& node, const origin& from) { std::tie(node.code_digest, node.values_digest) = from; }
-
-task make_kernel(std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions, const nb::handle granularity,
-    const bool split_2d, const std::uint32_t oversubscription, const std::uint32_t border) {
+task make_kernel(const user_box& space, const nb::handle granularity, const division& how, const nb::handle reductions, const origin& from,
+    const nb::handle accesses, std::string name) {
 	task result;
 	result.kind = task_kind::device_kernel;
-	result.geometry = make_geometry(space, granularity, split_2d, oversubscription, border);
+	result.geometry = make_geometry(space, granularity, how);
 	result.name = std::move(name);
 	read_accesses(accesses, result.accesses);
 	for(const nb::handle item : reductions) {
@@ -62,21 +60,23 @@ task make_kernel(std::string name, const user_box& space, const nb::handle acces
 		reduction.include_current = nb::cast<bool>(entry[3]);
 		result.reductions.push_back(reduction);
 	}
+	std::tie(result.code_digest, result.values_digest) = from;
 	return result;
 }
 
-task make_host_task(std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
+task make_host_task(const user_box& space, const std::string& on, const bool unordered, const origin& from, const nb::handle accesses, std::string name) {
 	task result;
 	result.kind = task_kind::host_task;
 	result.distribution = look_up<host_distribution>(on, "on");
 	if(result.distribution == host_distribution::split) {
-		result.geometry = make_geometry(nb::cast<const user_box&>(space), nb::none(), false, 1, 0);
+		result.geometry = make_geometry(space, nb::none(), division{false, 1, 0});
 	} else {
 		result.geometry.can_split = false;
 		result.is_ordered = !unordered;
 	}
 	result.name = std::move(name);
 	read_accesses(accesses, result.accesses);
+	std::tie(result.code_digest, result.values_digest) = from;
 	return result;
 }
 
@@ -97,15 +97,6 @@ task make_epoch(const std::string& action) {
 	result.kind = task_kind::epoch;
 	result.action = look_up<epoch_action>(action, "the action of an epoch");
 	result.name = result.action == epoch_action::none ? "wait" : action;
-	return result;
-}
-
-task make_shape(const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscription, const std::uint32_t border,
-    const std::string& kind) {
-	task result;
-	result.geometry = make_geometry(space, granularity, split_2d, oversubscription, border);
-	result.kind = kind == "kernel" ? task_kind::device_kernel : task_kind::host_task;
-	result.geometry.can_split = kind != "single";
 	return result;
 }
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from celerity_py._native import Box, RangeMapper, Region, call_inside
+from celerity_py._native import Box, RangeMapper, Region, Task, call_inside
 from celerity_py.access import PureMapper, is_int
 from celerity_py.comparison.mapper_identity import code_of
 from celerity_py.executor.failures.failure import describe_error
-from celerity_py.hints import Division
 from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe, new_access
 from celerity_py.vocabulary.notation import show
@@ -28,23 +27,14 @@ if TYPE_CHECKING:
 _MAX_PURE = 4096  # tables kept between submits
 
 
-def resolve_custom(  # noqa: PLR0917 - the parameters of a split
-    runtime: Runtime,
-    submission: Submission,
-    accesses: list[Access],
-    granularity: tuple[int, ...] | None,
-    division: Division,
-    kind: str,
-) -> None:
+def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesses: list[Access]) -> None:
     """Replace the accesses whose mappers are callables by ones with tables of their results.
 
     Args:
         runtime: Where it is going to be submitted.
         submission: What is going to be submitted.
+        task: Its index space, and how that is divided.
         accesses: Changed in place.
-        granularity: As for `Scheduler.chunks_for`.
-        division: What the hints come to.
-        kind: Same.
 
     Raises:
         MapperError: If a callable raised, or returned something that is no part of a buffer.
@@ -59,14 +49,13 @@ def resolve_custom(  # noqa: PLR0917 - the parameters of a split
         mapper: Any = given.mapper
         key = None
         if isinstance(mapper, PureMapper):
-            split = (whole, granularity, division, kind, record.shape)
-            key = (mapper.identity(), split)
+            key = (mapper.identity(), task.division, record.shape)
             table = runtime.pure_tables.get(key)
             if table is not None:
                 accesses[position] = new_access(given.buffer, table, given.port)
                 continue
         if chunks is None:
-            chunks = runtime.scheduler.chunks_for(whole, granularity=granularity, kind=kind, **division._asdict())
+            chunks = runtime.scheduler.chunks_for(task)
         who = _Subject(submission, given)
         results = call_inside(runtime.inside, evaluate, mapper, chunks, whole, record.shape, who)
         _warn_if_outside(runtime, submission, given, results)

@@ -6,26 +6,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from celerity_py import hints as hint_resolution
-from celerity_py._native import Box
-from celerity_py.cuda.launches import prepare_launch
-from celerity_py.hints import Division, Hint
+from celerity_py._native import Box, Task
+from celerity_py.cuda.launches import LaunchPlan, prepare_launch
+from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
 from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
 from celerity_py.submit.custom_mappers import resolve_custom
 from celerity_py.submit.violations import explain
+from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
-
-#: A loop that makes a new function for each submit would fill the memory of others.
-_WITH_MEMO: Final = frozenset({CudaKernel, Kernel})
 
 
 def connect(runtime: Runtime) -> None:
@@ -39,12 +37,14 @@ class SubmitDelegate:
     Attributes:
         explain: See `violations.explain`.
         check_usable: See `Runtime.check_usable`.
+        may_repeat: Whether native code may submit by itself a call like one that this delegate has checked.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.explain = explain
         self.check_usable = runtime.check_usable
+        self.may_repeat = runtime.call_checks is None
 
     def plan_kernel(  # noqa: PLR0917 - those of parallel_for
         self,
@@ -55,13 +55,11 @@ class SubmitDelegate:
         hints: Sequence[Hint] | Hint,
         constrain: Any,
         frame: FrameType,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Submission, Task, list[Access]]:
         """Check a call of `parallel_for`, and tell what it comes to.
 
         Returns:
-            The submission; its accesses, whose mappers are native ones; its reductions, as the scheduler takes them;
-            `constrain` per dimension; the division; the `LaunchPlan` of a kernel that native code launches, and the
-            bytes of its scalars; the origin; and whether native code may submit such a call by itself from now on.
+            The submission; the task without name and accesses; and the accesses, whose mappers are native ones.
 
         Raises:
             UsageError: If something is wrong.
@@ -92,20 +90,10 @@ class SubmitDelegate:
         # With reductions each device folds its chunk in one go: a fixed order of combination.
         division = division.whole_shares() if reductions else division
         submission = Submission("kernel", label, function, kept, box, frame)
+        task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
-            resolve_custom(runtime, submission, accesses, granularity, division, "kernel")
-        launch: tuple[Any, Any] = None, None
-        if is_native:
-            known = runtime.submitter.find_plan(kernel, submission)
-            launch = prepare_launch(runtime, function, submission, known)
-        may_repeat = (
-            kernel.__class__ in _WITH_MEMO
-            and not (reductions or is_custom)
-            and constrain is None
-            and runtime.call_checks is None
-        )
-        origin = runtime.origins.of(submission)
-        return submission, accesses, reductions, granularity, division, *launch, origin, may_repeat
+            resolve_custom(runtime, submission, task, accesses)
+        return submission, task, accesses
 
     def plan_host_task(  # noqa: PLR0917 - those of host_task
         self,
@@ -116,12 +104,8 @@ class SubmitDelegate:
         constrain: Any,
         unordered: Any,
         frame: FrameType,
-    ) -> tuple[Any, ...]:
-        """Check a call of `host_task`, and tell what it comes to.
-
-        Returns:
-            The submission; its accesses, whose mappers are native ones; "once", "master" or "split"; `unordered`; and
-            the origin.
+    ) -> tuple[Submission, Task, list[Access]]:
+        """Check a call of `host_task`, and tell what it comes to, as `plan_kernel` does.
 
         Raises:
             UsageError: If something is wrong.
@@ -149,10 +133,19 @@ class SubmitDelegate:
             reduction = next(arg for arg in args if isinstance(arg, Reduction))
             raise ArgumentTypeError(f"{who} got {reduction!r}, but only kernels can reduce. Use queue.parallel_for().")
         submission = Submission("host task", label, fn, kept, box, frame)
+        task = Task.host_task(box, distribution, unordered, runtime.origins.of(submission))
         if is_custom:
-            kind = "host" if distribution == "split" else "single"
-            resolve_custom(runtime, submission, accesses, None, Division(), kind)
-        return submission, accesses, distribution, unordered, runtime.origins.of(submission)
+            resolve_custom(runtime, submission, task, accesses)
+        return submission, task, accesses
+
+    def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes] | None:
+        """What the executor needs to launch a kernel, see `launches.prepare_launch`; None if Python runs the kernel.
+
+        Raises:
+            UsageError: If something is wrong.
+        """
+        function = submission.function
+        return prepare_launch(self._runtime, function, submission, known) if function.__class__ is CudaKernel else None
 
     def note_blocked(self, seconds: float) -> None:
         """The application was too far ahead, and had to wait."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from celerity_py import _native, access
-from celerity_py._native import Box, ProgramLog, RangeMapper
+from celerity_py import _native, access, hints
+from celerity_py._native import Box, ProgramLog, RangeMapper, Task
 
 RANKS = 2
 READ, WRITE = 0, 1
@@ -43,9 +43,10 @@ class Planned:
         mode = options.pop("mode", WRITE)
         origin = options.pop("origin", (1, 2))
         name = options.pop("name", "step")
-        settings = {"granularity": None, "split_2d": False, "oversubscribe": 1} | options
+        division = tuple(options.pop(key, value) for key, value in hints.Division()._asdict().items())
         accesses = [(buffer, mode, mapper or access.one_to_one())]
-        self.scheduler.submit_kernel(name, where, accesses, settings.pop("reductions", []), origin=origin, **settings)
+        task = Task.kernel(where, division=division, origin=origin, accesses=accesses, name=name, **options)
+        self.scheduler.submit(task)
 
     def latest(self) -> tuple[int, int]:
         self.scheduler.wait_until_planned()

@@ -14,9 +14,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import Box, RangeMapper, Region, Task
 from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
-from celerity_py.hints import Division
 from celerity_py.submit.custom_mappers import evaluate, resolve_custom, wants_shape
 from celerity_py.vocabulary.accesses import READ, Access, CustomAccess, Port, check_mapper, describe
 from celerity_py.vocabulary.submissions import Submission
@@ -285,7 +284,7 @@ class FakeRuntime:
         self.inside: set[int] = set()
         self.scheduler = self
 
-    def chunks_for(self, box: Box, **kwargs: Any) -> list[Box]:
+    def chunks_for(self, _: Task) -> list[Box]:
         return CHUNKS
 
 
@@ -301,7 +300,7 @@ def submit(runtime: Any, *mappers: Any) -> list[Any]:
         for mapper in mappers
     ]  # fmt: skip
     submission = Submission("kernel", "step", None, [], WHOLE, sys._getframe(1))
-    resolve_custom(runtime, submission, args, None, Division(), "kernel")
+    resolve_custom(runtime, submission, Task.kernel(WHOLE), args)
     assert all(arg.__class__ is Access and arg.port is port for arg in args)
     return [arg.mapper for arg in args]
 

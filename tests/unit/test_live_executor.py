@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from celerity_py._native import FailureKind, ProgramLog
+from celerity_py._native import FailureKind, ProgramLog, Task
 from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure_handler import FailureTimes
@@ -321,7 +321,7 @@ def test_a_rank_that_goes_on_after_another_has_ended_fails() -> None:
         for planned in (ending, going_on):
             planned.kernel(planned.buffer())
             planned.latest()
-        ending.scheduler.submit_epoch("shutdown")
+        ending.scheduler.submit(Task.epoch("shutdown"))
         ending.latest()
         first.native.emit(("shutdown",))
         time.sleep(0.1)

@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py._native import Box, PlanningSettings, RangeMapper, Region
+from celerity_py._native import Box, PlanningSettings, RangeMapper, Region, Task
 from celerity_py._native_testing import GraphContext
 
 READ, WRITE, READ_WRITE = range(3)
@@ -28,9 +28,9 @@ def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
     scattered = RangeMapper.fixed(Region(boxes))
     start = process_time()
     for _ in range(2):
-        context.submit_kernel("write", Box((0, 0), shape), [(buffer, WRITE, RangeMapper.one_to_one())])
-        context.submit_kernel("read", Box((0,), (8,)), [(buffer, READ, scattered)])
-    context.submit_epoch()
+        context.submit(Task.kernel(Box((0, 0), shape), accesses=[(buffer, WRITE, RangeMapper.one_to_one())]))
+        context.submit(Task.kernel(Box((0,), (8,)), accesses=[(buffer, READ, scattered)], name="read"))
+    context.submit(Task.epoch())
     return process_time() - start
 
 
@@ -53,7 +53,7 @@ def seconds_with_live_buffers(count: int) -> float:
     start = process_time()
     for step in range(200):
         given = [(buffers[(step + i) % 2], *access) for i, access in enumerate(accesses)]
-        context.submit_kernel("step", Box((0, 0), (64, 64)), given)
+        context.submit(Task.kernel(Box((0, 0), (64, 64)), accesses=given, name="step"))
     return process_time() - start
 
 
@@ -67,8 +67,8 @@ def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
     context = GraphContext(PlanningSettings(num_ranks=2, num_devices=1, lookahead="none"))
     buffer = context.create_buffer((200, 4))
     rows = Region([Box((2 * i, 0), (2 * i + 1, 4)) for i in range(100)])
-    context.submit_kernel("write", Box((0, 0), (200, 4)), [(buffer, WRITE, RangeMapper.one_to_one())])
-    context.submit_kernel("read", Box((0,), (8,)), [(buffer, READ, RangeMapper.fixed(rows))])
+    context.submit(Task.kernel(Box((0, 0), (200, 4)), accesses=[(buffer, WRITE, RangeMapper.one_to_one())]))
+    context.submit(Task.kernel(Box((0,), (8,)), accesses=[(buffer, READ, RangeMapper.fixed(rows))], name="read"))
     allocations = [record["allocation"] for record in context.take_instructions() if record["kind"] == "alloc"]
     assert sum(memory == 1 for memory, _ in allocations) == 2  # what is sent, and what is received
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from celerity_py import access
-from celerity_py._native import Box, RangeMapper, Region
+from celerity_py._native import Box, RangeMapper, Region, Task
 from tests.support.planned_rank import READ, Planned
 
 
@@ -16,8 +16,8 @@ def test_ranks_that_run_the_same_program_have_the_same_digest() -> None:
             u = rank.buffer()
             for _ in range(100):
                 rank.kernel(u)
-            rank.scheduler.submit_fence(u, Box((0,), (8,)), 0, True)
-            rank.scheduler.submit_epoch("none")
+            rank.scheduler.submit(Task.fence(u, Box((0,), (8,)), 0))
+            rank.scheduler.submit(Task.epoch())
         assert one.latest() == other.latest()
         assert one.latest()[0] == 1 + 1 + 100 + 2  # the first epoch counts
 
@@ -26,9 +26,7 @@ def tabled(result: Callable[[Box], Region]) -> Callable[[Planned], RangeMapper]:
     """What `custom_mappers` makes of a callable, which each rank evaluates for its own devices' chunks as well."""
 
     def make(rank: Planned) -> RangeMapper:
-        chunks = rank.scheduler.chunks_for(
-            Box((0,), (8,)), granularity=None, split_2d=False, oversubscribe=1, border=0, kind="kernel"
-        )
+        chunks = rank.scheduler.chunks_for(Task.kernel(Box((0,), (8,))))
         return RangeMapper.table([(chunk, result(chunk)) for chunk in chunks])
 
     return make
@@ -77,16 +75,17 @@ DIFFERENCES: dict[str, Callable[[Planned], None]] = {
 
 
 def _host_task(rank: Planned, on: str) -> None:
-    rank.scheduler.submit_host_task("step", None, [(rank.buffer(), READ, access.all())], on, origin=(1, 2))
+    accesses = [(rank.buffer(), READ, access.all())]
+    rank.scheduler.submit(Task.host_task(Box((), ()), on, origin=(1, 2), accesses=accesses, name="step"))
 
 
 def _fence(rank: Planned, stop: int, on_all: bool) -> None:
-    rank.scheduler.submit_fence(rank.buffer(), Box((0,), (stop,)), 0, on_all)
+    rank.scheduler.submit(Task.fence(rank.buffer(), Box((0,), (stop,)), 0, on_all))
 
 
 def _epoch(rank: Planned, action: str) -> None:
     rank.buffer()
-    rank.scheduler.submit_epoch(action)
+    rank.scheduler.submit(Task.epoch(action))
 
 
 def _forget(_: int) -> None:

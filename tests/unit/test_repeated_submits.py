@@ -383,6 +383,7 @@ class Launches:
         self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
         self.known: list[Any] = []
         self.usable_checks: list[str] = []
+        self.may_repeat = True
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(
@@ -414,9 +415,11 @@ class Launches:
 
     def plan_kernel(self, kernel: Any, _: Any, args: Any, *others: Any) -> Any:
         submission = Submission("kernel", kernel.name, kernel, [args[0].port, *args[1:]], WHOLE, others[-1])
-        self.known.append(self.submitter.find_plan(kernel, submission))
-        division = hints.Division()
-        return submission, [args[0]], [], None, division, self.plan, self.plan.pack(submission), (0, 0), True
+        return submission, _native.Task.kernel(WHOLE), [args[0]]
+
+    def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes]:
+        self.known.append(known)
+        return self.plan, self.plan.pack(submission)
 
     def plan_host_task(self, *_: Any) -> Any:
         raise AssertionError("no host task is submitted")

@@ -98,14 +98,12 @@ class RankContext:
             self.native.destroy_buffer(self._buffers.pop(step.buffer)[0])
         elif isinstance(step, Flush):
             self.native.flush()
-        elif isinstance(step, Kernel):
-            return self._submit_kernel(step, name)
-        elif isinstance(step, HostTask):
-            return self._submit_host_task(step, name)
+        elif isinstance(step, Kernel | HostTask):
+            return self._submit(step, name)
         elif isinstance(step, Fence):
             return self._submit_fence(step)
         else:
-            return int(self.native.submit_epoch(step.action))
+            return int(self.native.submit(_native.Task.epoch(step.action)))
         return None
 
     def finish(self) -> None:
@@ -113,7 +111,7 @@ class RankContext:
         for number in sorted(self._buffers):
             self.native.destroy_buffer(self._buffers[number][0])
         self._buffers.clear()
-        self.native.submit_epoch("shutdown")
+        self.native.submit(_native.Task.epoch("shutdown"))
         self.trace.is_finished = True
 
     def take(self) -> tuple[list[Record], list[Record]]:
@@ -137,59 +135,32 @@ class RankContext:
         self._buffers[decl.number] = (native, decl)
         self.trace.buffer_numbers[native] = decl.number
 
-    def _accesses(self, task: Kernel | HostTask, chunks: Sequence[UserBox]) -> list[tuple[int, int, Any]]:
-        result = []
+    def _submit(self, task: Kernel | HostTask, name: str) -> int:
+        planned = self._planned(task)
+        chunks: list[UserBox] = []
+        if any(access.mapper.is_callable for access in task.accesses):
+            chunks = [user_box(box) for box in self.native.chunks_for(planned)]
+        accesses = []
         for access in task.accesses:
             native, decl = self._buffers[access.buffer]
             mapper = native_mapper(access.mapper, chunks, task.box, decl.shape)
-            result.append((native, MODE_NUMBERS[access.mode], mapper))
-        return result
+            accesses.append((native, MODE_NUMBERS[access.mode], mapper))
+        return int(self.native.submit(self._planned(task, accesses=accesses, name=name)))
 
-    def _chunks(self, task: Kernel | HostTask) -> list[UserBox]:
-        if not any(access.mapper.is_callable for access in task.accesses):
-            return []
+    def _planned(self, task: Kernel | HostTask, **others: Any) -> _native.Task:
         box = native_box(task.box)
-        if isinstance(task, Kernel):
-            boxes = self.native.chunks_for(
-                box,
-                granularity=task.granularity,
-                split_2d=task.split_2d,
-                oversubscribe=task.oversubscribe,
-                border=task.border,
-                kind="kernel",
-            )
-        else:
-            boxes = self.native.chunks_for(box, kind="host" if task.on == "split" else "single")
-        return [user_box(box) for box in boxes]
-
-    def _submit_kernel(self, task: Kernel, name: str) -> int:
+        if isinstance(task, HostTask):
+            return _native.Task.host_task(box, task.on, task.unordered, **others)
+        division = (task.split_2d, task.oversubscribe, task.border)
         reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
-        accesses = self._accesses(task, self._chunks(task))
-        return int(
-            self.native.submit_kernel(
-                name,
-                native_box(task.box),
-                accesses,
-                reductions,
-                task.granularity,
-                task.split_2d,
-                task.oversubscribe,
-                task.border,
-            )
-        )
-
-    def _submit_host_task(self, task: HostTask, name: str) -> int:
-        box = native_box(task.box) if task.on == "split" else None
-        accesses = self._accesses(task, self._chunks(task))
-        return int(self.native.submit_host_task(name, box, accesses, task.on, task.unordered))
+        return _native.Task.kernel(box, task.granularity, division, reductions, **others)
 
     def _submit_fence(self, task: Fence) -> int:
         allocation = 0
         if task.on_all or self.trace.rank == 0:
             allocation = self._new_user_allocation("fence", self.native.next_submission())
-        return int(
-            self.native.submit_fence(self._buffers[task.buffer][0], native_box(task.box), allocation, task.on_all)
-        )
+        box = native_box(task.box)
+        return int(self.native.submit(_native.Task.fence(self._buffers[task.buffer][0], box, allocation, task.on_all)))
 
 
 @dataclass(frozen=True)

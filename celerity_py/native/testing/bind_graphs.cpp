@@ -53,7 +53,7 @@ class graph_context final : public instruction_sink {
 		m_pipeline.destroy_buffer(buffer_id(id));
 		m_buffers.erase(buffer_id(id));
 	}
-	std::uint64_t submit_task(task&& submitted) {
+	std::uint64_t submit_task(task submitted) {
 		if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
 			check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); });
 		}
@@ -98,7 +98,7 @@ void bind_graphs(nb::module_& m) {
 	m.attr("COPY_REASONS") = all_names<copy_reason>();
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
 	nb::class_<graph_context>(m, "GraphContext",
-	    "The graphs of one rank, generated step by step on the calling thread and recorded. The submit functions are those of Scheduler.")
+	    "The graphs of one rank, generated step by step on the calling thread and recorded. `submit` is that of Scheduler.")
 	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
 	    .def(
 	        "create_buffer",
@@ -108,34 +108,8 @@ void bind_graphs(nb::module_& m) {
 	        "shape"_a, "element_size"_a = 4, "alignment"_a = 4, "initial"_a = "none", "user_allocation"_a = 0, "name"_a = "")
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(
-	        "chunks_for",
-	        [](const graph_context& self, const user_box& space, const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe,
-	            const std::uint32_t border, const std::string& kind) {
-		        return with_dims(self.chunks_for(make_shape(space, granularity, split_2d, oversubscribe, border, kind)), space.dims);
-	        },
-	        "box"_a, nb::kw_only(), "granularity"_a.none() = nb::none(), "split_2d"_a = false, "oversubscribe"_a = 1, "border"_a = 0, "kind"_a = "kernel")
-	    .def(
-	        "submit_kernel",
-	        [](graph_context& self, std::string name, const user_box& space, const nb::handle accesses, const nb::handle reductions,
-	            const nb::handle granularity, const bool split_2d, const std::uint32_t oversubscribe, const std::uint32_t border) {
-		        return self.submit_task(make_kernel(std::move(name), space, accesses, reductions, granularity, split_2d, oversubscribe, border));
-	        },
-	        "name"_a, "box"_a, "accesses"_a, "reductions"_a = nb::make_tuple(), "granularity"_a.none() = nb::none(), "split_2d"_a = false,
-	        "oversubscribe"_a = 1, "border"_a = 0)
-	    .def(
-	        "submit_host_task",
-	        [](graph_context& self, std::string name, const nb::handle space, const nb::handle accesses, const std::string& on, const bool unordered) {
-		        return self.submit_task(make_host_task(std::move(name), space, accesses, on, unordered));
-	        },
-	        "name"_a, "box"_a.none(), "accesses"_a, "on"_a, "unordered"_a = false)
-	    .def(
-	        "submit_fence",
-	        [](graph_context& self, const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
-		        return self.submit_task(make_fence(buffer, where, user_allocation, on_all));
-	        },
-	        "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true)
-	    .def(
-	        "submit_epoch", [](graph_context& self, const std::string& action) { return self.submit_task(make_epoch(action)); }, "action"_a = "none")
+	        "chunks_for", [](const graph_context& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a)
+	    .def("submit", &graph_context::submit_task, "task"_a)
 	    .def("next_submission", &graph_context::next_submission)
 	    .def("flush", [](graph_context& self) { self.pipeline().flush(); })
 	    .def(

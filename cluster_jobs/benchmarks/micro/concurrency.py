@@ -44,9 +44,9 @@ class GatedScheduler:
         own, halo = _native.RangeMapper.one_to_one(), _native.RangeMapper.neighborhood((1, 1), "axes")
         u, v = (self.native.create_buffer((512, 512), 4, 4, "none", 0, name) for name in "uv")
         for buffer in (u, v):
-            self.native.submit_kernel("fill", whole, [(buffer, 1, own)], (), None, False, 1)
+            self.native.submit(_native.Task.kernel(whole, accesses=[(buffer, 1, own)], name="fill"))
         for _ in range(TASKS):
-            self.native.submit_kernel("step", whole, [(v, 2, own), (u, 0, halo)], (), None, False, 1)
+            self.native.submit(_native.Task.kernel(whole, accesses=[(v, 2, own), (u, 0, halo)], name="step"))
             u, v = v, u
 
     def open(self) -> None:

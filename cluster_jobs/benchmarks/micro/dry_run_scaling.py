@@ -35,12 +35,13 @@ def plan(ranks: int, steps: int) -> float:
     whole = Box((0, 0), (SIZE, SIZE))
     u, u_next = (scheduler.create_buffer((SIZE, SIZE), 4, 4, "none", 0, name) for name in ("u", "u_next"))
     for buffer in (u, u_next):
-        scheduler.submit_kernel("fill", whole, [(buffer, 1, mapper)], (), None, False, 1)
+        scheduler.submit(_native.Task.kernel(whole, accesses=[(buffer, 1, mapper)], name="fill"))
     for _ in range(steps):
         scheduler.throttle()
-        scheduler.submit_kernel("step", whole, [(u_next, 2, mapper), (u, 0, neighborhood)], (), None, False, 1)
+        accesses = [(u_next, 2, mapper), (u, 0, neighborhood)]
+        scheduler.submit(_native.Task.kernel(whole, accesses=accesses, name="step"))
         u, u_next = u_next, u
-    scheduler.submit_epoch("none")
+    scheduler.submit(_native.Task.epoch())
     scheduler.wait_until_planned()
     scheduler.stop()
     return float(scheduler.statistics()["busy_s"]) * 1e6 / (steps + 2)
