@@ -23,6 +23,7 @@ from cluster_jobs.benchmarks.granularity import metg, metg_plan, task_patterns
 from cluster_jobs.benchmarks.micro import dispatch
 from cluster_jobs.benchmarks.scaling import scaling_apps, scaling_plot, strong_scaling
 from cluster_jobs.benchmarks.scaling.peers import matmul, wave
+from cluster_jobs.benchmarks.scaling.peers.__main__ import PEERS, PROGRAMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,10 +133,9 @@ def _help_of(app: str) -> str:
     return launching.run(command, {}, TIME_LIMIT_S)
 
 
-def test_the_peers_of_the_wave_are_found() -> None:
-    app = scaling_apps.APPS["wave_sim"]
-    assert app.peer("process") == "cluster_jobs.benchmarks.scaling.peers.wave_sim_process"
-    assert app.peer("rank") == "cluster_jobs.benchmarks.scaling.peers.wave_sim_nccl"
+def test_every_registered_application_has_a_peer_in_each_layout() -> None:
+    assert set(PEERS) == set(scaling_apps.APPS)
+    assert set(PROGRAMS) == set(scaling_apps.LAYOUTS)
 
 
 def test_every_registered_application_is_there_and_has_the_arguments_of_its_ablations() -> None:

@@ -1,45 +1,132 @@
 # SPDX-License-Identifier: MIT
-"""What can be said of the hand-written programs without a GPU."""
+"""Command line, checks and timing of the hand-written programs, without a GPU."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from cluster_jobs.benchmarks.scaling.peers import batches
+from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
+from cluster_jobs.benchmarks.scaling.peers import batches, slabs_nccl
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
-PEERS = [
-    f"{name}_{layout}"
-    for name in ("convolution", "matmul", "nbody", "rsim", "wave_sim")
-    for layout in ("nccl", "process")
-]
+PEERS = ("convolution", "matmul", "nbody", "rsim", "wave_sim")
 
 
-def _run(peer: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"cluster_jobs.benchmarks.scaling.peers.{peer}", *arguments]
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cluster_jobs.benchmarks.scaling.peers", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_a_program_by_hand_has_the_options_that_the_scaling_benchmark_gives_it(peer: str) -> None:
-    result = _run(peer, "--help")
+@pytest.mark.parametrize("app", PEERS)
+def test_a_program_by_hand_has_the_options_that_the_scaling_benchmark_gives_it(app: str) -> None:
+    result = _run(app, "--help")
     assert result.returncode == 0, result.stderr
-    for option in ("--size", "--steps", "--gpus", "--seconds", "--output", "--check", "--overlap"):
+    for option in ("{process,rank}", "--size", "--steps", "--gpus", "--seconds", "--output", "--check", "--overlap"):
         assert option in result.stdout
 
 
 def test_a_check_that_numpy_takes_too_long_for_is_refused() -> None:
-    result = _run("nbody_process", "--check", "--size", "5000")
+    result = _run("nbody", "process", "--check", "--size", "5000")
     assert result.returncode == 1
     assert "up to 4096 bodies, not 5000" in result.stderr
+
+
+class Counter(Problem):
+    """Each GPU counts the steps of each parity."""
+
+    default_size, size_help, rate_name = 1, "nothing", "rate"
+
+    def title(self) -> str:
+        return "Counters"
+
+    def rate(self, us_per_step: float) -> str:
+        return "1"
+
+    def verdict(self, results: Sequence[NDArray[Any]], steps: int) -> int:
+        self.seen = (np.concatenate(results).tolist(), steps)
+        return int(any(result.sum() != steps for result in results))
+
+
+class CountingGpu(Worker):
+    def __init__(self, problem: Counter, device: int, parts: int) -> None:
+        self.share, self.streams, self.counts = self, (), np.zeros(2, int)
+        self.place = (device, parts)
+
+    def reset(self) -> None:
+        self.counts[:] = 0
+
+    def result(self) -> NDArray[Any]:
+        return self.counts.copy()
+
+    def plain(self, parity: int) -> None:
+        self.counts[parity] += 1
+
+    def forgetful(self, parity: int) -> None:
+        self.counts[parity] += self.place != (1, 2)
+
+    @classmethod
+    def variants(cls, workers: list[CountingGpu]) -> dict[str, Step]:
+        return {"plain": on_each(workers, cls.plain), "forgetful": on_each(workers, cls.forgetful)}
+
+
+class GoingOn(Counter):
+    """Counters that no variant resets."""
+
+    starts_over = False
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, problem in (("counter", Counter), ("going_on", GoingOn)):
+        monkeypatch.setitem(driver.PEERS, name, driver.Peer(problem, CountingGpu, slabs_nccl.Rank))
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+
+@pytest.mark.usefixtures("counters")
+@pytest.mark.parametrize("app", ["counter", "going_on"])
+@pytest.mark.parametrize(("overlap", "status"), [("off", 0), ("on", 1), ("auto", 1)])
+def test_a_check_runs_the_variants_that_are_asked_for(
+    app: str, overlap: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [app, "process", "--gpus", "2", "--check", "--overlap", overlap, "--steps", "4"]
+    assert driver.main(arguments) == status
+    assert ("plain: " in capsys.readouterr().out) == (overlap != "on")
+
+
+@pytest.mark.usefixtures("counters")
+@pytest.mark.parametrize("app", ["counter", "going_on"])
+def test_a_check_knows_how_many_steps_lie_behind_a_result(app: str) -> None:
+    options = driver.parsed([app, "process", "--gpus", "2", "--check", "--steps", "4"])
+    problem = driver.PEERS[app].problem(options)
+    assert isinstance(problem, Counter)
+    driver.check(problem, driver.Run(driver.PEERS[app], problem))
+    assert problem.seen == (([3, 3, 0, 0], 6) if app == "counter" else ([6, 6, 3, 3], 12))
+
+
+@pytest.mark.usefixtures("counters")
+def test_the_figures_of_a_program_by_hand_are_written_to_a_file(tmp_path: Path) -> None:
+    output = tmp_path / "figures.json"
+    assert driver.main(["counter", "process", "--gpus", "2", "--steps", "3", "--output", str(output)]) == 0
+    figures = json.loads(output.read_text())
+    assert figures["program"] == "one process, CuPy with peer copies and events"
+    assert (figures["gpus"], figures["size"], len(figures["batches_us_per_step"])) == (2, 1, 7)
+    assert figures["us_per_step"] == sorted(figures["batches_us_per_step"])[3]
 
 
 @pytest.mark.parametrize("are_long", [False, True])

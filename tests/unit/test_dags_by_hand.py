@@ -78,7 +78,7 @@ class FakeArray:
 
 
 class FakeGpu:
-    """What `peers/dags.py` uses of CuPy and of the driver."""
+    """What `dags_by_hand.py` uses of CuPy and of the driver."""
 
     def __init__(self) -> None:
         self._known: list[Any] = [None]

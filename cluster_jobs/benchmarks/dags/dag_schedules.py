@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The DAG programs by hand: which stream runs each step, and what it waits for; and what any schedule must do.
+"""The DAG programs by hand: the stream of each step, its waits, and the rules for any schedule.
 
-A schedule becomes a list of operations, which are data: `peers/dags.py` makes calls of CUDA of them, and the tests look
-at the order that they enforce.
+A schedule becomes a list of operations, which are data. `dags_by_hand.py` turns them into calls of CUDA, and the tests
+look at the order that they enforce.
 """
 
 from __future__ import annotations

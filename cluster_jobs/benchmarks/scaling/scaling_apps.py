@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""What the scaling benchmark knows of each application: its sizes, its peers, and what can be taken away from it."""
+"""The applications of the scaling benchmark: their sizes, and the parts of the runtime that can be taken away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-LAYOUTS = {"process": "process", "rank": "nccl"}  # to the end of the names of peers
+LAYOUTS = ("process", "rank")
 
 
 @dataclass(frozen=True)
 class ScalingApp:
     """An application `apps/<name>.py` with `--size`, `--steps`, `--benchmark` and `--verify`.
 
-    Its peers are `peers/<name>_process.py` and `peers/<name>_nccl.py`, with `--size`, `--steps`, `--gpus`, `--seconds`,
-    `--output` and `--check`.
+    Its peer in a layout is `python -m cluster_jobs.benchmarks.scaling.peers <name> <layout>`.
     """
 
     name: str
@@ -29,10 +28,6 @@ class ScalingApp:
     check: tuple[str, ...]
     #: Which ablations it has arguments for, besides those that are made by environment variables.
     ablations: frozenset[str]
-
-    def peer(self, layout: str) -> str:
-        """The module that does the same by hand in a layout."""
-        return f"cluster_jobs.benchmarks.scaling.peers.{self.name}_{LAYOUTS[layout]}"
 
 
 def _clamp(value: float, low: int, high: int) -> int:

@@ -34,6 +34,7 @@ from cluster_jobs.benchmarks.scaling.scaling_apps import ABLATIONS, APPS, BY_VAR
 
 CHILD_TIMEOUT_S = 180.0
 PEER_SECONDS = 4.0  # of batches, of which the median counts
+PEERS = "cluster_jobs.benchmarks.scaling.peers"
 OURS, BY_HAND = "ours", "by hand"
 
 
@@ -63,7 +64,7 @@ class Runner:
     def _command(self, program: Program, gpus: int, layout: str) -> tuple[list[str], dict[str, str]]:
         command = launching.on_ranks(self.launcher, gpus) if layout == "rank" else []
         if program.variant is None:
-            return [*command, sys.executable, "-m", self.app.peer(layout), "--gpus", str(gpus)], {}
+            return [*command, sys.executable, "-m", PEERS, self.app.name, layout, "--gpus", str(gpus)], {}
         path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
         return [*command, sys.executable, str(path), *program.variant.arguments], variables

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written convolutions share: the kernel, the rows of one GPU, and the verdict.
+"""What the hand-written convolutions share: the kernel, the rows of one GPU, and the problem.
 
 Pixels, weights and arithmetic are those of `cluster_jobs/apps/convolution.py`, and so is the result: to the bit.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import batches, slabs
+from cluster_jobs.benchmarks.scaling.peers import slabs
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import convolution
@@ -99,19 +101,22 @@ class Slab:
         """Where a row lies; the halo is counted."""
         return int(self.arrays[parity].data.ptr) + row * 4 * self.row_elements
 
-    def own_rows(self, parity: int) -> NDArray[np.float32]:
-        """A copy of the own rows."""
-        rows: NDArray[np.float32] = self.arrays[parity][RADIUS:-RADIUS].get()
+    def result(self) -> NDArray[np.float32]:
+        """A copy of the own rows after an even number of steps."""
+        rows: NDArray[np.float32] = self.arrays[0][RADIUS:-RADIUS].get()
         return rows
 
 
-class Blur:
+class Blur(Problem):
     """A picture out of focus."""
 
+    default_size, size_help = 8192, "height of the picture; it is 4/3 as wide"
+    rate_name = "billions of pixels/s"
+    starts_over = False
     halo = RADIUS
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+        super().__init__(options)
         make = convolution.photograph if options.check else convolution.mosaic
         self.picture = make(options.size, options.size * 4 // 3)
 
@@ -119,33 +124,22 @@ class Blur:
         """Make one of the slabs."""
         return Slab(device, self.picture, part, parts)
 
-    def report(self, program: str, gpus: int, variant: str, times: list[float]) -> None:
-        """Print the table, and write the JSON file if asked to."""
+    def title(self) -> str:
+        """The heading of the table."""
         height, width = self.picture.shape
+        return f"Convolution of {height} x {width} pixels, radius {RADIUS}"
 
-        def rate(us_per_step: float) -> str:
-            return f"{height * width / us_per_step / 1e3:.1f}"
+    def rate(self, us_per_step: float) -> str:
+        """Billions of pixels per second."""
+        return f"{self.picture.size / us_per_step / 1e3:.1f}"
 
-        title = f"Convolution of {height} x {width} pixels, radius {RADIUS}, {program}"
-        named = ("billions of pixels/s", rate)
-        batches.report(
-            title, program=program, gpus=gpus, variant=variant, times=times, options=self.options, rate=named
-        )
-
-    def verdict(self, result: NDArray[np.float32], steps: int) -> int:
+    def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
         """Compare with NumPy; the exit status."""
         expected: NDArray[np.float32] = convolution.reference(self.picture, convolution.gaussian(RADIUS), steps)
-        wrong = int(np.count_nonzero(result != expected))
+        wrong = int(np.count_nonzero(np.concatenate(results) != expected))
         print(
             "Verified: bit-identical to NumPy."
             if wrong == 0
-            else f"WRONG: {wrong} of {result.size} pixels differ from NumPy"
+            else f"WRONG: {wrong} of {expected.size} pixels differ from NumPy"
         )
         return 1 if wrong else 0
-
-
-def parsed(description: str, gpus_help: str, arguments: list[str] | None) -> Blur:
-    """The picture that the command line asks for."""
-    parser = batches.argument_parser(description, size=8192, size_help="height of the picture; it is 4/3 as wide")
-    parser.add_argument("--gpus", type=int, help=gpus_help)
-    return Blur(parser.parse_args(arguments))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written N-body programs share: the bodies of one GPU, the verdict, and the table.
+"""What the hand-written N-body programs share: the bodies of one GPU, and the problem.
 
 The acceleration is computed by the source of `cluster_jobs/apps/nbody.py` itself, from the same initial state.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import batches
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import nbody
@@ -119,35 +119,36 @@ class Share:
         """Where the own positions begin."""
         return int(self.arrays[parity].data.ptr) + self.first * BODY_BYTES
 
-    def own(self) -> NDArray[np.float32]:
+    def result(self) -> NDArray[np.float32]:
         """Positions and velocities of the own bodies after an even number of steps, (2, n, 4)."""
         with self.device:
             return np.stack([self.arrays[0][self.first : self.end].get(), self.velocities.get()])
 
 
-def verdict(own: Sequence[NDArray[np.float32]], options: argparse.Namespace, steps: int) -> int:
-    """Compare what all GPUs have with NumPy in float64; the exit status."""
-    positions, velocities = np.concatenate(own, axis=1)
-    return int(not nbody.verify(nbody.galaxies(options.size), (positions, velocities), steps, []))
+class Bodies(Problem):
+    """Two galaxies.
 
+    Raises:
+        SystemExit: If NumPy would take too long for a check.
+    """
 
-def argument_parser(description: str) -> argparse.ArgumentParser:
-    """The options of both programs."""
-    return batches.argument_parser(description, size=131072, size_help="bodies; for --check up to 4096")
+    default_size, size_help = 131072, "bodies; for --check up to 4096"
+    rate_name = "TFLOP/s at 20 per pair"
 
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        if options.check and options.size > nbody.MOST_VERIFIED_FULLY:
+            raise SystemExit(f"--check takes up to {nbody.MOST_VERIFIED_FULLY} bodies, not {options.size}")
 
-def refuse_large_checks(options: argparse.Namespace) -> None:
-    """End the program if it is to check what NumPy takes too long for."""
-    if options.check and options.size > nbody.MOST_VERIFIED_FULLY:
-        raise SystemExit(f"--check takes up to {nbody.MOST_VERIFIED_FULLY} bodies, not {options.size}")
+    def title(self) -> str:
+        """The heading of the table."""
+        return f"N-body, {self.options.size} bodies, float32"
 
+    def rate(self, us_per_step: float) -> str:
+        """Trillions of operations per second."""
+        return f"{20 * self.options.size**2 / us_per_step / 1e6:.1f}"
 
-def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
-    """Print the table, and write the JSON file if asked to."""
-
-    def arithmetic(us_per_step: float) -> str:
-        return f"{20 * options.size**2 / us_per_step / 1e6:.1f}"
-
-    title = f"N-body, {options.size} bodies, float32, {program}"
-    rate = ("TFLOP/s at 20 per pair", arithmetic)
-    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)
+    def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
+        """Compare with NumPy in float64; the exit status."""
+        positions, velocities = np.concatenate(results, axis=1)
+        return int(not nbody.verify(nbody.galaxies(self.options.size), (positions, velocities), steps, []))

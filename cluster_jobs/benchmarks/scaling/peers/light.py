@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written RSim programs share: the patches of one GPU, the verdict, and the table.
+"""What the hand-written RSim programs share: the patches of one GPU, and the problem.
 
 Transport and light are computed by the source of `cluster_jobs/apps/rsim.py` itself, for the same room.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import batches
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import room
@@ -107,20 +107,20 @@ class Share:
         """Where the own part of a row begins."""
         return int(self.history.data.ptr) + (step * self.row_length + self.first) * LIGHT_BYTES
 
-    def whole_history(self) -> NDArray[np.float32]:
+    def result(self) -> NDArray[np.float32]:
         """All that is known here of the light, (steps, patches)."""
         with self.device:
             history: NDArray[np.float32] = self.history.get()[:, : self.patches]
         return history
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Make all dark."""
         with self.device:
             self.history.fill(0)
             self.cupy.cuda.runtime.deviceSynchronize()
 
 
-def counted(step: Callable[[int], None], steps: int) -> Callable[[int], None]:
+def counted(step: Step, steps: int) -> Step:
     """What enqueues one step after the other, whatever parity is asked for; after the last one, the first again."""
     number = -1
 
@@ -132,36 +132,34 @@ def counted(step: Callable[[int], None], steps: int) -> Callable[[int], None]:
     return enqueue
 
 
-def verdict(scene: Scene, histories: Sequence[NDArray[np.float32]]) -> int:
-    """Compare what all GPUs know with each other, and with NumPy; the exit status."""
-    different = sum(not np.array_equal(history, histories[0]) for history in histories)
-    if different:
-        print(f"WRONG: {different} of {len(histories)} histories differ from the first one")
-    is_right = rsim.verify(scene, histories[0], rounding=rsim.ROUNDING)
-    return int(bool(different) or not is_right)
+class Light(Problem):
+    """A room of about as many patches as are asked for, and an even number of steps."""
 
+    default_size, size_help = 16384, "patches of the room, about"
+    rate_name = "TB/s at 5 bytes per pair"
 
-def parsed(description: str, gpus_help: str, arguments: list[str] | None) -> argparse.Namespace:
-    """The options of both programs; an even number of steps."""
-    parser = batches.argument_parser(description, size=16384, size_help="patches of the room, about")
-    parser.add_argument("--gpus", type=int, help=gpus_help)
-    options = parser.parse_args(arguments)
-    options.steps += options.steps % 2
-    return options
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        options.steps += options.steps % 2
+        self.scene = room.furnish(options.size)
 
+    @property
+    def checked_steps(self) -> int:
+        """All: the whole history."""
+        return int(self.options.steps)
 
-def scene_of(options: argparse.Namespace) -> Scene:
-    """The room, of about as many patches as are asked for."""
-    return room.furnish(options.size)
+    def title(self) -> str:
+        """The heading of the table."""
+        return f"RSim, {len(self.scene.emission)} patches, {self.options.steps} steps"
 
+    def rate(self, us_per_step: float) -> str:
+        """Terabytes per second."""
+        return f"{5 * len(self.scene.emission) ** 2 / us_per_step / 1e6:.2f}"
 
-def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
-    """Print the table, and write the JSON file if asked to."""
-    patches = len(scene_of(options).emission)
-
-    def bandwidth(us_per_step: float) -> str:
-        return f"{5 * patches**2 / us_per_step / 1e6:.2f}"
-
-    rate = ("TB/s at 5 bytes per pair", bandwidth)
-    title = f"RSim, {patches} patches, {options.steps} steps, {program}"
-    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)
+    def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
+        """Compare the histories of all GPUs with each other, and with NumPy; the exit status."""
+        different = sum(not np.array_equal(history, results[0]) for history in results)
+        if different:
+            print(f"WRONG: {different} of {len(results)} histories differ from the first one")
+        is_right = rsim.verify(self.scene, results[0], rounding=rsim.ROUNDING)
+        return int(bool(different) or not is_right)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written matrix products share: the kernel, the rows of one GPU, and options.
+"""What the hand-written matrix products share: the kernel, the rows of one GPU, and the problem.
 
 D = A (B C) in float64 as in `cluster_jobs/apps/matmul.py`, with its kernel and its factors. Each GPU computes some rows
 of B C and of D, and keeps the whole of C and of B C; the rows of B C travel in bands, each as soon as it is computed.
@@ -7,14 +7,13 @@ of B C and of D, and keeps the whole of C and of B C; the rows of B C travel in 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import batches
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,7 +102,7 @@ class Share:
             rows: NDArray[np.float64] = self.d.get()
         return rows
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Overwrite both products, so that the next check sees what is computed then."""
         with self.device:
             self.bc.fill(np.nan)
@@ -115,37 +114,40 @@ class Share:
         return int(self.bc.data.ptr) + row * self.row_bytes
 
 
-def argument_parser(description: str) -> argparse.ArgumentParser:
-    """The options of both programs."""
-    parser = batches.argument_parser(description, size=8192, size_help="rows and columns of each matrix")
-    parser.set_defaults(steps=2)
-    return parser
+def variants_of(step: Step) -> dict[str, Step]:
+    """By name, steps that enqueue both products; `step` takes the number of bands in which B C travels."""
 
-
-def variants_of(step: Callable[[int], None], options: argparse.Namespace) -> dict[str, Callable[[int], None]]:
-    """By name, what enqueues both products; `step` takes the number of bands in which B C travels."""
-
-    def in_bands(number: int) -> Callable[[int], None]:
+    def in_bands(number: int) -> Step:
         return lambda _parity: step(number)
 
-    variants = {"plain": in_bands(1), "overlapped": in_bands(NUM_BANDS)}
-    return batches.chosen(variants, options.overlap)
+    return {"plain": in_bands(1), "overlapped": in_bands(NUM_BANDS)}
 
 
-def report(program: str, gpus: int, variant: str, times: list[float], options: argparse.Namespace) -> None:
-    """Print the table, and write the JSON file if asked to."""
+class Products(Problem):
+    """D = A (B C)."""
 
-    def arithmetic(us_per_step: float) -> str:
-        return f"{4 * float(options.size) ** 3 / us_per_step / 1e6:.2f}"
+    default_size, size_help, default_steps = 8192, "rows and columns of each matrix", 2
+    rate_name = "TFLOP/s"
+    has_long_steps = True
 
-    title = f"Two products of {options.size} x {options.size} float64, {program}"
-    rate = ("TFLOP/s", arithmetic)
-    batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=options, rate=rate)
+    @property
+    def checked_steps(self) -> int:
+        """Of any number: each step computes the same."""
+        return int(self.options.steps)
 
+    def title(self) -> str:
+        """The heading of the table."""
+        return f"Two products of {self.options.size} x {self.options.size} float64"
 
-def verdict(result: NDArray[np.float64], size: int) -> int:
-    """Compare with NumPy; the exit status."""
-    a, b, c = (entries(0, size, size, seed) for seed in (1, 2, 3))
-    wrong = int(np.count_nonzero(result != a @ (b @ c)))
-    print("Verified: exactly NumPy's." if wrong == 0 else f"WRONG: {wrong} of {result.size} elements differ from NumPy")
-    return int(wrong > 0)
+    def rate(self, us_per_step: float) -> str:
+        """Trillions of operations per second."""
+        return f"{4 * float(self.options.size) ** 3 / us_per_step / 1e6:.2f}"
+
+    def verdict(self, results: Sequence[NDArray[np.float64]], steps: int) -> int:
+        """Compare with NumPy; the exit status."""
+        a, b, c = (entries(0, self.options.size, self.options.size, seed) for seed in (1, 2, 3))
+        expected = a @ (b @ c)
+        wrong = int(np.count_nonzero(np.concatenate(results) != expected))
+        size = expected.size
+        print("Verified: exactly NumPy's." if wrong == 0 else f"WRONG: {wrong} of {size} elements differ from NumPy")
+        return int(wrong > 0)

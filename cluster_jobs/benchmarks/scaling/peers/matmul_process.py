@@ -1,32 +1,27 @@
 # SPDX-License-Identifier: MIT
 """Matrix products by hand, one process that drives all GPUs.
 
-    python -m cluster_jobs.benchmarks.scaling.peers.matmul_process
-
 Each GPU copies its rows of B C to all others behind the first product, or each band of rows behind the kernel that
 computes it, on streams of their own, while the next band is computed.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from cluster_jobs.benchmarks.scaling.peers import matmul
+from cluster_jobs.benchmarks.scaling.peers.problem import Step, Worker, others_of, reach
 
-from cluster_jobs.benchmarks.scaling.peers import batches, matmul
 
-
-class Gpu:
+class Gpu(Worker):
     """The share of one GPU, its streams and its events."""
 
-    def __init__(self, device: int, size: int, parts: int) -> None:
+    def __init__(self, problem: matmul.Products, device: int, parts: int) -> None:
         import cupy
 
         self.runtime = cupy.cuda.runtime
-        self.device, self.size, self.parts = device, size, parts
+        self.device, self.size, self.parts = device, problem.options.size, parts
         with cupy.cuda.Device(device):
-            for other in range(parts):
-                if other != device:
-                    self.runtime.deviceEnablePeerAccess(other)
-            self.share = matmul.Share(device, size, device, parts)
+            reach(others_of(device, parts))
+            self.share = matmul.Share(device, self.size, device, parts)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.computed = cupy.cuda.Event(disable_timing=True)
             #: The other GPUs may overwrite what this one reads of B C.
@@ -34,9 +29,9 @@ class Gpu:
             #: By other GPU: a stream for copies there, and the event behind them.
             self.copies = {
                 other: (cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True))
-                for other in range(parts)
-                if other != device
+                for other in others_of(device, parts)
             }
+            self.streams = (self.stream, *(stream for stream, _ in self.copies.values()))
             self.runtime.deviceSynchronize()
 
     def first_product(self, gpus: list[Gpu], num_bands: int) -> None:
@@ -68,48 +63,14 @@ class Gpu:
         for _, arrived in self.copies.values():
             self.stream.wait_event(arrived)
 
-    def synchronize(self) -> None:
-        """Wait for all streams."""
-        for stream in (self.stream, *(stream for stream, _ in self.copies.values())):
-            stream.synchronize()
+    @classmethod
+    def variants(cls, workers: list[Gpu]) -> dict[str, Step]:
+        """By name, the ways to enqueue both products on all GPUs."""
 
+        def both_products(num_bands: int) -> None:
+            for gpu in workers:
+                gpu.first_product(workers, num_bands)
+            for gpu in workers:
+                gpu.second_product(workers)
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure or check."""
-    parser = matmul.argument_parser(__doc__ or "")
-    parser.add_argument("--gpus", type=int, help="how many, all if left out")
-    options = parser.parse_args(arguments)
-    import cupy
-
-    count = options.gpus or cupy.cuda.runtime.getDeviceCount()
-    gpus = [Gpu(device, options.size, count) for device in range(count)]
-
-    def both_products(num_bands: int) -> None:
-        for gpu in gpus:
-            gpu.first_product(gpus, num_bands)
-        for gpu in gpus:
-            gpu.second_product(gpus)
-
-    def finish() -> None:
-        for gpu in gpus:
-            gpu.synchronize()
-
-    variants = matmul.variants_of(both_products, options)
-    if options.check:
-        status = 0
-        for name, step in variants.items():
-            for parity in range(options.steps):
-                step(parity)
-            finish()
-            print(name, end=": ")
-            status |= matmul.verdict(np.concatenate([gpu.share.result() for gpu in gpus]), options.size)
-            for gpu in gpus:
-                gpu.share.forget()
-        return status
-    variant, times = batches.time_variants(variants, options, finish, are_long=True)
-    matmul.report("one process, CuPy with peer copies and events", count, variant, times, options)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        return matmul.variants_of(both_products)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""N-body by hand, one rank per GPU with NCCL: `mpirun -n 4 python -m cluster_jobs.benchmarks.scaling.peers.nbody_nccl`.
+"""N-body by hand, one rank per GPU with NCCL.
 
 Each rank moves its own bodies; then all positions are gathered everywhere, on the stream of the kernel. Or they are
 gathered on another stream, while the next step already adds up what the own bodies pull.
@@ -7,26 +7,29 @@ gathered on another stream, while the next step already adds up what the own bod
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mpi4py import MPI
+from cluster_jobs.benchmarks.scaling.peers import bodies, ranks
+from cluster_jobs.benchmarks.scaling.peers.problem import Step, Worker, on_each
 
-from cluster_jobs.benchmarks.scaling.peers import batches, bodies, ranks
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
-class Rank:
+class Rank(Worker):
     """The bodies of this rank, and its streams."""
 
-    def __init__(self, comm: MPI.Comm, num_bodies: int) -> None:
+    def __init__(self, problem: bodies.Bodies, comm: MPI.Comm) -> None:
         import cupy
         from cupy.cuda import nccl
 
         device = ranks.use_gpu(comm)
         self.nccl = nccl
-        self.share = bodies.Share(device, num_bodies, comm.rank, comm.size)
+        self.share = bodies.Share(device, problem.options.size, comm.rank, comm.size)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         # Its kernel has to get in between the blocks of ours.
         self.gathering = cupy.cuda.Stream(non_blocking=True, priority=-1)
+        self.streams = (self.stream, self.gathering)
         self.moved = cupy.cuda.Event(disable_timing=True)
         self.gathered = cupy.cuda.Event(disable_timing=True)
         cupy.cuda.runtime.deviceSynchronize()
@@ -61,45 +64,7 @@ class Rank:
         self.gather(1 - parity, self.gathering)
         self.gathered.record(self.gathering)
 
-    def synchronize(self) -> None:
-        """Wait for both streams."""
-        self.stream.synchronize()
-        self.gathering.synchronize()
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure or check; the first rank prints."""
-    parser = bodies.argument_parser(__doc__ or "")
-    parser.add_argument("--gpus", type=int, help="stop if there are not so many ranks")
-    options = parser.parse_args(arguments)
-    bodies.refuse_large_checks(options)
-    comm = ranks.world(options.gpus)
-    rank = Rank(comm, options.size)
-    variants = batches.chosen({"plain": rank.plain, "overlapped": rank.overlapped}, options.overlap)
-
-    def finish() -> None:
-        rank.synchronize()
-        comm.barrier()
-
-    if options.check:
-        status = 0
-        for name, step in variants.items():
-            rank.share.reset()
-            comm.barrier()
-            for _ in range(options.steps // 2 + 1):
-                step(0)
-                step(1)
-            finish()
-            own = comm.gather(rank.share.own())
-            if own is not None:
-                print(name, end=": ")
-                status |= bodies.verdict(own, options, (options.steps // 2 + 1) * 2)
-        return int(comm.bcast(status))
-    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
-    if comm.rank == 0:
-        bodies.report("one rank per GPU, CuPy + mpi4py + NCCL", comm.size, best, times, options)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    @classmethod
+    def variants(cls, workers: list[Rank]) -> dict[str, Step]:
+        """By name, the ways to enqueue a step."""
+        return {"plain": on_each(workers, cls.plain), "overlapped": on_each(workers, cls.overlapped)}

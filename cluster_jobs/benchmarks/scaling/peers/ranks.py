@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""What hand-written programs with one rank per GPU share: whether there are enough ranks, their GPUs, and NCCL."""
+"""The ranks of a hand-written program with one rank per GPU: their number, their GPUs, and NCCL."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mpi4py import MPI
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 def world(gpus: int | None) -> MPI.Comm:
     """All ranks.
 
     Raises:
-        SystemExit: If there are not as many as GPUs were asked for.
+        SystemExit: If their number is not that of the GPUs on the command line.
     """
+    from mpi4py import MPI
+
     comm = MPI.COMM_WORLD
     if gpus not in {None, comm.size}:
         raise SystemExit(f"--gpus {gpus}, but there are {comm.size} ranks: mpirun -n {gpus}")
@@ -25,6 +27,7 @@ def world(gpus: int | None) -> MPI.Comm:
 def use_gpu(comm: MPI.Comm) -> int:
     """Make the GPU of this rank the current one, by its number among the ranks of the host; collective."""
     import cupy
+    from mpi4py import MPI
 
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
     device = int(local.rank % cupy.cuda.runtime.getDeviceCount())
@@ -41,8 +44,3 @@ def connect(comm: MPI.Comm) -> Any:
     os.environ["NCCL_NVLS_ENABLE"] = "0"
     identity = comm.bcast(nccl.get_unique_id() if comm.rank == 0 else None)
     return nccl.NcclCommunicator(comm.size, identity, comm.rank)
-
-
-def agreement(comm: MPI.Comm) -> tuple[Callable[[Any], Any], Callable[[float], float]]:
-    """How ranks agree on the variant and the times that count: `agree` and `slowest` of `batches.time_variants`."""
-    return comm.bcast, lambda value: float(comm.allreduce(value, MPI.MAX))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""RSim by hand, one rank per GPU with NCCL: `mpirun -n 4 python -m cluster_jobs.benchmarks.scaling.peers.rsim_nccl`.
+"""RSim by hand, one rank per GPU with NCCL.
 
 Each rank computes its part of a row of the history; then the row is gathered everywhere, on the stream of the kernel.
 The next step needs all of it, so there is nothing to do meanwhile.
@@ -7,21 +7,26 @@ The next step needs all of it, so there is nothing to do meanwhile.
 
 from __future__ import annotations
 
-from mpi4py import MPI
+from typing import TYPE_CHECKING
 
-from cluster_jobs.benchmarks.scaling.peers import batches, light, ranks
+from cluster_jobs.benchmarks.scaling.peers import light, ranks
+from cluster_jobs.benchmarks.scaling.peers.problem import Step, Worker
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
-class Rank:
+class Rank(Worker):
     """The patches of this rank, and its stream."""
 
-    def __init__(self, comm: MPI.Comm, scene: light.Scene, steps: int) -> None:
+    def __init__(self, problem: light.Light, comm: MPI.Comm) -> None:
         import cupy
         from cupy.cuda import nccl
 
-        device = ranks.use_gpu(comm)
-        self.share = light.Share(device, scene, steps, comm.rank, comm.size)
+        device, steps = ranks.use_gpu(comm), problem.options.steps
+        self.share = light.Share(device, problem.scene, steps, comm.rank, comm.size)
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.streams = (self.stream,)
         cupy.cuda.runtime.deviceSynchronize()
         self.communicator = ranks.connect(comm)
         history, row_bytes = int(self.share.history.data.ptr), self.share.row_length * light.LIGHT_BYTES
@@ -37,31 +42,8 @@ class Rank:
         if self.communicator is not None:
             self.communicator.allGather(*self._gathers[step], self.stream.ptr)
 
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure or check; the first rank prints."""
-    options = light.parsed(__doc__ or "", "stop if there are not so many ranks", arguments)
-    comm = ranks.world(options.gpus)
-    scene = light.scene_of(options)
-    rank = Rank(comm, scene, options.steps)
-
-    def finish() -> None:
-        rank.stream.synchronize()
-        comm.barrier()
-
-    if options.check:
-        for step in range(options.steps):
-            rank.plain(step)
-        finish()
-        histories = comm.gather(rank.share.whole_history())
-        return int(comm.bcast(light.verdict(scene, histories) if histories is not None else None))
-    variants = batches.chosen({"plain": light.counted(rank.plain, options.steps)}, options.overlap)
-    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
-    if comm.rank == 0:
-        program = "one rank per GPU, CuPy + mpi4py + NCCL"
-        light.report(program, comm.size, best, times, options)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    @classmethod
+    def variants(cls, workers: list[Rank]) -> dict[str, Step]:
+        """The only way to enqueue a step."""
+        (rank,) = workers
+        return {"plain": light.counted(rank.plain, rank.share.steps)}

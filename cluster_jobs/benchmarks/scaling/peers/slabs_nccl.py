@@ -7,29 +7,29 @@ or it computes its border rows first and exchanges them behind the interior, on 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from mpi4py import MPI
+from cluster_jobs.benchmarks.scaling.peers import ranks, slabs
 
-from cluster_jobs.benchmarks.scaling.peers import batches, ranks, slabs
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
-class Rank(slabs.Worker):
+class Rank(slabs.SlabWorker):
     """The slab of this rank, its streams, and its neighbours."""
 
-    def __init__(self, problem: slabs.Problem, comm: MPI.Comm) -> None:
+    def __init__(self, problem: slabs.SlabProblem, comm: MPI.Comm) -> None:
         from cupy.cuda import nccl
 
         super().__init__(problem.slab(ranks.use_gpu(comm), comm.rank, comm.size))
         self.nccl = nccl
-        self.count = problem.halo * self.slab.row_elements
+        self.count = problem.halo * self.share.row_elements
         self.communicator = ranks.connect(comm)
         #: By parity of what was written: (neighbour, address to send, address to receive).
         self._exchanges = [
             [
-                (comm.rank + step, self.slab.address(parity, own), self.slab.address(parity, halo))
-                for step, (own, halo) in slabs.exchanged_rows(self.slab, problem.halo).items()
+                (comm.rank + step, self.share.address(parity, own), self.share.address(parity, halo))
+                for step, (own, halo) in slabs.exchanged_rows(self.share, problem.halo).items()
                 if 0 <= comm.rank + step < comm.size
             ]
             for parity in (0, 1)
@@ -45,27 +45,3 @@ class Rank(slabs.Worker):
             self.communicator.send(own, count, nccl.NCCL_FLOAT32, neighbour, pointer)
             self.communicator.recv(halo, count, nccl.NCCL_FLOAT32, neighbour, pointer)
         nccl.groupEnd()
-
-
-def run(problem: slabs.Problem) -> int:
-    """Measure or check; the first rank prints. The exit status."""
-    options = problem.options
-    comm = ranks.world(options.gpus)
-    rank = Rank(problem, comm)
-    variants = slabs.variants_of(rank.plain, rank.overlapped, options)
-
-    def finish() -> None:
-        rank.synchronize()
-        comm.barrier()
-
-    def collect() -> Any:
-        finish()
-        rows = comm.gather(rank.slab.own_rows(0))
-        return None if rows is None else np.concatenate(rows)
-
-    if options.check:
-        return int(comm.bcast(slabs.check(problem, variants, collect)))
-    best, times = batches.time_variants(variants, options, finish, *ranks.agreement(comm))
-    if comm.rank == 0:
-        problem.report("one rank per GPU, CuPy + mpi4py + NCCL", comm.size, best, times)
-    return 0

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from cluster_jobs.benchmarks.scaling.peers import slabs
+from cluster_jobs.benchmarks.scaling.peers.problem import reach
 
-from cluster_jobs.benchmarks.scaling.peers import batches, slabs
 
-
-class Gpu(slabs.Worker):
+class Gpu(slabs.SlabWorker):
     """The slab of one GPU, its streams and its events."""
 
-    def __init__(self, problem: slabs.Problem, device: int, parts: int) -> None:
+    def __init__(self, problem: slabs.SlabProblem, device: int, parts: int) -> None:
         import cupy
 
         self.runtime = cupy.cuda.runtime
         self.device, self.halo = device, problem.halo
         with cupy.cuda.Device(device):
-            for neighbour in (device - 1, device + 1):
-                if 0 <= neighbour < parts:
-                    self.runtime.deviceEnablePeerAccess(neighbour)
+            reach(neighbour for neighbour in (device - 1, device + 1) if 0 <= neighbour < parts)
             super().__init__(problem.slab(device, device, parts))
             #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
             self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
@@ -34,16 +31,16 @@ class Gpu(slabs.Worker):
         #: By parity of what was written: (destination, source).
         self.copies: list[list[tuple[int, int]]] = [[], []]
 
-    def connect(self, gpus: list[Gpu]) -> None:
+    def connect(self, workers: list[Gpu]) -> None:
         """Find the rows of the neighbours."""
-        for step, (own, _) in slabs.exchanged_rows(self.slab, self.halo).items():
-            if not 0 <= self.device + step < len(gpus):
+        for step, (own, _) in slabs.exchanged_rows(self.share, self.halo).items():
+            if not 0 <= self.device + step < len(workers):
                 continue
-            neighbour = gpus[self.device + step]
+            neighbour = workers[self.device + step]
             self.neighbours.append(neighbour)
-            _, halo = slabs.exchanged_rows(neighbour.slab, self.halo)[-step]
+            _, halo = slabs.exchanged_rows(neighbour.share, self.halo)[-step]
             for parity in (0, 1):
-                self.copies[parity].append((neighbour.slab.address(parity, halo), self.slab.address(parity, own)))
+                self.copies[parity].append((neighbour.share.address(parity, halo), self.share.address(parity, own)))
 
     def begin(self, parity: int, stream: Any) -> None:
         """Make the stream wait for the rows of the neighbours."""
@@ -53,41 +50,7 @@ class Gpu(slabs.Worker):
 
     def exchange(self, parity: int, stream: Any) -> None:
         """Enqueue the copies of border rows into the neighbours' halos."""
-        runtime, size_bytes = self.runtime, 4 * self.halo * self.slab.row_elements
+        runtime, size_bytes = self.runtime, 4 * self.halo * self.share.row_elements
         for destination, source in self.copies[1 - parity]:
             runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
         self.arrived[parity].record(stream)
-
-
-def run(problem: slabs.Problem) -> int:
-    """Measure or check; the exit status."""
-    import cupy
-
-    options = problem.options
-    count = options.gpus or cupy.cuda.runtime.getDeviceCount()
-    gpus = [Gpu(problem, device, count) for device in range(count)]
-    for gpu in gpus:
-        gpu.connect(gpus)
-
-    def plain(parity: int) -> None:
-        for gpu in gpus:
-            gpu.plain(parity)
-
-    def overlapped(parity: int) -> None:
-        for gpu in gpus:
-            gpu.overlapped(parity)
-
-    def finish() -> None:
-        for gpu in gpus:
-            gpu.synchronize()
-
-    def collect() -> Any:
-        finish()
-        return np.concatenate([gpu.slab.own_rows(0) for gpu in gpus])
-
-    variants = slabs.variants_of(plain, overlapped, options)
-    if options.check:
-        return slabs.check(problem, variants, collect)
-    best, times = batches.time_variants(variants, options, finish)
-    problem.report("one process, CuPy with peer copies and events", count, best, times)
-    return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the verdict.
+"""What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the problem.
 
 The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result: to the bit, but
 for denormal numbers.
@@ -7,12 +7,13 @@ for denormal numbers.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import batches, slabs
+from cluster_jobs.benchmarks.scaling.peers import slabs
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,41 +105,39 @@ class Slab:
         """Where a row lies; 0 and `num_rows` + 1 are the halo."""
         return int(self.arrays[parity].data.ptr) + row * 4 * self.row_elements
 
-    def own_rows(self, parity: int) -> NDArray[np.float32]:
-        """A copy of the own rows."""
-        rows: NDArray[np.float32] = self.arrays[parity][1:-1].get()
+    def result(self) -> NDArray[np.float32]:
+        """A copy of the own rows after an even number of steps."""
+        rows: NDArray[np.float32] = self.arrays[0][1:-1].get()
         return rows
 
 
-class Wave:
+class Wave(Problem):
     """A pond."""
 
+    default_size, size_help = 16384, "cells along each side of the pond"
+    rate_name = "TB/s at 12 bytes per cell"
+    starts_over = False
     halo = 1
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
 
     def slab(self, device: int, part: int, parts: int) -> Slab:
         """Make one of the slabs."""
         return Slab(device, self.options.size, part, parts)
 
-    def report(self, program: str, gpus: int, variant: str, times: list[float]) -> None:
-        """Print the table, and write the JSON file if asked to."""
-        size = self.options.size
+    def title(self) -> str:
+        """The heading of the table."""
+        return f"WaveSim {self.options.size} x {self.options.size} float32"
 
-        def bandwidth(us_per_step: float) -> str:
-            return f"{3 * 4 * size**2 / us_per_step / 1e6:.2f}"
+    def rate(self, us_per_step: float) -> str:
+        """Terabytes per second."""
+        return f"{3 * 4 * self.options.size**2 / us_per_step / 1e6:.2f}"
 
-        title = f"WaveSim {size} x {size} float32, {program}"
-        rate = ("TB/s at 12 bytes per cell", bandwidth)
-        batches.report(title, program=program, gpus=gpus, variant=variant, times=times, options=self.options, rate=rate)
-
-    def verdict(self, result: NDArray[np.float32], steps: int) -> int:
+    def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
         """Compare with NumPy; the exit status.
 
         CuPy compiles with `-ftz=true`, always: at the front of a wave, where NumPy has denormal numbers, there are
         zeros. What comes of that, less than 1e-22 in 124 steps, is allowed; all else must have the same bits.
         """
+        result = np.concatenate(results)
         wrong = int(np.count_nonzero(np.abs(result - reference(self.options.size, steps)) > NEXT_TO_NOTHING))
         print(
             f"Verified: bit-identical to NumPy, but for what is next to nothing ({NEXT_TO_NOTHING:g})."
@@ -146,10 +145,3 @@ class Wave:
             else f"WRONG: {wrong} of {result.size} cells differ from NumPy"
         )
         return int(wrong > 0)
-
-
-def parsed(description: str, gpus_help: str, arguments: list[str] | None) -> Wave:
-    """The pond that the command line asks for."""
-    parser = batches.argument_parser(description, size=16384, size_help="cells along each side of the pond")
-    parser.add_argument("--gpus", type=int, help=gpus_help)
-    return Wave(parser.parse_args(arguments))
