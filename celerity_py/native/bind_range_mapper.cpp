@@ -45,9 +45,9 @@ range_mapper permute(const nb::tuple& dims) {
 }
 
 range_mapper table(const nb::list& entries) {
-	auto results = std::make_shared<range_mapper::table_type>();
-	results->reserve(nb::len(entries));
-	for(const nb::handle entry : entries) results->emplace_back(nb::cast<const user_box&>(entry[0]).b, region_of(entry[1]));
+	range_mapper::table_type results;
+	results.reserve(nb::len(entries));
+	for(const nb::handle entry : entries) results.emplace_back(nb::cast<const user_box&>(entry[0]).b, region_of(entry[1]));
 	return range_mapper::from_table(std::move(results));
 }
 

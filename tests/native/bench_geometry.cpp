@@ -167,10 +167,10 @@ void bench_range_mappers() {
 	map("neighborhood box", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::box), tile, 2);
 	map("neighborhood axes of rows", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes), chunk, 2);
 	map("neighborhood axes of a tile", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes), tile, 2);
-	auto table = std::make_shared<range_mapper::table_type>();
+	range_mapper::table_type table;
 	const box_vector chunks = split_1d(whole, point{{1, 1, 1}}, 128);
-	for(const box& b : chunks) table->emplace_back(b, region(b));
-	const range_mapper mapper = range_mapper::from_table(table);
+	for(const box& b : chunks) table.emplace_back(b, region(b));
+	const range_mapper mapper = range_mapper::from_table(std::move(table));
 	std::size_t next = 0;
 	report("table of 128, in order", measure([&] { return mapper.map(chunks[next++ % 128], whole, 2, whole, 2).boxes().size(); }));
 	report("table of 128, out of order", measure([&] { return mapper.map(chunks[(next += 37) % 128], whole, 2, whole, 2).boxes().size(); }));

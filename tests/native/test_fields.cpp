@@ -18,22 +18,19 @@ using namespace celerity;
 namespace {
 
 struct complete {
-	static constexpr const char* kind_name = "complete";
 	int first;
 	std::vector<box> second;
 	std::optional<rank_id> third;
-	CELERITY_FIELDS(first, second, third)
+	CELERITY_KIND(complete, first, second, third)
 };
 struct lacking {
-	static constexpr const char* kind_name = "lacking";
 	int first;
 	copy_layout second;
 	bool third = false;
-	CELERITY_FIELDS(first, second)
+	CELERITY_KIND(lacking, first, second)
 };
 struct empty {
-	static constexpr const char* kind_name = "empty";
-	CELERITY_FIELDS()
+	CELERITY_KIND(empty)
 };
 static_assert(has_complete_list<complete> && !has_complete_list<lacking> && has_complete_list<empty>);
 static_assert(num_fields<complete> == 3 && num_fields<empty> == 0);

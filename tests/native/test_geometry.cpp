@@ -468,9 +468,9 @@ void neighborhoods_agree_with_element_wise_dilation(std::mt19937& random) {
 void a_table_knows_only_its_chunks() {
 	const box whole = box::full(point{{64, 1, 1}});
 	const box_vector chunks = split_1d(whole, point{{1, 1, 1}}, 7);
-	auto entries = std::make_shared<range_mapper::table_type>();
-	for(const box& b : chunks) entries->emplace_back(b, region(box(point{{b.min(0) + 1, 0, 0}}, point{{b.max(0) + 1, 1, 1}})));
-	const range_mapper mapper = range_mapper::from_table(entries);
+	range_mapper::table_type entries;
+	for(const box& b : chunks) entries.emplace_back(b, region(box(point{{b.min(0) + 1, 0, 0}}, point{{b.max(0) + 1, 1, 1}})));
+	const range_mapper mapper = range_mapper::from_table(std::move(entries));
 	for(const box& b : chunks) require(mapper.map(b, whole, 1, whole, 1).boxes()[0].min(0) == b.min(0) + 1);
 	require(mapper.map(chunks[6], whole, 1, whole, 1).bounding_box().max(0) == 64);
 	bool has_thrown = false;

@@ -82,14 +82,16 @@ class command_builder final : public program_builder {
 		m_new_tasks.clear();
 		m_tasks.add(std::move(node), m_new_tasks);
 		for(const auto& created : m_new_tasks) m_commands.lower(created, m_out);
+		m_num_tasks += m_new_tasks.size();
 	}
-	std::size_t num_tasks() const { return m_tasks.num_tasks(); }
+	std::size_t num_tasks() const { return m_num_tasks; }
 	std::size_t num_commands() const { return m_out.size(); }
 
   private:
 	task_graph m_tasks;
 	command_graph_generator m_commands;
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
+	std::size_t m_num_tasks = 0;
 	std::vector<command> m_out; // kept until the end, as a graph would be
 };
 

@@ -38,7 +38,7 @@ void receive_arbiter::add_request(const instruction_id instruction, const Reques
 	state.destination = request.destination;
 	state.allocated_box = request.allocated_box;
 	state.element_size_bytes = request.element_size_bytes;
-	state.boxes.append(request.boxes.data(), request.boxes.data() + request.boxes.size());
+	state.boxes.append(request.boxes);
 	state.missing = state.unclaimed = area;
 	++m_num_open;
 	if(is_split) m_completed.push_back(instruction);

@@ -2,7 +2,6 @@
 // Bump allocation for graph nodes that live and die together between two horizons.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -73,14 +72,17 @@ class arena {
 	std::byte* m_end = nullptr;
 
 	void* allocate(const std::size_t size, const std::size_t alignment) {
-		auto* const aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(m_next) + alignment - 1) & ~(std::uintptr_t{alignment} - 1));
+		const auto align = [=](std::byte* const from) { // rounds up
+			return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(from) + alignment - 1) & ~(std::uintptr_t{alignment} - 1));
+		};
+		std::byte* const aligned = align(m_next);
 		if(m_next != nullptr && aligned + size <= m_end) {
 			m_next = aligned + size;
 			return aligned;
 		}
 		if(size + alignment > arena_block_pool::block_size_bytes) {
 			m_large.push_back(std::unique_ptr<std::byte[]>(new std::byte[size + alignment]));
-			return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(m_large.back().get()) + alignment - 1) & ~(std::uintptr_t{alignment} - 1));
+			return align(m_large.back().get());
 		}
 		m_blocks.push_back(m_pool->take());
 		m_next = m_blocks.back().get();

@@ -18,6 +18,11 @@ namespace celerity {
 	constexpr auto fields() const { return std::tie(__VA_ARGS__); } \
 	constexpr auto fields() { return std::tie(__VA_ARGS__); }
 
+/// The same for an alternative of a variant, before all of whose fields stands its name.
+#define CELERITY_KIND(NAME, ...) \
+	static constexpr const char* kind_name = #NAME; \
+	CELERITY_FIELDS(__VA_ARGS__)
+
 template <typename Struct>
 concept described = requires(const Struct& s) {
 	s.fields();

@@ -17,7 +17,6 @@ struct strong_id {
 	constexpr strong_id() = default;
 	constexpr explicit strong_id(Rep v) : value(v) {}
 	friend constexpr auto operator<=>(const strong_id&, const strong_id&) = default;
-	friend constexpr bool operator==(const strong_id&, const strong_id&) = default;
 };
 
 using rank_id = strong_id<struct rank_id_tag, std::uint32_t>;
@@ -53,7 +52,6 @@ struct allocation_id {
 
 	constexpr bool is_null() const { return raw == 0; }
 	friend constexpr auto operator<=>(const allocation_id&, const allocation_id&) = default;
-	friend constexpr bool operator==(const allocation_id&, const allocation_id&) = default;
 };
 
 /// Names the data that one consumer task needs of one buffer. Both sides of a transfer derive it without talking to each other.
@@ -63,7 +61,6 @@ struct transfer_id {
 	reduction_id reduction; ///< 0 unless the transfer carries reduction partials
 
 	friend constexpr auto operator<=>(const transfer_id&, const transfer_id&) = default;
-	friend constexpr bool operator==(const transfer_id&, const transfer_id&) = default;
 };
 
 } // namespace celerity

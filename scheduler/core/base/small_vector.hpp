@@ -20,21 +20,17 @@ class small_vector {
 	static_assert(N > 0);
 
   public:
-	using value_type = T;
-	using iterator = T*;
-	using const_iterator = const T*;
-
 	small_vector() noexcept {}
-	small_vector(const std::initializer_list<T> init) { append(init.begin(), init.end()); }
-	explicit small_vector(const std::span<const T> items) { append(items.data(), items.data() + items.size()); }
-	small_vector(const small_vector& other) { append(other.begin(), other.end()); }
+	small_vector(const std::initializer_list<T> init) { append({init.begin(), init.size()}); }
+	explicit small_vector(const std::span<const T> items) { append(items); }
+	small_vector(const small_vector& other) { append(other); }
 	small_vector(small_vector&& other) noexcept { take(other); }
 	~small_vector() { release(); }
 
 	small_vector& operator=(const small_vector& other) {
 		if(this != &other) {
 			m_size = 0;
-			append(other.begin(), other.end());
+			append(other);
 		}
 		return *this;
 	}
@@ -50,10 +46,10 @@ class small_vector {
 	const T* data() const noexcept { return m_heap != nullptr ? m_heap : inline_data(); }
 	std::size_t size() const noexcept { return m_size; }
 	bool empty() const noexcept { return m_size == 0; }
-	iterator begin() noexcept { return data(); }
-	iterator end() noexcept { return data() + m_size; }
-	const_iterator begin() const noexcept { return data(); }
-	const_iterator end() const noexcept { return data() + m_size; }
+	T* begin() noexcept { return data(); }
+	T* end() noexcept { return data() + m_size; }
+	const T* begin() const noexcept { return data(); }
+	const T* end() const noexcept { return data() + m_size; }
 	T& operator[](const std::size_t i) noexcept { return data()[i]; }
 	const T& operator[](const std::size_t i) const noexcept { return data()[i]; }
 	T& front() noexcept { return data()[0]; }
@@ -68,15 +64,14 @@ class small_vector {
 		data()[m_size++] = copy;
 	}
 	void pop_back() noexcept { --m_size; }
-	void append(const T* first, const T* last) {
-		const std::size_t count = static_cast<std::size_t>(last - first);
-		if(count == 0) return;
-		if(m_size + count > m_capacity) grow(m_size + count);
-		std::memcpy(static_cast<void*>(data() + m_size), first, count * sizeof(T));
-		m_size += static_cast<std::uint32_t>(count);
+	void append(const std::span<const T> items) {
+		if(items.empty()) return;
+		reserve(m_size + items.size());
+		std::memcpy(static_cast<void*>(end()), items.data(), items.size_bytes());
+		m_size += static_cast<std::uint32_t>(items.size());
 	}
 	void resize(const std::size_t size, const T& fill = T{}) {
-		if(size > m_capacity) grow(size);
+		reserve(size);
 		for(std::size_t i = m_size; i < size; ++i) data()[i] = fill;
 		m_size = static_cast<std::uint32_t>(size);
 	}

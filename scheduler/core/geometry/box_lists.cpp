@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "box_lists.hpp"
 
-#include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
-
-#include "box_predicates.hpp"
 
 namespace celerity {
 
@@ -74,29 +72,6 @@ box_vector bounding_boxes_of_groups(const std::span<const box> boxes, Related&& 
 		}
 	}
 	return bounds;
-}
-
-/// Merges disjoint boxes that continue each other along `d`. Returns whether any did.
-bool merge_along(box_vector& boxes, const std::size_t d) {
-	// Sorted like this, the neighbour that continues a box along `d` comes right after it: whatever came between the two would overlap it.
-	const std::size_t major = d == 0 ? 1 : 0;
-	const std::size_t minor = d == 2 ? 1 : 2;
-	std::sort(boxes.begin(), boxes.end(), [=](const box& a, const box& b) {
-		return a.min(major) != b.min(major) ? a.min(major) < b.min(major) : a.min(minor) != b.min(minor) ? a.min(minor) < b.min(minor) : a.min(d) < b.min(d);
-	});
-	std::size_t last = 0;
-	for(std::size_t i = 1; i < boxes.size(); ++i) {
-		const bool continues =
-		    boxes[last].max(d) == boxes[i].min(d) && is_same_interval(boxes[last], boxes[i], major) && is_same_interval(boxes[last], boxes[i], minor);
-		if(continues) {
-			boxes[last] = bounding_box(boxes[last], boxes[i]);
-		} else {
-			boxes[++last] = boxes[i];
-		}
-	}
-	const bool has_merged = last + 1 != boxes.size();
-	boxes.resize(last + 1);
-	return has_merged;
 }
 
 /// Lets `b` swallow, as `merge(b, other)` tells, whatever it can of `boxes`; again with what it has grown to.
@@ -193,8 +168,11 @@ void merge_overlapping_bounding_boxes(box_vector& boxes) {
 // Many boxes have to be disjoint; few may overlap as they like.
 void merge_connected_boxes(box_vector& boxes) {
 	if(boxes.size() < min_boxes_for_sorting) return merge_pairs(boxes, try_merge);
-	std::size_t dims_without_merge = 0;
-	for(std::size_t d = 2; dims_without_merge < 3; d = (d + 2) % 3) dims_without_merge = merge_along(boxes, d) ? 1 : dims_without_merge + 1;
+	const auto merge = [](box& a, const box& b) {
+		a = bounding_box(a, b);
+		return true;
+	};
+	merge_along_all(boxes, std::identity(), merge);
 }
 
 void merge_into(box_vector& boxes, const box& added) {

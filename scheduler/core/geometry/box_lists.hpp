@@ -2,11 +2,12 @@
 // Lists of boxes that are no region: what to allocate for scattered data, and which of many boxes lie somewhere. Costs grow like sorting.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "box_predicates.hpp"
 #include "grid.hpp"
 
 namespace celerity {
@@ -15,6 +16,32 @@ namespace celerity {
 box_vector contiguous_boxes(const region& r);
 /// What merge_overlapping_bounding_boxes() and then merge_connected_boxes() make of `boxes` and `added`, given that they leave `boxes` as it is. Linear.
 void merge_into(box_vector& boxes, const box& added);
+/// Merges neighbours among disjoint items that have boxes, as box_of(item) tells, until no two boxes form a larger box. merge(item, neighbour) lets an item
+/// absorb a neighbour, which is dropped, or returns false.
+template <typename Items, typename BoxOf, typename Merge>
+void merge_along_all(Items& items, BoxOf&& box_of, Merge&& merge) {
+	std::size_t dims_without_merge = 0;
+	for(std::size_t d = 2; dims_without_merge < 3; d = (d + 2) % 3) {
+		++dims_without_merge;
+		const auto is_other = [&](const auto& item) { return !is_same_interval(box_of(items[0]), box_of(item), d); };
+		if(std::none_of(items.begin(), items.end(), is_other)) continue;
+		// Sorted like this, the neighbour that continues an item along `d` comes right after the item: any box between the two would overlap one of them.
+		const std::size_t major = d == 0 ? 1 : 0;
+		const std::size_t minor = d == 2 ? 1 : 2;
+		std::sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+			const point& p = box_of(a).min();
+			const point& q = box_of(b).min();
+			return p[major] != q[major] ? p[major] < q[major] : p[minor] != q[minor] ? p[minor] < q[minor] : p[d] < q[d];
+		});
+		std::size_t last = 0;
+		for(std::size_t i = 1; i < items.size(); ++i) {
+			if(!do_continue(box_of(items[last]), box_of(items[i])) || !merge(items[last], items[i])) items[++last] = items[i];
+		}
+		if(last + 1 == items.size()) continue;
+		items.resize(last + 1);
+		dims_without_merge = 1; // along `d` nothing is left to merge
+	}
+}
 /// Sorted along this dimension, a box has the fewest candidates for neighbours. `boxes`: not empty.
 std::size_t dimension_of_shortest_boxes(std::span<const box> boxes);
 

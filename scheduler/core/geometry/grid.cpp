@@ -281,7 +281,7 @@ region region_union(const region& a, const region& b) {
 	if(a.is_single_box() && is_covered_by_any(a.boxes()[0], b.boxes())) return b;
 	if(b.is_single_box() && is_covered_by_any(b.boxes()[0], a.boxes())) return a;
 	box_vector boxes(a.boxes());
-	boxes.append(b.boxes().data(), b.boxes().data() + b.boxes().size());
+	boxes.append(b.boxes());
 	normalize(boxes);
 	return region::from_normalized(std::move(boxes));
 }

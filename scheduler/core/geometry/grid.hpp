@@ -24,7 +24,6 @@ struct point {
 
 	constexpr coordinate& operator[](const std::size_t d) { return v[d]; }
 	constexpr coordinate operator[](const std::size_t d) const { return v[d]; }
-	friend constexpr bool operator==(const point&, const point&) = default;
 	friend constexpr auto operator<=>(const point&, const point&) = default;
 	constexpr coordinate product() const { return v[0] * v[1] * v[2]; }
 };
@@ -62,7 +61,6 @@ class box {
 		       && other.m_min[2] < m_max[2] && !empty() && !other.empty();
 	}
 
-	friend constexpr bool operator==(const box&, const box&) = default;
 	/// By min, then max: the order of boxes in a region.
 	friend constexpr auto operator<=>(const box&, const box&) = default;
 
@@ -92,6 +90,15 @@ constexpr box bounding_box(const box& a, const box& b) {
 		max[d] = std::max(a.max(d), b.max(d));
 	}
 	return box(min, max);
+}
+
+/// `b` with another interval in dimension `dim`.
+constexpr box with_interval(const box& b, const std::size_t dim, const coordinate min, const coordinate max) {
+	point lower = b.min();
+	point upper = b.max();
+	lower[dim] = min;
+	upper[dim] = max;
+	return box(lower, upper);
 }
 
 using box_vector = small_vector<box, 3>;

@@ -2,7 +2,6 @@
 // Bounding boxes of runs of leaves, for a region_map with many.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 

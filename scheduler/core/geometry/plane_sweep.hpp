@@ -102,15 +102,6 @@ class space_sweep {
 	void emit_slab(box_vector& out, coordinate now, coordinate next);
 };
 
-/// `b` with another interval in dimension `dim`.
-inline box with_interval(const box& b, const std::size_t dim, const coordinate min, const coordinate max) {
-	point lower = b.min();
-	point upper = b.max();
-	lower[dim] = min;
-	upper[dim] = max;
-	return box(lower, upper);
-}
-
 /// Short inputs are the rule.
 template <typename T, typename Less>
 void sort_few(T* const first, T* const last, const Less& less) {

@@ -8,10 +8,12 @@
 
 namespace celerity {
 
+namespace {
+
 /// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
-class range_mapper::chunk_table {
+class chunk_table {
   public:
-	explicit chunk_table(const table_type& entries) : m_entries(entries) {
+	explicit chunk_table(range_mapper::table_type entries) : m_entries(std::move(entries)) {
 		std::sort(m_entries.begin(), m_entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 	}
 
@@ -26,7 +28,7 @@ class range_mapper::chunk_table {
 	}
 
   private:
-	table_type m_entries;
+	range_mapper::table_type m_entries;
 	mutable std::atomic<std::size_t> m_last_hit = 0; // only a hint; mappers are shared between threads
 
 	const region& hit(const std::size_t i) const {
@@ -35,30 +37,20 @@ class range_mapper::chunk_table {
 	}
 };
 
-namespace {
-
 coordinate saturating_add(const coordinate a, const coordinate b) {
 	coordinate sum = 0;
 	if(!__builtin_add_overflow(a, b, &sum)) return sum;
 	return b > 0 ? std::numeric_limits<coordinate>::max() : std::numeric_limits<coordinate>::min();
 }
 
-region clamp(const region& r, const box& buffer_box) {
+region clamp(region r, const box& buffer_box) {
 	if(r.is_single_box()) return intersection(r.boxes()[0], buffer_box);
 	if(std::all_of(r.begin(), r.end(), [&](const box& b) { return buffer_box.covers(b); })) return r;
 	return region_intersection(r, buffer_box);
 }
 
-box replace_interval(const box& b, const std::size_t dim, const coordinate min, const coordinate max) {
-	point lower = b.min();
-	point upper = b.max();
-	lower[dim] = min;
-	upper[dim] = max;
-	return box(lower, upper);
-}
-
 box grow(const box& b, const std::size_t dim, const coordinate extent) {
-	return replace_interval(b, dim, saturating_add(b.min(dim), -extent), saturating_add(b.max(dim), extent));
+	return with_interval(b, dim, saturating_add(b.min(dim), -extent), saturating_add(b.max(dim), extent));
 }
 
 /// The chunk grown along all axes at once: a larger box.
@@ -81,8 +73,8 @@ region grow_along_axes(const box& chunk, const point& extents, const box& buffer
 	box_vector boxes;
 	if(!buffer_box.covers(chunk) || grown[2] == chunk) { // at most 2-D, or cut off at the border: leave the corner cases to the normal form
 		if(buffer_box.covers(chunk) && grown[1] != chunk && grown[0] != chunk) {
-			const box above = replace_interval(grown[0], 0, grown[0].min(0), chunk.min(0));
-			const box below = replace_interval(grown[0], 0, chunk.max(0), grown[0].max(0));
+			const box above = with_interval(grown[0], 0, grown[0].min(0), chunk.min(0));
+			const box below = with_interval(grown[0], 0, chunk.max(0), grown[0].max(0));
 			if(!above.empty()) boxes.push_back(above);
 			boxes.push_back(grown[1]);
 			if(!below.empty()) boxes.push_back(below);
@@ -117,8 +109,8 @@ class even_blocks {
 /// Not clamped to the buffer.
 box slice_of(const box& chunk, const std::size_t dim, const coordinate at, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
 	if(chunk.empty()) return {};
-	const box within = at == range_mapper::full_extent ? buffer_box : replace_interval(buffer_box, dim, at, saturating_add(at, 1));
-	if(buffer_dims == kernel_dims) return replace_interval(chunk, dim, within.min(dim), within.max(dim));
+	const box within = at == range_mapper::full_extent ? buffer_box : with_interval(buffer_box, dim, at, saturating_add(at, 1));
+	if(buffer_dims == kernel_dims) return with_interval(chunk, dim, within.min(dim), within.max(dim));
 	point min = within.min();
 	point max = within.max();
 	std::size_t kernel_dim = 0;
@@ -223,15 +215,13 @@ range_mapper range_mapper::permute(const std::span<const int> dims) {
 	return mapper;
 }
 
-range_mapper range_mapper::from_table(std::shared_ptr<const table_type> table) {
-	range_mapper mapper(kind::table);
-	mapper.m_table = std::make_shared<const chunk_table>(*table);
-	return mapper;
+range_mapper range_mapper::from_table(table_type entries) {
+	return from_function([table = std::make_shared<const chunk_table>(std::move(entries))](const box& chunk, const box&) { return table->find(chunk); });
 }
 
 range_mapper range_mapper::from_function(function_type fn) {
-	range_mapper mapper(kind::function);
-	mapper.m_function = std::make_shared<const function_type>(std::move(fn));
+	range_mapper mapper(kind::callable);
+	mapper.m_callable = std::make_shared<const function_type>(std::move(fn));
 	return mapper;
 }
 
@@ -240,8 +230,7 @@ mapper_misfit range_mapper::check_dimensions(const int kernel_dims, const int bu
 	const auto unless = [](const bool fits, const misfit kind, const std::int64_t number = 0) { return fits ? mapper_misfit{} : mapper_misfit{kind, number}; };
 	switch(m_kind) {
 	case kind::all:
-	case kind::table:
-	case kind::function: return {};
+	case kind::callable: return {};
 	case kind::one_to_one: return unless(kernel_dims == buffer_dims, misfit::other_dims);
 	case kind::fixed: return unless(m_dims == buffer_dims, misfit::other_dims_than_box, m_dims);
 	case kind::slice:
@@ -272,8 +261,7 @@ bool range_mapper::fits(const box& global, const int kernel_dims, const box& buf
 	case kind::all:
 	case kind::fixed:
 	case kind::even_split:
-	case kind::table:
-	case kind::function: break;
+	case kind::callable: break;
 	}
 	return true;
 }
@@ -298,13 +286,12 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::even_split: {
 		if(chunk.empty()) return {};
 		const even_blocks blocks(buffer_box.extent(0), global.extent(0), m_params[0]);
-		return replace_interval(buffer_box, 0, blocks.begin(chunk.min(0) - global.min(0)), blocks.begin(chunk.max(0) - global.min(0)));
+		return with_interval(buffer_box, 0, blocks.begin(chunk.min(0) - global.min(0)), blocks.begin(chunk.max(0) - global.min(0)));
 	}
 	case kind::permute: return intersection(permuted(chunk, m_params, m_dims), buffer_box);
-	case kind::table: return clamp(m_table->find(chunk), buffer_box);
-	case kind::function: break;
+	case kind::callable: break;
 	}
-	return clamp((*m_function)(chunk, global), buffer_box);
+	return clamp((*m_callable)(chunk, global), buffer_box);
 }
 
 bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) const {
@@ -316,13 +303,12 @@ bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) co
 	case kind::permute: return m_dims == kernel_dims;
 	case kind::all:
 	case kind::fixed:
-	case kind::table:
-	case kind::function: break;
+	case kind::callable: break;
 	}
 	return false;
 }
 
-bool range_mapper::is_additive() const { return m_kind != kind::table && m_kind != kind::function; }
+bool range_mapper::is_additive() const { return m_kind != kind::callable; }
 
 void range_mapper::add_to(digest& out) const {
 	out.add(static_cast<std::uint64_t>(m_kind) | static_cast<std::uint64_t>(m_shape) << 8U | static_cast<std::uint64_t>(m_dims) << 16U);
@@ -339,10 +325,9 @@ std::string range_mapper::describe() const {
 	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_shape == neighborhood_shape::axes ? ", shape='axes')" : ")");
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
-	case kind::table: return "callable";
-	case kind::function: break;
+	case kind::callable: break;
 	}
-	return "function";
+	return "callable";
 }
 
 } // namespace celerity

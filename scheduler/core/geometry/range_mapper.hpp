@@ -40,8 +40,8 @@ struct mapper_misfit {
 /// Immutable value. Maps a chunk of a `kernel_dims`-dimensional index space to a region of a buffer; the result is clamped to the buffer.
 class range_mapper {
   public:
-	enum class kind { one_to_one, all, fixed, slice, neighborhood, even_split, permute, table, function };
-	/// (chunk, global index space) -> region of the buffer, for native tests and benchmarks.
+	enum class kind { one_to_one, all, fixed, slice, neighborhood, even_split, permute, callable };
+	/// (chunk, global index space) -> region of the buffer
 	using function_type = std::function<region(const box& chunk, const box& global)>;
 	using table_type = std::vector<std::pair<box, region>>;
 	static constexpr coordinate full_extent = -1;
@@ -59,15 +59,16 @@ class range_mapper {
 	/// Dimension i of the buffer takes its interval from dimension dims[i] of the chunk.
 	static range_mapper permute(std::span<const int> dims);
 	/// Results of a Python callable, evaluated at submit for every chunk the graphs will ask for. Throws std::logic_error on any other chunk.
-	static range_mapper from_table(std::shared_ptr<const table_type> table);
+	static range_mapper from_table(table_type entries);
+	/// Any thread may call `fn` at any time.
 	static range_mapper from_function(function_type fn);
 
 	kind get_kind() const { return m_kind; }
 
 	/// Whether the mapper accepts this pair of dimensionalities.
 	mapper_misfit check_dimensions(int kernel_dims, int buffer_dims) const;
-	/// Whether each item of the index space `global` has an element of the buffer. `all` and `fixed` do not depend on items, and results of tables and
-	/// functions are clamped. Asked after check_dimensions().
+	/// Whether each item of the index space `global` has an element of the buffer. `all` and `fixed` do not depend on items, and results of
+	/// callables are clamped. Asked after check_dimensions().
 	mapper_misfit check_bounds(const box& global, int kernel_dims, const point& buffer_extents, int buffer_dims) const;
 
 	/// `global` is the whole index space of the task, `buffer_box` the whole buffer. The result is clamped to the buffer and normalised.
@@ -75,25 +76,22 @@ class range_mapper {
 
 	/// True if disjoint chunks always map to disjoint regions (so that writing through it needs no overlap check).
 	bool is_injective(int kernel_dims, int buffer_dims) const;
-	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not tables and functions.
+	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not callables.
 	bool is_additive() const;
 
-	/// Adds kind and parameters of a built-in mapper; tables and functions have none.
+	/// Adds kind and parameters of a built-in mapper; callables have none.
 	void add_to(digest& out) const;
 
 	/// As the user would write it: "neighborhood(1, 1, shape='axes')".
 	std::string describe() const;
 
   private:
-	class chunk_table;
-
 	kind m_kind = kind::one_to_one;
 	neighborhood_shape m_shape = neighborhood_shape::box;
 	int m_dims = 0; ///< fixed, neighborhood, permute: as many as the user gave
 	point m_params; ///< extents, dimension numbers, granularity, or the dimension of a slice and where it is
 	std::shared_ptr<const region> m_fixed;
-	std::shared_ptr<const chunk_table> m_table;
-	std::shared_ptr<const function_type> m_function;
+	std::shared_ptr<const function_type> m_callable;
 
 	explicit range_mapper(const kind k) : m_kind(k) {}
 

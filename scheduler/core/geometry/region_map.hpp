@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "box_lists.hpp"
 #include "box_predicates.hpp"
 #include "grid.hpp"
 #include "leaf_groups.hpp"
@@ -334,39 +335,14 @@ class region_map {
 			for(std::size_t i = 0; i < l.boxes.size(); ++i) entries.push_back({&l.boxes[i], &l.values[i]});
 		}
 		const std::size_t before = entries.size();
-		std::size_t dims_without_merge = 0;
-		for(std::size_t d = 2; dims_without_merge < 3; d = (d + 2) % 3) {
-			// Entries that all reach from end to end, as in a map cut along another dimension, have no neighbours along `d`.
-			const auto is_cut = [&](const entry_reference& e) { return e.where->extent(d) < m_domain.extent(d); };
-			const bool has_merged = std::any_of(entries.begin(), entries.end(), is_cut) && merge_along(entries, d);
-			dims_without_merge = has_merged ? 1 : dims_without_merge + 1; // along `d` itself nothing is left to merge
-		}
-		if(entries.size() != before) remove_absorbed();
-	}
-	/// Entries that are absorbed become empty boxes, and are dropped from `entries`.
-	static bool merge_along(std::vector<entry_reference>& entries, const std::size_t d) {
-		// Sorted like this, the neighbour that continues an entry along `d` comes right after it: whatever came between the two would overlap it.
-		const std::size_t major = d == 0 ? 1 : 0;
-		const std::size_t minor = d == 2 ? 1 : 2;
-		std::sort(entries.begin(), entries.end(), [=](const entry_reference& a, const entry_reference& b) {
-			const point& p = a.where->min();
-			const point& q = b.where->min();
-			return p[major] != q[major] ? p[major] < q[major] : p[minor] != q[minor] ? p[minor] < q[minor] : p[d] < q[d];
+		const auto box_of = [](const entry_reference& e) -> box& { return *e.where; };
+		merge_along_all(entries, box_of, [](entry_reference& first, const entry_reference& second) {
+			if(!(*first.value == *second.value)) return false;
+			*first.where = bounding_box(*first.where, *second.where);
+			*second.where = box();
+			return true;
 		});
-		std::size_t last = 0;
-		for(std::size_t i = 1; i < entries.size(); ++i) {
-			box& first = *entries[last].where;
-			box& second = *entries[i].where;
-			if(do_continue(first, second) && *entries[last].value == *entries[i].value) {
-				first = bounding_box(first, second);
-				second = box();
-			} else {
-				entries[++last] = entries[i];
-			}
-		}
-		const bool has_merged = last + 1 != entries.size();
-		entries.resize(last + 1);
-		return has_merged;
+		if(entries.size() != before) remove_absorbed();
 	}
 	void remove_absorbed() {
 		for(leaf& l : leaves()) {
@@ -454,7 +430,7 @@ class region_map {
 	void split(const std::size_t n) {
 		leaf old = std::move(m_leaves[n]);
 		const std::size_t count = old.boxes.size();
-		const std::size_t d = longest_dimension(old.boxes);
+		const std::size_t d = dimension_of_shortest_boxes(old.boxes);
 		std::vector<std::uint32_t> order(count);
 		std::iota(order.begin(), order.end(), 0U);
 		std::sort(order.begin(), order.end(), [&](const std::uint32_t a, const std::uint32_t b) {
@@ -471,26 +447,6 @@ class region_map {
 		for(leaf& half : halves) half.find_bounds();
 		m_leaves[n] = std::move(halves[0]);
 		m_leaves.insert(m_leaves.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(halves[1]));
-	}
-	static std::size_t longest_dimension(const std::vector<box>& boxes) {
-		std::size_t best = 0;
-		double best_length = -1;
-		for(std::size_t d = 0; d < 3; ++d) {
-			coordinate first = boxes[0].min(d);
-			coordinate last = first;
-			double extents = 0;
-			for(const box& b : boxes) {
-				first = std::min(first, b.min(d));
-				last = std::max(last, b.min(d));
-				extents += static_cast<double>(b.extent(d));
-			}
-			const double length = static_cast<double>(last - first) / extents;
-			if(length > best_length) {
-				best_length = length;
-				best = d;
-			}
-		}
-		return best;
 	}
 };
 

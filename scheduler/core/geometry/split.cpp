@@ -2,7 +2,6 @@
 #include "split.hpp"
 
 #include <cmath>
-#include <utility>
 
 namespace celerity {
 

@@ -55,7 +55,7 @@ void check_union(const task& node, const mapped_access& a, const box& whole, con
 	box_vector boxes;
 	for(const box& chunk : chunks) {
 		const region of_chunk = a.map(node, chunk);
-		boxes.append(of_chunk.boxes().data(), of_chunk.boxes().data() + of_chunk.boxes().size());
+		boxes.append(of_chunk.boxes());
 	}
 	region of_chunks(std::move(boxes));
 	region beyond = region_difference(of_chunks, of_whole);

@@ -22,47 +22,40 @@
 namespace celerity {
 
 struct epoch_command {
-	static constexpr const char* kind_name = "epoch";
-	CELERITY_FIELDS()
+	CELERITY_KIND(epoch)
 };
 struct horizon_command {
-	static constexpr const char* kind_name = "horizon";
-	CELERITY_FIELDS()
+	CELERITY_KIND(horizon)
 };
 /// Runs this rank's chunk of a kernel or host task.
 struct execution_command {
-	static constexpr const char* kind_name = "execution";
 	box chunk;
 	bool initializes_reductions = false; ///< this rank's partial results include the buffers' current values
 	bool is_partial = false;             ///< other ranks hold further partial results of the task's reductions
-	CELERITY_FIELDS(chunk, initializes_reductions, is_partial)
+	CELERITY_KIND(execution, chunk, initializes_reductions, is_partial)
 };
 /// Sends data that this rank owns to all ranks that need it for one task and lack it.
 struct push_command {
-	static constexpr const char* kind_name = "push";
 	transfer_id transfer;
 	std::vector<std::pair<rank_id, region>> targets;
-	CELERITY_FIELDS(transfer, targets)
+	CELERITY_KIND(push, transfer, targets)
 };
 /// Receives all data of one buffer that this rank's chunk of one task reads and lacks: later tasks count on all of it, whether or not a device reads it.
 struct await_push_command {
-	static constexpr const char* kind_name = "await_push";
 	transfer_id transfer;
 	region awaited;
 	box chunk; ///< that reads it
-	CELERITY_FIELDS(transfer, awaited, chunk)
+	CELERITY_KIND(await_push, transfer, awaited, chunk)
 };
 /// Combines the partial results of several ranks (in rank order) into the buffer.
 struct reduction_command {
-	static constexpr const char* kind_name = "reduction";
 	transfer_id transfer;
 	task_reduction reduction;       ///< of the task that produced the partial results
 	std::uint32_t num_contributors; ///< ranks 0 to num_contributors - 1 hold a partial result
-	CELERITY_FIELDS(transfer, reduction, num_contributors)
+	CELERITY_KIND(reduction, transfer, reduction, num_contributors)
 };
 struct fence_command {
-	static constexpr const char* kind_name = "fence";
-	CELERITY_FIELDS()
+	CELERITY_KIND(fence)
 };
 
 using command_operation = std::variant<epoch_command, horizon_command, execution_command, push_command, await_push_command, reduction_command, fence_command>;
@@ -97,8 +90,6 @@ class command_graph_generator {
 
 	/// Appends the commands of `node` to `out` in an order in which they may be executed.
 	void lower(const std::shared_ptr<const task>& node, std::vector<command>& out);
-
-	std::size_t num_commands() const { return m_window.current().value; }
 
   private:
 	struct local_state {

@@ -2,7 +2,6 @@
 #include "task_graph.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 namespace celerity {
 
@@ -46,7 +45,6 @@ void task_graph::add(std::shared_ptr<task> submitted, std::vector<std::shared_pt
 
 void task_graph::add_node(task& node) {
 	node.id = m_window.begin();
-	++m_num_tasks;
 	for(auto& reduction : node.reductions) reduction.id = reduction_id(++m_last_reduction);
 	if(node.kind == task_kind::epoch || node.kind == task_kind::horizon) m_window.depend_on_front();
 	if(node.is_ordered) m_side_effects.append_to(m_window);
@@ -148,16 +146,14 @@ void task_graph::check_initialized(const task& node, buffer_state& buffer, const
 	const region unwritten = region_intersection(buffer.uninitialized, read);
 	if(unwritten.empty()) return;
 	buffer.warned_uninitialized = true;
-	planning_notice notice;
-	notice.kind = planning_notice::kind_type::unwritten_read;
-	notice.submission = node.submission;
-	if(node.kind != task_kind::fence) notice.task = node.id;
-	notice.task_name = node.name;
-	notice.buffer = buffer.info.id;
-	notice.buffer_name = buffer.info.name;
-	notice.where = unwritten;
-	notice.dims = buffer.info.dims;
-	m_notify(std::move(notice));
+	m_notify({.kind = planning_notice::kind_type::unwritten_read,
+	    .submission = node.submission,
+	    .task = node.kind == task_kind::fence ? task_id{} : node.id,
+	    .task_name = node.name,
+	    .buffer = buffer.info.id,
+	    .buffer_name = buffer.info.name,
+	    .where = unwritten,
+	    .dims = buffer.info.dims});
 }
 
 } // namespace celerity

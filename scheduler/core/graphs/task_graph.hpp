@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -47,8 +45,6 @@ class task_graph {
 	/// Numbers the task and adds it; appends it, and the horizon it may have caused, to `out`.
 	void add(std::shared_ptr<task> submitted, std::vector<std::shared_ptr<const task>>& out);
 
-	std::size_t num_tasks() const { return m_num_tasks; }
-
   private:
 	struct buffer_state {
 		buffer_info info;
@@ -73,7 +69,6 @@ class task_graph {
 	task_id m_pending_horizon;      ///< made, not yet applied
 	submission_id m_last_submission;
 	std::uint64_t m_last_reduction = 0;
-	std::size_t m_num_tasks = 0;
 
 	void add_node(task& node);
 	void add_access_dependencies(const task& node, task_record* record);

@@ -2,9 +2,6 @@
 // Emission of instructions, horizons and epochs, buffers, and the lookahead's view of memory.
 #include "instruction_graph.hpp"
 
-#include <algorithm>
-#include <cassert>
-
 #include "base/overloaded.hpp"
 #include "instruction_priorities.hpp"
 
@@ -249,7 +246,7 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 		if(!reads(node.accesses[a])) continue;
 		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
 			const auto boxes = plan.accessed(a, c).boxes();
-			read.append(boxes.data(), boxes.data() + boxes.size());
+			read.append(boxes);
 		}
 	}
 	return region_difference(await.awaited, region(std::move(read)));

@@ -11,10 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -279,23 +276,19 @@ class instruction_graph_generator {
 	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
 	void copy_missing(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
 	memory_id select_source(const content_state& state, memory_id destination) const;
-	/// Where data lies, and what produced it.
-	struct source_boxes {
+	/// Data that lies in one memory, and what produced it.
+	template <typename Boxes>
+	struct source {
 		memory_id memory;
 		instruction_id origin;
-		box_vector boxes;
+		Boxes where;
 	};
-	struct source_region {
-		memory_id memory;
-		instruction_id origin;
-		region where;
-	};
+	using source_boxes = source<box_vector>;
+	using source_region = source<region>;
 	template <typename Select>
 	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
 	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
 	bool gather(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
-	void copy_between_memories(const command_phase& now, buffer_state& buffer, const region& where, memory_id source, memory_id destination,
-	    copy_reason reason);
 	void copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination,
 	    copy_reason reason);
 	static copy_place place_in(const allocation_state& allocation) { return {allocation.id, copy_layout{false, allocation.allocated, 0}}; }
@@ -396,14 +389,14 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 		if(state.up_to_date == 0) return;
 		const memory_id memory = select(state);
 		for(auto& source : found) {
-			if(source.memory == memory && source.origin == state.origin) return source.boxes.push_back(part);
+			if(source.memory == memory && source.origin == state.origin) return source.where.push_back(part);
 		}
 		found.push_back({memory, state.origin, box_vector{part}});
 	});
 	if(found.size() > 1) join_small(found, buffer.info.element_size_bytes);
 	std::vector<source_region> sources;
 	sources.reserve(found.size());
-	for(auto& source : found) sources.push_back({source.memory, source.origin, region(std::move(source.boxes))});
+	for(auto& source : found) sources.push_back({source.memory, source.origin, region(std::move(source.where))});
 	return sources;
 }
 

@@ -3,7 +3,6 @@
 #include "instruction_graph.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 #include "instruction_priorities.hpp"
 
@@ -68,7 +67,7 @@ void instruction_graph_generator::require_on_host(const command_phase& now, buff
 
 void instruction_graph_generator::allocate_contiguous(const command_phase& now, buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
 	auto& state = buffer.memories[memory.value];
-	wanted.append(state.anticipated.begin(), state.anticipated.end());
+	wanted.append(state.anticipated);
 	state.anticipated.clear();
 
 	// Overlapping boxes become one; an existing allocation that this swallows is replaced.
@@ -127,14 +126,12 @@ void instruction_graph_generator::warn_of_many_allocations(buffer_state& buffer,
     const submission_id submission) {
 	if(buffer.has_warned || !m_notify) return;
 	buffer.has_warned = true;
-	planning_notice notice;
-	notice.kind = planning_notice::kind_type::many_allocations;
-	notice.submission = submission;
-	notice.buffer = buffer.info.id;
-	notice.buffer_name = buffer.info.name;
-	notice.memory = memory;
-	notice.count = count;
-	m_notify(std::move(notice));
+	m_notify({.kind = planning_notice::kind_type::many_allocations,
+	    .submission = submission,
+	    .buffer = buffer.info.id,
+	    .buffer_name = buffer.info.name,
+	    .memory = memory,
+	    .count = count});
 }
 
 void instruction_graph_generator::resize_into(const command_phase& now, buffer_state& buffer, const memory_id memory, allocation_state& target,

@@ -88,13 +88,13 @@ void instruction_graph_generator::join_small(std::vector<source_boxes>& sources,
 		std::size_t num_elements = 0;
 		for(std::size_t k = i; k < sources.size(); ++k) {
 			if(sources[k].memory != sources[i].memory) continue;
-			for(const box& b : sources[k].boxes) num_elements += static_cast<std::size_t>(b.area());
+			for(const box& b : sources[k].where) num_elements += static_cast<std::size_t>(b.area());
 		}
 		if(num_elements * element_size_bytes > m_capabilities.joined_bytes) continue;
 		auto kept = sources.begin() + static_cast<std::ptrdiff_t>(i) + 1;
 		for(auto source = kept; source != sources.end(); ++source) {
 			if(source->memory == sources[i].memory) {
-				for(const box& b : source->boxes) sources[i].boxes.push_back(b);
+				for(const box& b : source->where) sources[i].where.push_back(b);
 			} else {
 				if(kept != source) *kept = std::move(*source);
 				++kept;
@@ -109,14 +109,17 @@ void instruction_graph_generator::copy_missing(const command_phase& now, buffer_
 	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
 	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
-		if(m_capabilities.can_copy(memory, destination)) {
-			copy_between_memories(now, buffer, where, memory, destination, memory == user_memory ? copy_reason::initial : copy_reason::coherence);
-			continue;
-		}
-		// Packed data has one order, so a staged piece lies in a single allocation on either side.
-		for_each_part(buffer.memories[memory.value], where, [&, memory = memory, origin = origin](const allocation_state&, const region& at_source) {
-			for_each_part(buffer.memories[destination.value], at_source,
-			    [&](const allocation_state&, const region& part) { staged.push_back(staged_copy{memory, origin, part, {destination}}); });
+		const bool is_direct = m_capabilities.can_copy(memory, destination);
+		const copy_reason reason = memory == user_memory ? copy_reason::initial : copy_reason::coherence;
+		// A staged piece lies in a single allocation on either side, too, because packed data has one order.
+		for_each_part(buffer.memories[memory.value], where, [&, memory = memory, origin = origin](allocation_state& from, const region& at_source) {
+			for_each_part(buffer.memories[destination.value], at_source, [&](allocation_state& to, const region& part) {
+				if(is_direct) {
+					copy_between(now, buffer, part, from, to, reason);
+				} else {
+					staged.push_back(staged_copy{memory, origin, part, {destination}});
+				}
+			});
 		});
 	}
 }
@@ -172,14 +175,6 @@ memory_id instruction_graph_generator::select_source(const content_state& state,
 	if(best_distance != ~0U) return best;
 	if(usable(host_memory)) return host_memory;
 	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
-}
-
-void instruction_graph_generator::copy_between_memories(const command_phase& now, buffer_state& buffer, const region& where, const memory_id source,
-    const memory_id destination, const copy_reason reason) {
-	for_each_part(buffer.memories[source.value], where, [&](allocation_state& from, const region& at_source) {
-		for_each_part(buffer.memories[destination.value], at_source,
-		    [&](allocation_state& to, const region& part) { copy_between(now, buffer, part, from, to, reason); });
-	});
 }
 
 void instruction_graph_generator::copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source,

@@ -2,7 +2,6 @@
 // Kernels, host tasks, reductions and fences.
 #include "instruction_graph.hpp"
 
-#include <algorithm>
 #include <cassert>
 
 #include "instruction_priorities.hpp"

@@ -19,7 +19,7 @@ region find_rest(const region& whole, const std::span<const region> parts) {
 	for(const auto& part : parts) area += part.area();
 	if(area == whole.area()) return {}; // nearly always
 	box_vector boxes;
-	for(const auto& part : parts) boxes.append(part.boxes().data(), part.boxes().data() + part.boxes().size());
+	for(const auto& part : parts) boxes.append(part.boxes());
 	return region_difference(whole, region(std::move(boxes)));
 }
 

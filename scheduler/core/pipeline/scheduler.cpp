@@ -221,13 +221,11 @@ void scheduler::run() {
 			was_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
-		planning_notice fault;
-		fault.kind = planning_notice::kind_type::fault;
-		fault.text = std::string("the scheduler failed: ") + error.what();
+		std::string text = std::string("the scheduler failed: ") + error.what();
 		if(m_on_failure) {
-			m_on_failure(fault.text);
+			m_on_failure(text);
 		} else {
-			report(std::move(fault));
+			report({.kind = planning_notice::kind_type::fault, .text = std::move(text)});
 		}
 		if(m_on_busy) m_on_busy(false);
 		// Whoever waits for planning must not wait for ever.

@@ -2,24 +2,31 @@
 // From submitted tasks to instructions, as a pure machine: events in, batches out. No thread, no clock, no I/O.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
-#include <string>
 #include <variant>
 #include <vector>
 
+#include "base/names.hpp"
 #include "graphs/command_graph.hpp"
 #include "graphs/program_log.hpp"
 #include "graphs/task_graph.hpp"
 #include "instruction_graph/instruction_graph.hpp"
-#include "lookahead_mode.hpp"
 #include "vocabulary/instruction_sink.hpp"
 #include "vocabulary/planning_notice.hpp"
 
 namespace celerity {
+
+enum class lookahead_mode : std::uint8_t {
+	none,      ///< compile each command at once
+	automatic, ///< hold commands back while they still want new memory, until two horizons pass without
+	infinite,  ///< hold everything back until something must be flushed
+};
+template <>
+inline constexpr std::array<const char*, 3> names_of<lookahead_mode>{"none", "auto", "infinite"};
 
 struct pipeline_settings {
 	system_capabilities capabilities;

@@ -25,7 +25,6 @@ struct instruction_key {
 	task_id task;
 	enum class phase_type : std::uint8_t { send, receive, work } phase = phase_type::work;
 	friend constexpr auto operator<=>(const instruction_key&, const instruction_key&) = default;
-	friend constexpr bool operator==(const instruction_key&, const instruction_key&) = default;
 };
 template <>
 inline constexpr std::array<const char*, 3> names_of<instruction_key::phase_type>{"send", "receive", "work"};
@@ -45,23 +44,20 @@ template <>
 inline constexpr std::array<const char*, 6> names_of<copy_reason>{"coherence", "resize", "staging", "initial", "fence", "reduction"};
 
 struct alloc_instruction {
-	static constexpr const char* kind_name = "alloc";
 	allocation_id allocation;
 	std::size_t size_bytes;
 	std::size_t alignment_bytes;
 	buffer_id buffer; ///< 0 for staging and gather space
 	box allocated_box;
 	submission_id submission; ///< the first to want it
-	CELERITY_FIELDS(allocation, size_bytes, alignment_bytes, buffer, allocated_box, submission)
+	CELERITY_KIND(alloc, allocation, size_bytes, alignment_bytes, buffer, allocated_box, submission)
 };
 struct free_instruction {
-	static constexpr const char* kind_name = "free";
 	allocation_id allocation;
 	std::size_t size_bytes;
-	CELERITY_FIELDS(allocation, size_bytes)
+	CELERITY_KIND(free, allocation, size_bytes)
 };
 struct copy_instruction {
-	static constexpr const char* kind_name = "copy";
 	allocation_id source;
 	copy_layout source_layout;
 	allocation_id destination;
@@ -70,7 +66,7 @@ struct copy_instruction {
 	std::size_t element_size_bytes;
 	copy_reason reason;
 	buffer_id buffer;
-	CELERITY_FIELDS(source, source_layout, destination, destination_layout, boxes, element_size_bytes, reason, buffer)
+	CELERITY_KIND(copy, source, source_layout, destination, destination_layout, boxes, element_size_bytes, reason, buffer)
 };
 /// Of all sources of a gather_copy_instruction: what a device can be expected to fetch at once.
 inline constexpr std::size_t max_gathered_boxes = 8;
@@ -82,13 +78,12 @@ struct copy_source {
 };
 /// For coherence: little data out of the memories of several devices, into that of a device which reaches them all.
 struct gather_copy_instruction {
-	static constexpr const char* kind_name = "gather_copy";
 	std::span<const copy_source> sources; ///< in different memories; none of the boxes of all overlap
 	allocation_id destination;
 	copy_layout destination_layout;
 	std::size_t element_size_bytes;
 	buffer_id buffer;
-	CELERITY_FIELDS(sources, destination, destination_layout, element_size_bytes, buffer)
+	CELERITY_KIND(gather_copy, sources, destination, destination_layout, element_size_bytes, buffer)
 };
 
 /// What one access of a task means for one chunk on this rank.
@@ -113,36 +108,32 @@ struct reduction_binding {
 };
 
 struct device_kernel_instruction {
-	static constexpr const char* kind_name = "device_kernel";
 	device_id device;
 	submission_id submission;
 	box chunk;
 	std::span<const access_binding> accesses; ///< in the order of the task's accesses
 	std::span<const reduction_binding> reductions;
 	bool is_border = false; ///< goes before other kernels of the device: others wait for what it computes
-	CELERITY_FIELDS(device, submission, chunk, accesses, reductions, is_border)
+	CELERITY_KIND(device_kernel, device, submission, chunk, accesses, reductions, is_border)
 };
 struct host_task_instruction {
-	static constexpr const char* kind_name = "host_task";
 	submission_id submission;
 	box chunk;
 	std::span<const access_binding> accesses;
-	CELERITY_FIELDS(submission, chunk, accesses)
+	CELERITY_KIND(host_task, submission, chunk, accesses)
 };
 /// Calls the buffer's `from_function` callback for each box and stores the result in host memory.
 struct initialize_instruction {
-	static constexpr const char* kind_name = "initialize";
 	buffer_id buffer;
 	allocation_id destination;
 	box allocated_box;
 	std::span<const box> boxes;
 	std::size_t element_size_bytes;
-	CELERITY_FIELDS(buffer, destination, allocated_box, boxes, element_size_bytes)
+	CELERITY_KIND(initialize, buffer, destination, allocated_box, boxes, element_size_bytes)
 };
 /// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory (transport host) or in
 /// the memory of a device (transport direct).
 struct send_instruction {
-	static constexpr const char* kind_name = "send";
 	rank_id destination_rank;
 	message_id message;
 	transfer_id transfer;
@@ -150,49 +141,44 @@ struct send_instruction {
 	box allocated_box;
 	box sent_box;
 	std::size_t element_size_bytes;
-	CELERITY_FIELDS(destination_rank, message, transfer, source, allocated_box, sent_box, element_size_bytes)
+	CELERITY_KIND(send, destination_rank, message, transfer, source, allocated_box, sent_box, element_size_bytes)
 };
 /// Completes when all of `boxes` have arrived for `transfer`.
 struct receive_instruction {
-	static constexpr const char* kind_name = "receive";
 	transfer_id transfer;
 	std::span<const box> boxes;
 	allocation_id destination;
 	box allocated_box;
 	std::size_t element_size_bytes;
-	CELERITY_FIELDS(transfer, boxes, destination, allocated_box, element_size_bytes)
+	CELERITY_KIND(receive, transfer, boxes, destination, allocated_box, element_size_bytes)
 };
 /// Starts a receive whose parts are awaited one by one; completes at once.
 struct split_receive_instruction {
-	static constexpr const char* kind_name = "split_receive";
 	transfer_id transfer;
 	std::span<const box> boxes;
 	allocation_id destination;
 	box allocated_box;
 	std::size_t element_size_bytes;
-	CELERITY_FIELDS(transfer, boxes, destination, allocated_box, element_size_bytes)
+	CELERITY_KIND(split_receive, transfer, boxes, destination, allocated_box, element_size_bytes)
 };
 /// Completes when all of `boxes` of an earlier split receive into `destination` have arrived.
 struct await_receive_instruction {
-	static constexpr const char* kind_name = "await_receive";
 	transfer_id transfer;
 	allocation_id destination;
 	std::span<const box> boxes;
-	CELERITY_FIELDS(transfer, destination, boxes)
+	CELERITY_KIND(await_receive, transfer, destination, boxes)
 };
 /// Collects one partial result per contributing rank. The i-th entry of `sources` lands in slot `slots[i]`; this rank's own slot is not listed.
 struct gather_receive_instruction {
-	static constexpr const char* kind_name = "gather_receive";
 	transfer_id transfer;
 	allocation_id destination;
 	std::size_t bytes_per_slot;
 	std::span<const rank_id> sources;
 	std::span<const std::uint32_t> slots;
-	CELERITY_FIELDS(transfer, destination, bytes_per_slot, sources, slots)
+	CELERITY_KIND(gather_receive, transfer, destination, bytes_per_slot, sources, slots)
 };
 /// destination[0] := fold of `count` consecutive elements of `source`, in order.
 struct reduce_instruction {
-	static constexpr const char* kind_name = "reduce";
 	reduction_id reduction;
 	reduction_op op;
 	scalar_type type;
@@ -201,27 +187,24 @@ struct reduce_instruction {
 	allocation_id destination;
 	std::size_t destination_offset_bytes;
 	bool is_all_of_it; ///< there are no further partial results, and no current value is among these
-	CELERITY_FIELDS(reduction, op, type, source, count, destination, destination_offset_bytes, is_all_of_it)
+	CELERITY_KIND(reduce, reduction, op, type, source, count, destination, destination_offset_bytes, is_all_of_it)
 };
 /// All of the fence's data is in user memory: fulfil the future of `submission`.
 struct fence_instruction {
-	static constexpr const char* kind_name = "fence";
 	submission_id submission;
-	CELERITY_FIELDS(submission)
+	CELERITY_KIND(fence, submission)
 };
 struct horizon_instruction {
-	static constexpr const char* kind_name = "horizon";
 	task_id task;
 	submission_id last_submission; ///< everything submitted up to here is complete once this is; its Python objects can go
-	CELERITY_FIELDS(task, last_submission)
+	CELERITY_KIND(horizon, task, last_submission)
 };
 struct epoch_instruction {
-	static constexpr const char* kind_name = "epoch";
 	task_id task;
 	submission_id submission; ///< of the wait or barrier; 0 for the initial epoch
 	submission_id last_submission;
 	epoch_action action;
-	CELERITY_FIELDS(task, submission, last_submission, action)
+	CELERITY_KIND(epoch, task, submission, last_submission, action)
 };
 
 using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,

@@ -20,16 +20,16 @@ struct planning_notice {
 		full_lookahead,   ///< lookahead has held back `count` commands, and lets go of them
 	};
 	kind_type kind = kind_type::fault;
-	submission_id submission; ///< that it is about
-	task_id task;             ///< null: `submission` is a fence
-	std::string task_name;
-	buffer_id buffer;
-	std::string buffer_name;
-	region where;
+	submission_id submission{}; ///< that it is about
+	task_id task{};             ///< null: `submission` is a fence
+	std::string task_name{};
+	buffer_id buffer{};
+	std::string buffer_name{};
+	region where{};
 	int dims = 0; ///< of the buffer
-	memory_id memory;
+	memory_id memory{};
 	std::size_t count = 0;
-	std::string text;
+	std::string text{};
 };
 
 using notice_callback = std::function<void(planning_notice&&)>;

@@ -32,7 +32,6 @@ inline constexpr std::array<const char*, 3> names_of<application_call>{"submit",
 
 /// The executor put an instruction on a lane, gave it to a thread, or carried it out itself.
 struct traced_issue {
-	static constexpr const char* kind_name = "issue";
 	instruction_id instruction;
 	instruction_kind operation{};
 	std::optional<copy_reason> reason; ///< of a copy
@@ -42,72 +41,63 @@ struct traced_issue {
 	std::optional<rank_id> peer; ///< of a send
 	std::optional<std::uint32_t> lane;
 	std::uint64_t position = 0; ///< on the lane
-	CELERITY_FIELDS(instruction, operation, reason, submission, buffer, size_bytes, peer, lane, position)
+	CELERITY_KIND(issue, instruction, operation, reason, submission, buffer, size_bytes, peer, lane, position)
 };
 /// A lane was at one of its positions. The traced_issue with the same lane and position tells with what.
 struct traced_lane {
-	static constexpr const char* kind_name = "lane";
 	std::uint32_t lane = 0;
 	std::uint64_t position = 0;
-	CELERITY_FIELDS(lane, position)
+	CELERITY_KIND(lane, lane, position)
 };
 /// A thread was in a function of the user.
 struct traced_call {
-	static constexpr const char* kind_name = "call";
 	instruction_id instruction;
 	std::optional<device_id> device; ///< none: a host-task thread
-	CELERITY_FIELDS(instruction, device)
+	CELERITY_KIND(call, instruction, device)
 };
 /// From the request until the memory may be reused.
 struct traced_send {
-	static constexpr const char* kind_name = "send";
 	instruction_id instruction;
 	buffer_id buffer;
 	std::uint64_t size_bytes = 0;
 	message_id message;
 	rank_id peer;
-	CELERITY_FIELDS(instruction, buffer, size_bytes, message, peer)
+	CELERITY_KIND(send, instruction, buffer, size_bytes, message, peer)
 };
 /// From the request until the data is there.
 struct traced_receive {
-	static constexpr const char* kind_name = "receive";
 	instruction_id instruction;
 	buffer_id buffer;
 	std::uint64_t size_bytes = 0;
 	message_id message;
 	rank_id peer;
-	CELERITY_FIELDS(instruction, buffer, size_bytes, message, peer)
+	CELERITY_KIND(receive, instruction, buffer, size_bytes, message, peer)
 };
 struct traced_barrier {
-	static constexpr const char* kind_name = "barrier";
 	instruction_id instruction;
-	CELERITY_FIELDS(instruction)
+	CELERITY_KIND(barrier, instruction)
 };
 /// The executor thread was at work.
 struct traced_work {
-	static constexpr const char* kind_name = "work";
 	std::uint64_t instructions_issued = 0;
-	CELERITY_FIELDS(instructions_issued)
+	CELERITY_KIND(work, instructions_issued)
 };
 /// The executor thread carried out in Python what it was asked for.
 struct traced_python {
-	static constexpr const char* kind_name = "python";
-	CELERITY_FIELDS()
+	CELERITY_KIND(python)
 };
 /// The scheduler worked on one input.
 struct traced_plan {
-	static constexpr const char* kind_name = "plan";
 	plan_input input{};
 	submission_id submission;
 	std::uint64_t instructions_generated = 0;
-	CELERITY_FIELDS(input, submission, instructions_generated)
+	CELERITY_KIND(plan, input, submission, instructions_generated)
 };
 /// The application was in a call of the runtime.
 struct traced_application {
-	static constexpr const char* kind_name = "application";
 	application_call call{};
 	submission_id submission;
-	CELERITY_FIELDS(call, submission)
+	CELERITY_KIND(application, call, submission)
 };
 
 using traced_action = std::variant<traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work, traced_python, traced_plan,
