@@ -332,7 +332,7 @@ def find_warnings(worlds: Sequence[Sequence[dict[str, Any]]], processes: Process
 
 
 _LAUNCHERS = re.compile(r"^(srun|slurmstepd\S*|slurmd|mpiexec|mpirun|prterun)\b")
-_NOISE = re.compile(r"^[=\-|\s]*$|^[|=]|^\[?\S*proxy|^\s|^Abort\(|ends in \d+ s$")
+_NOISE = re.compile(r"^[=\-|\s]*$|^[|=]|^\[?\S*proxy|^\s|^Abort\(")
 _ERROR = re.compile(r"\b\w*(Error|Exception|error|fatal)\b.*:")
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sys
@@ -45,6 +46,7 @@ class Failure:
     submission: int | None = None
     error: BaseException | None = None  # None: it happened on another rank
     exit_status: int = 1
+    identity: str = ""  # `identity_of` an exception that nobody in the program has caught
     _remote: RemoteFailure = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,14 +79,13 @@ class Failure:
 
     def repeats(self, error: BaseException) -> bool:
         """Whether an uncaught exception of this rank's program is the one that has ended another rank's program."""
-        if not self.is_remote or self.task:
-            return False
-        return self.text == _cut_text(describe_error(error)) and self.site == _cut_site(find_user_line(error))
+        return self.is_remote and self.identity != "" and self.identity == identity_of(error)
 
     def encode(self) -> bytes:
         """Pack what other ranks need into a notice."""
-        task = _cut(self.task, _LONGEST_TASK)
-        record = [self.rank, _cut_text(self.text), task, _cut_site(self.site), self.exit_status]
+        text, task = _cut(self.text, _LONGEST_TEXT), _cut(self.task, _LONGEST_TASK)
+        site = _cut(self.site[::-1], _LONGEST_SITE)[::-1]
+        record = [self.rank, text, task, site, self.exit_status, self.identity]
         return json.dumps(record).encode("ascii")
 
 
@@ -97,18 +98,10 @@ def _cut(text: str, limit_bytes: int) -> str:
     return text[: sum(size <= limit_bytes for size in sizes)]
 
 
-def _cut_text(text: str) -> str:
-    return _cut(text, _LONGEST_TEXT)
-
-
-def _cut_site(site: str) -> str:
-    return _cut(site[::-1], _LONGEST_SITE)[::-1]
-
-
 def decode_failure(content: bytes) -> Failure:
     """Unpack what `Failure.encode` packed on another rank."""
-    rank, text, task, site, exit_status = json.loads(content)
-    return Failure(rank, text, task, site, exit_status=exit_status)
+    rank, text, task, site, exit_status, identity = json.loads(content)
+    return Failure(rank, text, task, site, exit_status=exit_status, identity=identity)
 
 
 def attempt(step: Callable[..., object], *arguments: object) -> None:
@@ -130,6 +123,20 @@ def describe_error(error: BaseException) -> str:
     if not text:
         return kind
     return text if type(error) is CelerityError else f"{kind}: {text}"
+
+
+def identity_of(error: BaseException) -> str:
+    """Equal on all ranks for exceptions of one class, with the same contents, that the same line has raised.
+
+    Empty if that cannot be told. Does not raise.
+    """
+    try:
+        kind = type(error)
+        contents = error.__reduce__()[1:]  # what a pickled exception is made of
+        text = f"{kind.__module__}.{kind.__qualname__} {contents!r} {_find_user_line(error)}"
+        return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+    except BaseException:  # noqa: BLE001 - a class of the user
+        return ""
 
 
 def make_failure(rank: int, error: BaseException, **details: Any) -> Failure:

@@ -21,6 +21,7 @@ from celerity_py.executor.failures.failure import (
     attempt,
     find_user_line,
     format_user_frames,
+    identity_of,
     is_caused_by,
     make_failure,
     print_whole,
@@ -155,7 +156,8 @@ class FailureHandler:
         if self.is_known(error):
             return
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        failure = make_failure(self._communicator.rank, error, site=find_user_line(error), exit_status=status)
+        details = {"site": find_user_line(error), "exit_status": status, "identity": identity_of(error)}
+        failure = make_failure(self._communicator.rank, error, **details)
         story = self._prefixed(story)
         if not self.report(failure, story) and story:
             print_whole(story)

@@ -107,7 +107,7 @@ class ProgramComparison:
     def take_entry(self, source_rank: int, content: bytes) -> Failure:
         """The failure that a peer's description of its entry completes."""
         entry, is_exact, site, aspects = json.loads(content)
-        shown = [("call", _MISSING)] if aspects is None else [(str(name), str(text)) for name, text in aspects]
+        shown = [("kind", _MISSING)] if aspects is None else [(str(name), str(text)) for name, text in aspects]
         return self._diverge(source_rank, entry, shown, site, is_exact=is_exact)
 
     def _send_claim(self, now_s: float) -> None:
@@ -143,7 +143,7 @@ class ProgramComparison:
     def _diverge(self, peer: int, entry: int, theirs: Aspects, their_site: str = "", *, is_exact: bool) -> Failure:
         rank = self._communicator.rank
         our_site, found = self._find(entry)
-        ours = found if found is not None else [("call", _MISSING)]
+        ours = found if found is not None else [("kind", _MISSING)]
         differing = _differing_aspects(ours, theirs)
         position = f"Call {entry} is the first that differs" if is_exact else f"They differ at call {entry} or before"
         if differing:
@@ -160,17 +160,16 @@ class ProgramComparison:
 def _differing_aspects(ours: Aspects, theirs: Aspects) -> list[str]:
     """The names of the aspects that differ; none if these are different calls altogether, or one side is unknown."""
     here, there = dict(ours), dict(theirs)
-    if not theirs or here.keys() != there.keys() or here["call"].partition(" ")[0] != there["call"].partition(" ")[0]:
+    if here.keys() != there.keys() or here.get("kind") != there.get("kind"):
         return []
     # A long text may have come shortened.
-    differing = [name for name in here if here[name][: max(len(there[name]), _SHORT_ASPECT)] != there[name]]
-    return ["name" if name == "call" else name for name in differing]
+    return [name for name in here if here[name][: max(len(there[name]), _SHORT_ASPECT)] != there[name]]
 
 
 def _describe(rank: int, aspects: Aspects, site: str, differing: list[str]) -> str:
     """What a rank has called: the call itself, the aspects that differ, and the line."""
     shown = dict(aspects)
-    call = shown.pop("call", "something that it does not say")
+    call = " ".join(filter(None, (shown.pop("kind", "something that it does not say"), shown.pop("name", ""))))
     details = [f"{name} {text or 'none'}" for name, text in shown.items() if name in differing]
     line = f" (submitted at {site})" if site else ""
     return f"Rank {rank}: {', '.join([call, *details])}{line}."

@@ -134,7 +134,7 @@ def test_the_first_difference_is_found_by_the_digests() -> None:
         first = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b) + 1
         assert first == 1 + 1 + 150 + 1
         _, aspects = other.log.describe(first) or (0, [])
-        assert dict(aspects)["call"] == 'kernel "odd"'
+        assert (dict(aspects)["kind"], dict(aspects)["name"]) == ("kernel", '"odd"')
         assert dict(aspects)["accesses"] == "write B1 by one_to_one()"
         assert one.log.digests(1, 50, 1000) == mine[::50]
 

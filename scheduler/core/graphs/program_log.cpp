@@ -80,13 +80,13 @@ std::string to_string(const point& extents, const int dims) {
 	return text.append(dims == 1 ? ",)" : ")");
 }
 
-std::string quoted(const std::string& name) { return name.empty() ? "" : " \"" + name + "\""; }
+std::string quoted(const std::string& name) { return name.empty() ? "" : '"' + name + '"'; }
 
-std::string call_of(const task& node) {
+const char* kind_of(const task& node) {
 	switch(node.kind) {
-	case task_kind::device_kernel: return "kernel" + quoted(node.name);
-	case task_kind::host_task: return "host task" + quoted(node.name);
-	case task_kind::fence: return "fence of B" + std::to_string(node.accesses.front().buffer.value);
+	case task_kind::device_kernel: return "kernel";
+	case task_kind::host_task: return "host task";
+	case task_kind::fence: return "fence";
 	case task_kind::horizon: return "horizon";
 	case task_kind::epoch: break;
 	}
@@ -135,8 +135,9 @@ std::string division_of(const task& node) {
 }
 
 program_log::description describe(const task& node, const std::size_t num_ranks) {
-	program_log::description out{node.site, {{"call", call_of(node)}}};
+	program_log::description out{node.site, {{"kind", kind_of(node)}}};
 	if(node.kind == task_kind::device_kernel || node.kind == task_kind::host_task) {
+		out.aspects.emplace_back("name", quoted(node.name));
 		if(node.geometry.can_split) out.aspects.emplace_back("index space", to_string(node.geometry.global, node.geometry.dims));
 		out.aspects.emplace_back("division", division_of(node));
 		out.aspects.emplace_back("accesses", accesses_of(node, num_ranks));
@@ -144,6 +145,7 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("code", hexadecimal(node.code_digest));
 		out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
 	} else if(node.kind == task_kind::fence) {
+		out.aspects.emplace_back("name", "of B" + std::to_string(node.accesses.front().buffer.value));
 		out.aspects.emplace_back("box", to_string(node.fence_box, 3));
 		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
 	}
@@ -151,9 +153,11 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 }
 
 program_log::description describe(const buffer_info& info) {
+	std::string label = std::string("B").append(std::to_string(info.id.value));
+	if(!info.name.empty()) label.append(" ").append(quoted(info.name));
 	return {info.site,
-	    {{"call", "buffer B" + std::to_string(info.id.value) + quoted(info.name)}, {"shape", to_string(box::full(info.extents), info.dims)},
-	        {"dtype", info.type_name}, {"kind of initial contents", name_of(info.initial)}, {"initial contents", hexadecimal(info.contents_digest)}}};
+	    {{"kind", "buffer"}, {"name", label}, {"shape", to_string(box::full(info.extents), info.dims)}, {"dtype", info.type_name},
+	        {"kind of initial contents", name_of(info.initial)}, {"initial contents", hexadecimal(info.contents_digest)}}};
 }
 
 } // namespace
