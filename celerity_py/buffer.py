@@ -134,6 +134,13 @@ class Buffer(StandsForArray):
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
+        if name is not None and not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise UsageError(
+                    f"The name of a buffer has half of a surrogate pair, which is no character: {name!r}."
+                ) from None
         record = BufferRecord(shape, dtype, name or "", site)
         record.initializer = initializer
         runtime = lifecycle.current()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,26 @@ def test_an_impossible_index_space_is_an_error(
             queue.parallel_for(space, lambda chunk: None, name="named")
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None or caught.value.__suppress_context__, "of no interest to the user"
+
+
+@pytest.mark.parametrize("name", ["\ud800", "step \udfff 1"])
+def test_a_name_with_half_of_a_surrogate_pair_is_refused(queue: celerity.Queue, name: str) -> None:
+    target = celerity.Buffer(8).write(access.one_to_one())
+    fill = celerity.kernel(nothing)
+    queue.parallel_for(8, fill, target)  # the next submits could repeat it
+    by_function = celerity.kernel(nothing, name=name)
+    submits: list[Callable[[], None]] = [
+        lambda: queue.parallel_for(8, fill, target, name=name),
+        lambda: queue.parallel_for(8, by_function, target),
+        lambda: queue.host_task(nothing, name=name),
+    ]
+    for submit in submits:
+        with pytest.raises(UsageError, match=r"The name of a task has half of a surrogate pair.*ud"):
+            submit()
+    with pytest.raises(UsageError, match=r"The name of a buffer has half of a surrogate pair.*ud"):
+        celerity.Buffer(8, name=name)
+    queue.parallel_for(8, fill, target, name="\u00e9\U0001f30d")
+    celerity.Buffer(8, name="\u00e9\U0001f30d")
 
 
 def test_names_and_hints_that_are_none_are_named(queue: celerity.Queue) -> None:

@@ -155,9 +155,8 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 program_log::description describe(const buffer_info& info) {
 	std::string label = std::string("B").append(std::to_string(info.id.value));
 	if(!info.name.empty()) label.append(" ").append(quoted(info.name));
-	return {info.site,
-	    {{"kind", "buffer"}, {"name", label}, {"shape", to_string(box::full(info.extents), info.dims)}, {"dtype", info.type_name},
-	        {"kind of initial contents", name_of(info.initial)}, {"initial contents", hexadecimal(info.contents_digest)}}};
+	return {info.site, {{"kind", "buffer"}, {"name", label}, {"shape", to_string(box::full(info.extents), info.dims)}, {"dtype", info.type_name},
+	                       {"kind of initial contents", name_of(info.initial)}, {"initial contents", hexadecimal(info.contents_digest)}}};
 }
 
 } // namespace
