@@ -154,7 +154,7 @@ class PureMapper:
         self.key = key
 
     def identity(self) -> Hashable:
-        """Equal for mappers with the same results: for those of the same code and key, or of the same code and values.
+        """A value that is equal for mappers with the same results: with equal code, and an equal key or equal values.
 
         Raises:
             ArgumentTypeError: If there is no key, and the function uses a value that may change.
@@ -201,7 +201,7 @@ def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
 
 def is_int(value: Any) -> bool:
     """Whether a value is an integer of any kind, but not a truth value."""
-    # What it mostly is first: to ask an abstract class takes ten times as long.
+    # First the usual class: an instance check of an abstract class takes ten times as long.
     return value.__class__ is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
 
 

@@ -243,7 +243,7 @@ class Buffer(StandsForArray):
         raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
 
     def __del__(self) -> None:
-        # On whatever thread the last reference dies; this only enqueues, and it influences no id.
+        # Any thread may drop the last reference. This only enqueues, and influences no id.
         record = getattr(self, "record", None)
         if record is not None:
             record.runtime.destroy_buffer(record)

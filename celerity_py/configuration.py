@@ -34,7 +34,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the `CELERITY_` variables and `celerity.configure` say, validated; the table in the README explains each."""
+    """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
 
     backend: str
     devices: DeviceChoice
@@ -59,7 +59,7 @@ class Configuration:
 
 
 def _choice(*choices: str, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
-    """One of some words; `meant` has others that people write for them."""
+    """One of some words; `meant` maps words that people write instead to the right ones."""
 
     def parse(text: str) -> str:
         value = text.strip().lower()
@@ -131,7 +131,7 @@ class _Variable:
     parse: Callable[[str], Any]
     #: Values that this version can obey; None means all of them.
     available: tuple[Any, ...] | None = None
-    #: Whether ranks may have different values. What the ranks plan with must be the same.
+    #: Whether ranks may have different values. Settings that influence planning must be the same.
     is_own: bool = False
 
 
@@ -225,7 +225,7 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
     values: dict[str, Any] = {}
     for name, variable in _TABLE.items():
         text = texts.get(name)
-        # The environment is validated even where code overrides it: a typo should not sleep until the override goes.
+        # The environment is validated even where code overrides it: otherwise a typo shows only without the override.
         value = _parse(name, variable.default, name) if text is None else _parse(name, text, f"{PREFIX}{name}={text}")
         values[name.lower()] = settings.get(name.lower(), value)
     if values["backend"] == "cuda" and values["devices"].kind == "cpu":
@@ -259,9 +259,9 @@ _started = False
 
 
 def configure(**settings: Any) -> None:
-    """Set configuration variables from code; a value given here wins over the environment variable.
+    """Set configuration variables from code. A value given here wins over the environment variable.
 
-    Must be called before the first buffer or queue, on every rank with the same values.
+    Call it before the first buffer or queue, on every rank with the same values.
 
     Args:
         settings: Variables by their lower-case name without prefix, such as `devices="cpu:4"`, `lookahead="none"`,

@@ -88,7 +88,7 @@ def border_first(width: int = 1) -> Hint:
 
 
 class Division(NamedTuple):
-    """What the hints of a kernel come to."""
+    """The division that the hints of a kernel ask for."""
 
     split_2d: bool = False
     oversubscribe: int = 1  # chunks per device
@@ -99,12 +99,12 @@ class Division(NamedTuple):
         return Division(self.split_2d)
 
     def in_parts(self, count: int) -> Division:
-        """At least so many chunks for a device that has the whole index space, and so no borders."""
+        """At least `count` chunks for a device that has the whole index space, where there are no borders."""
         return self if count <= 1 else Division(self.split_2d, max(self.oversubscribe, count))
 
 
 def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1) -> Division:
-    """Put hints together.
+    """Combine the hints of a kernel.
 
     Args:
         hints: As given to `parallel_for`.

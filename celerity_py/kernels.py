@@ -14,7 +14,7 @@ from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.submissions import Site
 
-# What CUDA allows; x first.
+# The limits of CUDA; x first.
 _MOST_THREADS: Final = 1024
 _MOST_THREADS_PER_DIMENSION: Final = (1024, 1024, 64)
 _MOST_BLOCKS_PER_DIMENSION: Final = (2**31 - 1, 65535, 65535)
@@ -103,7 +103,7 @@ class Kernel(KernelRecord):
         self._cpu = cpu
         self._cuda = cuda
         self.name = name
-        #: Of what was made of these functions.
+        #: The submits of these functions that native code can repeat.
         self.memo = SubmitMemo()
 
     @property
@@ -203,7 +203,7 @@ def name_of(function: Any) -> str:
 
 
 def refuse_on_cuda(kernel: Kernel) -> NoReturn:
-    """Say what to do about a kernel that the CUDA backend cannot run.
+    """Explain the remedy for a kernel that the CUDA backend cannot run.
 
     Raises:
         UsageError: Always.
@@ -215,7 +215,7 @@ def refuse_on_cuda(kernel: Kernel) -> NoReturn:
 
 
 def refuse_on_cpu(kernel: Kernel | CudaKernel) -> NoReturn:
-    """Say what to do about a kernel that the CPU backend cannot run.
+    """Explain the remedy for a kernel that the CPU backend cannot run.
 
     Raises:
         UsageError: Always.

@@ -214,13 +214,25 @@ class Queue:
         runtime.wait("barrier", _getframe(1))
 
     def flush(self) -> None:
-        """Release the commands that lookahead holds back. The call does not wait for them."""
+        """Release the commands that lookahead holds back, without a wait for them. Any rank may call this by itself.
+
+        Raises:
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
         runtime = self._runtime
         runtime.check_usable("flush()")
         runtime.scheduler.flush()
 
     def statistics(self) -> RuntimeStatistics:
-        """Return the counters of this rank since the runtime started; docs/how_to.md explains them."""
+        """Return the counters of this rank since the runtime started; docs/how_to.md explains them.
+
+        Any rank may call this by itself.
+
+        Raises:
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
         runtime = self._runtime
         runtime.check_usable("statistics()")
         return runtime.statistics()  # type: ignore[no-any-return]
@@ -228,7 +240,12 @@ class Queue:
     # ---- life
 
     def close(self) -> None:
-        """Wait for all work, and end the runtime if this is the last queue. Collective; a second call does nothing."""
+        """Wait for all work, and end the runtime if this is the last queue. Collective; a second call does nothing.
+
+        Raises:
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If a task failed; the original exception is the cause.
+        """
         self._close(_getframe(1))
 
     def _close(self, frame: FrameType) -> None:

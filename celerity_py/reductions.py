@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reductions: every chunk combines into its own partial result, and the runtime folds these in a fixed order.
+"""Reductions: every chunk combines into a partial result of its own, and the runtime combines these in a fixed order.
 
 The order is that of devices within a rank, and then that of ranks, so that the result has the same bits on every rank.
 """
@@ -17,7 +17,7 @@ from celerity_py.vocabulary.operations import OPERATIONS
 
 
 class Reduction:
-    """An argument of a kernel that becomes its `out` object; made by `celerity.reduction`."""
+    """An argument of a kernel, in whose place the kernel gets a `Reducer`; made by `celerity.reduction`."""
 
     __slots__ = ("buffer", "include_current", "native", "port")
 
@@ -25,7 +25,7 @@ class Reduction:
         record = buffer.record
         self.buffer = buffer
         self.include_current = include_current
-        #: What the scheduler takes: (buffer id, op, dtype, include_current).
+        #: The argument of the scheduler: (buffer id, op, dtype, include_current).
         self.native = (record.id, op, record.dtype.name, include_current)
         self.port = ReductionPort(record, op, includes_current=include_current)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Timelines in Chrome's trace format: `python -m celerity_py.trace out.*.json -o all.json` merges those of ranks."""
+"""Timelines in Chrome's format: `python -m celerity_py.trace out.*.json -o all.json` merges the files of all ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LANES = {
     "signal": "signal",
     "urgent": "compute, first",
 }
-#: Tracks from top to bottom; those of lanes and launchers come in between.
+#: Tracks from top to bottom; the tracks of lanes and launchers come between the two.
 _FIRST = ("application", "scheduler", "executor")
 _LAST = ("host tasks", "send", "receive", "barrier")
 

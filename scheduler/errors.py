@@ -34,7 +34,7 @@ class OverlappingAccess(UsageError):  # noqa: N818
 
 
 class InconsistentMapper(UsageError):  # noqa: N818
-    """What a mapper returns for the whole index space does not fit to what it returns for the chunks."""
+    """The result of a mapper for the whole index space contradicts its results for the chunks."""
 
 
 class UninitializedRead(UsageError):  # noqa: N818
@@ -70,7 +70,7 @@ class ClosedQueue(UsageError, RuntimeError):  # noqa: N818
 
 
 class ForkedProcess(UsageError):  # noqa: N818
-    """A process that was forked from one with a runtime calls that runtime, or wants one of its own."""
+    """A child that was forked from a process with a runtime calls that runtime, or starts one of its own."""
 
 
 class NotAvailableYet(UsageError, NotImplementedError):  # noqa: N818
@@ -89,11 +89,11 @@ class TaskFailed(CelerityError):  # noqa: N818
 
 
 class ResourceError(CelerityError):
-    """The machine has not enough of something."""
+    """The machine lacks threads, memory or another resource."""
 
 
 class OutOfMemory(ResourceError, MemoryError):  # noqa: N818
-    """An allocation failed for good."""
+    """An allocation failed, even after unused memory was given back."""
 
 
 class DeviceError(CelerityError):
@@ -105,11 +105,11 @@ class CommunicationError(CelerityError):
 
 
 class DivergedPrograms(CommunicationError):  # noqa: N818
-    """Ranks do not run the same program: their calls differ, or the arguments of one."""
+    """Ranks do not run the same program: their calls differ, or the arguments of a call."""
 
 
 class Stalled(CommunicationError):  # noqa: N818
-    """Nothing has moved for `CELERITY_STALL_S` seconds, and no rank computes."""
+    """Nothing has moved for `CELERITY_STALL_S` seconds, and for 20 s at least, and no rank computes."""
 
 
 class LaunchError(CommunicationError, RuntimeError):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Calls of user functions: what they are given, and what is checked around them."""
+"""Calls of user functions: their arguments, and the checks around each call."""

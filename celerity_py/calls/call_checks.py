@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What CELERITY_CHECK looks at around each call of a user's function: elements left unwritten, and those outside.
+"""The checks of CELERITY_CHECK around each call of a user's function: unwritten elements, and elements outside.
 
-Before the call the elements of `write` accesses are filled with a pattern, which must be gone afterwards. An access to
-a region that is no box gets a copy of its bounding box, with a pattern between the boxes: what is written there, or
-computed from there, shows.
+Before the call, a pattern fills the elements of `write` accesses; afterwards it must be gone. An access to a region of
+several boxes gets a copy of its bounding box, with a pattern between the boxes. The pattern shows writes between the
+boxes, and results that are computed from there.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class CallChecks:
         self._outer_variables = OuterVariables()
 
     def note(self, submission: Submission) -> None:
-        """Keep what is compared when a task that is being submitted runs. Application thread."""
+        """Note the outer variables of a task at its submit, to compare them when it runs. Application thread."""
         self._outer_variables.note(submission)
 
     @contextmanager
     def around(self, submission: Submission, bindings: Sequence[Any], binder: Any) -> Iterator[Sequence[Any]]:
-        """Fill what must be overwritten, let the caller call, and look at what the call has left.
+        """Fill elements that must be overwritten, let the caller call, and look for the pattern afterwards.
 
         Args:
-            submission: What is called.
-            bindings: Of its accesses.
+            submission: The task whose function is called.
+            bindings: The bindings of its accesses.
             binder: Makes arrays over their memory.
 
         Returns:
@@ -90,16 +90,16 @@ class CallChecks:
 
     @property
     def generator(self) -> np.random.Generator:
-        """Of random patterns, for this thread."""
+        """This thread's generator of random patterns."""
         known = getattr(self._threads, "generator", None)
         if known is None:
             known = self._threads.generator = np.random.Generator(np.random.SFC64())
         return known
 
     def find_unwritten(self, key: Any, hits: Any, count: int, chance: float) -> Any:
-        """Of the elements that still have their pattern, those that cannot have it by chance.
+        """The elements that cannot have their pattern by chance, among all that still have it.
 
-        Elements that a single call cannot convict are remembered: chance does not hit the same ones again and again.
+        If one call does not rule out chance, the elements are remembered: chance does not hit the same ones repeatedly.
 
         Args:
             key: The same for calls that fill the same elements.
@@ -124,7 +124,7 @@ class CallChecks:
         return hits[:0]
 
     def acquit(self, key: Any) -> None:
-        """No element had its pattern."""
+        """Forget the suspicion of a call after which no element has its pattern."""
         if key in self._suspicions:
             with self._lock:
                 self._suspicions.pop(key, None)
@@ -137,7 +137,7 @@ def _tail(count: int, chance: float, hits: int) -> float:
 
 
 class _Call:
-    """One call: what was filled for it."""
+    """One call, with the patterns that were filled in for it."""
 
     def __init__(self, checks: CallChecks, submission: Submission, bindings: Sequence[Any], binder: Any) -> None:
         self._checks = checks
@@ -151,7 +151,7 @@ class _Call:
         for position, (port, binding) in enumerate(zip(self.ports, bindings, strict=True)):
             if binding is None:
                 continue
-            # With two views of one buffer, one may see what is written through the other.
+            # With two views of one buffer, a kernel may read through one view what it writes through the other.
             is_alone = times[binding[0]] == 1
             if port.mode != WRITE and (len(binding[5]) == 1 or not is_alone):
                 if port.mode != READ:
@@ -213,7 +213,7 @@ class _Call:
                 access.copy.forget()
 
     def verify(self) -> None:
-        """Look at everything that was filled, and put back what was copied."""
+        """Look for patterns everywhere, and copy the results back from copies."""
         if self._reads is not None:
             self._reads.verify()
         for access in self._accesses:
@@ -243,7 +243,7 @@ class _Call:
 
 
 class _CheckedAccess:
-    """An access of the call, with what was filled for it."""
+    """An access of the call, with the patterns that were filled in for it."""
 
     def __init__(  # noqa: PLR0917 - a record
         self, call: _Call, position: int, port: Port, binding: Any, patches: Sequence[_Patch], copy: _Copy | None
@@ -279,7 +279,7 @@ class _CheckedAccess:
         )
 
     def verify_sources(self) -> None:
-        """Raise if elements were computed from what lies outside of the region of another access."""
+        """Raise if elements were computed from elements outside of the region of another access."""
         fill = fill_of(self.port.record.dtype)
         if self.port.mode == READ or fill.shift is None:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calls of user functions: turns what the native executor hands over into chunks, views and partial results."""
+"""Calls of user functions: makes chunks, views and reducers from the calls that the native executor hands over."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def run_host_task(
 
 
 def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess | None:
-    """A better error for what NumPy says of writes in place, such as `view[box] += 1`, which no view gets to see."""
+    """A better error than NumPy's for writes in place, such as `view[box] += 1`, which bypass the view."""
     if isinstance(error, CelerityError) or "read-only" not in str(error):
         return None
     read = [arg.record.label for arg in submission.args if arg.__class__ is Port and arg.mode == READ]
@@ -114,7 +114,7 @@ def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess
 
 
 class Binder:
-    """Makes the arguments of user functions from what the native executor hands over; here, of NumPy arrays."""
+    """Makes the arguments of user functions from the bindings of a call; this class makes NumPy arrays."""
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
@@ -126,7 +126,7 @@ class Binder:
 
         Raises:
             KeptArray: If an array of a view still exists then.
-            UsageError: If a kernel returns an array or a number of NumPy, which it means as its result.
+            UsageError: If a kernel returns a new array or a number of NumPy, which nobody would get.
             BaseException: Whatever the function raises.
         """
         arguments = self.arguments(submission, iter(bindings), iter(partials))
@@ -140,7 +140,7 @@ class Binder:
         if told is not None:
             raise told
         if returned is not None:
-            # An operation with out= returns memory of a view, and that is no result that gets lost.
+            # An operation with out= returns an array over memory of a view; such a result is not lost.
             is_result = isinstance(part, Chunk) and getattr(getattr(returned, "flags", None), "owndata", False)
             returned = None  # it may be an array of a view
             if is_result:
@@ -176,7 +176,7 @@ class Binder:
         return int(array.__array_interface__["data"][0])
 
     def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
-        """What `array_of` makes arrays of, for accesses that write and for those that only read."""
+        """The arguments of `array_of`: for accesses that write, and for accesses that only read."""
         memory = _memory_at(address, shape, dtype)
         read_only = _Allocation(shape, dtype, memory)
         read_only.flags.writeable = False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Bit patterns that stand for "nobody has written this element", where everything is checked.
+"""Bit patterns that mark an element as unwritten, for CELERITY_CHECK.
 
-A pattern must not be mistaken for what a kernel writes. For floating point it is a NaN that no computation makes, for
-truth values a byte that is none. Integers have no such value: each element gets random bits of its own, so that
-whatever a kernel writes agrees with them by chance only, with a known probability.
+No kernel may write the pattern itself. For floating-point numbers it is a NaN that no computation makes, for bools a
+byte that is neither true nor false. Integers have no such value. Each gets random bits of its own, with which the
+result of a kernel agrees only by chance, with a known probability.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Fill(NamedTuple):
 
     word: np.dtype[Any]
     num_words: int
-    #: What all words have in common; None for random ones.
+    #: The bits that all words have in common; None for random words.
     base: int | None
     #: Where the mark of a NaN begins; None where there is no NaN.
     shift: int | None
@@ -73,7 +73,7 @@ def fill_of(dtype: np.dtype[Any]) -> Fill:
 
 
 def outside(position: int) -> int:
-    """The mark of what lies outside of the region of the access at this position."""
+    """The mark of elements outside of the region of the access at this position."""
     return _OUTSIDE + position % _MOST_MARKS
 
 

@@ -31,7 +31,7 @@ class OuterVariables:
     """Notes variables at the submit, and looks at them when the task runs."""
 
     def __init__(self) -> None:
-        # What some task assigns: tasks may hand values to each other. Holds namespaces and cells, so that ids stay.
+        # The variables that some task assigns: tasks may hand values to each other. Keeps namespaces and cells alive.
         self._assigned: dict[tuple[int, str], dict[str, Any] | CellType] = {}
 
     def note(self, submission: Submission) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel combines its contribution to a reduction into."""
+"""Partial results of reductions, into which kernels combine values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SEQUENCES = (list, tuple, memoryview)
 
 
 class ReductionPort(PortRecord):
-    """All that is left of a reduction after the submit; each submit has its own."""
+    """The part of a reduction that the runtime keeps after the submit; each submit has its own."""
 
     __slots__ = ("has_combined", "identity", "includes_current", "op")
 
@@ -37,7 +37,7 @@ class ReductionPort(PortRecord):
 
     @property
     def has_value_of_nothing(self) -> bool:
-        """Whether the result is one that nobody can mean if no chunk combines anything."""
+        """Whether the result has no meaning if no chunk combines a value."""
         return OPERATIONS[self.op].identity is None and not self.includes_current
 
     def fresh(self) -> ReductionPort:
@@ -46,7 +46,7 @@ class ReductionPort(PortRecord):
 
 
 class Reducer(HolderRecord):
-    """What a kernel combines its contribution into; the runtime folds the partial results of all chunks."""
+    """The partial result of one chunk; the runtime combines the partial results of all chunks."""
 
     __slots__ = ("_operation", "_owner", "_port")
 
@@ -59,7 +59,7 @@ class Reducer(HolderRecord):
         self._owner = owner
 
     def combine(self, value: Any) -> None:
-        """Fold `value` into the partial result of this chunk; may be called any number of times.
+        """Combine `value` with the partial result of this chunk. A kernel may call this any number of times.
 
         Args:
             value: A scalar or an array of one element.

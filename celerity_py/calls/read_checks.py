@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finds kernels that write what they only read, where arrays cannot be made read-only: on GPUs, with CELERITY_CHECK."""
+"""Finds kernels that write through a read access, with CELERITY_CHECK on GPUs, whose arrays cannot be read-only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class _Kept(NamedTuple):
     port: Port
     box: Box
     words: Any  # where the elements lie
-    before: Any  # what they were
+    before: Any  # their values before the call
 
 
 class UnprotectedReads:
-    """What one call reads, as it was before the call.
+    """The elements that one call reads, as they were before the call.
 
     Args:
         call: Makes arrays of words over the memory of a binding.

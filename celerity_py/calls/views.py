@@ -38,7 +38,7 @@ class Owner(Protocol):
 
 
 class BufferLike(Protocol):
-    """What a view shows of its buffer."""
+    """The properties of a buffer that its views use."""
 
     box: Box
     dtype: np.dtype[Any]
@@ -193,7 +193,7 @@ class View(HolderRecord):
             low.append(first)
             high.append(end)
         if any(a == b for a, b in zip(low, high, strict=True)):
-            # No element, so none outside; but the other extents are the ones asked for.
+            # No element, so none outside; the other extents are as the index says.
             return self._empty(local)
         if not self._covers(Box(low, high)) and not self._covers_stepped(low, high, stepped):
             self._refuse(Box(low, high), show(index))

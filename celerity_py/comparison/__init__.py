@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What the ranks compare to find out whether they run the same program."""
+"""The settings and digests that the ranks compare, to find out whether they run the same program."""

@@ -17,7 +17,7 @@ _VERSION = "version of celerity_py"
 
 
 def agree_on_settings(settings: Configuration, communicator: Communicator) -> None:
-    """Compare what all ranks plan with. Collective.
+    """Compare the settings and versions that planning depends on. Collective.
 
     Raises:
         ConfigurationError: On all ranks, if two have different values of a setting, or different versions.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What tells one mapper function from another one of the same code: the values that it was made with.
+"""The identity of a mapper function: its code, and the values that it was made with.
 
-Results of `access.pure` mappers are kept by this identity. It is taken at each submit, because a variable that a
-function refers to may have another value then.
+Results of `access.pure` mappers are kept by this identity. It is computed at each submit, because a variable that the
+function uses may have another value then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from celerity_py._native import Box, RangeMapper, Region
 
 #: Equal values of one such type cannot be told apart, and none of them changes.
 _VALUES: Final = frozenset({bool, int, str, bytes, type(None), type(...), Box, Region, range})
-#: Whoever refers to them means the object.
+#: Compared by identity: a function that uses one means the object, not its contents.
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, np.ufunc, type(np.sum), RangeMapper, enum.Enum)
 _MOST_CODES: Final = 4096
 
@@ -47,14 +47,14 @@ class _Same:
 
 
 def code_of(mapper: Any) -> Hashable:
-    """What stays the same where a mapper is made anew for each submit, such as a lambda in a loop."""
+    """The code of a mapper: the same for all lambdas that one line of a loop makes."""
     while isinstance(mapper, functools.partial):
         mapper = mapper.func
     return _Same(getattr(mapper, "__code__", mapper.__class__))
 
 
 def code_or_object_of(mapper: Any) -> Hashable:
-    """As `code_of`; an object whose class makes it callable stands for itself."""
+    """As `code_of`; for an object with a `__call__`, the object itself."""
     is_function = isinstance(mapper, functools.partial) or hasattr(mapper, "__code__")
     return code_of(mapper) if is_function else _Same(mapper)
 
@@ -69,7 +69,7 @@ def identity_of(mapper: Callable[..., Any]) -> Hashable:
 
 
 class _Identity:
-    """One walk through what a function refers to."""
+    """One walk through the values that a function refers to."""
 
     def __init__(self) -> None:
         self._functions: dict[int, int] = {}  # those on the way, for functions that refer to themselves

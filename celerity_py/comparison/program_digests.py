@@ -58,7 +58,7 @@ class Origins:
 
 
 def digest_of_function(function: Any) -> int:
-    """A digest of what a function does, as far as its code tells; 0 for None and for objects with a `__call__`."""
+    """A digest of the code of a function; 0 for None and for objects with a `__call__`."""
     if isinstance(function, Kernel):
         return digest_of([digest_of_function(function.cpu), digest_of_function(function.cuda)])
     if isinstance(function, CudaKernel):
@@ -82,7 +82,7 @@ _digests: dict[int, tuple[CodeType, int]] = {}  # by id, as the hash of code is 
 
 
 def _parts_of(code: CodeType) -> list[Any]:
-    """What makes up code, on any machine: no file, no set, whose order differs from process to process."""
+    """The parts of code that are the same on any machine: no file name, and no set in the order of one process."""
     parts: list[Any] = [code.co_qualname, code.co_code, code.co_names, code.co_varnames]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Digests of values, by which ranks that run other code or pass other values are told apart."""
+"""Digests of values; ranks that run other code or pass other values have other digests."""
 
 from __future__ import annotations
 

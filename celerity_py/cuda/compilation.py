@@ -30,7 +30,7 @@ class CompilationError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled, but for the architecture."""
+    """The input of a compilation, without the architecture."""
 
     source: str  # the user's
     name: str  # of the kernel
@@ -52,7 +52,7 @@ class Program:
 
     @property
     def file_name(self) -> str:
-        """What the compiler calls the source."""
+        """The name of the source in messages of the compiler."""
         return f"{self.name.rpartition('::')[2]}.cu"
 
 
@@ -135,7 +135,7 @@ def cache_folder() -> Path:
 
 
 def is_cacheable(program: Program) -> bool:
-    """Whether the program is all that the result depends on; files of the user's own may change."""
+    """Whether the result depends on the program alone: included files of the user may change."""
     return re.search(r'^\s*#\s*include\s*"', program.source, flags=re.MULTILINE) is None
 
 
@@ -158,11 +158,11 @@ def compile_cached(
     folder: Path | None = None,
     lock_timeout_s: float = _LOCK_TIMEOUT_S,
 ) -> Compiled:
-    """Take the result from disk, or compile; of all processes of a host that want the same, one compiles.
+    """Take the result from disk, or compile. Of all processes of a host that want the same result, one compiles.
 
     Args:
-        program: What to compile.
-        architecture: For what, as "90".
+        program: The input of the compilation.
+        architecture: Of the device, as "90".
         version: Of the compiler.
         compiler: Compiles, if need be.
         folder: For results, instead of the user's cache.
@@ -252,8 +252,8 @@ def allow_shared_bytes(function: int, ordinal: int, shared_bytes: int) -> int:
     """Let a kernel use more dynamic shared memory than it may without asking.
 
     Returns:
-        What the device has for one block, less what the kernel declares statically. Changes nothing if that is too
-        little.
+        The dynamic shared memory that the device has for one block of this kernel. If that is too little, nothing
+        changes.
     """
     import cupy
 

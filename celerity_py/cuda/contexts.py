@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Which GPU a thread's calls of CUDA go to.
+"""Makes a GPU current for a thread's calls of CUDA.
 
-`with cupy.cuda.Device(n)` sets, when it is left, the device that the thread had before. For a thread without one that
-is GPU 0, and to set it makes a context there: hundreds of MiB on a GPU that may be another rank's. So our threads make
-the context of a GPU current, and then the one that was there before, which may be none.
+At its end, `with cupy.cuda.Device(n)` sets the device that the thread had before. A thread without a device gets GPU 0
+then, and with it a context: hundreds of MiB on a GPU that may belong to another rank. Therefore our threads make the
+context of a GPU current, and afterwards the context that was current before, which may be none.
 """
 
 from __future__ import annotations

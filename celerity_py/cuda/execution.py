@@ -32,7 +32,7 @@ class CudaView(View):
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        """What other libraries need to use `view.array`."""
+        """The interface by which other libraries use `view.array`."""
         return self.array.__cuda_array_interface__  # type: ignore[attr-defined] # CuPy's
 
 
@@ -69,7 +69,7 @@ def stream_of(ordinal: int, handle: int) -> Any:
     from_external = getattr(cupy.cuda.Stream, "from_external", None)
     if from_external is None:
         stream = cupy.cuda.ExternalStream(handle, ordinal)
-    else:  # CuPy 14 warns of what came before it
+    else:  # CuPy 14 warns of the older way
         stream = from_external(_ForeignStream(handle))
     if len(_streams) >= _MAX_STREAMS:
         _streams.clear()
@@ -92,7 +92,7 @@ class CudaBinder(Binder):
         return self.array_of(self.map(address, shape, dtype)[0])
 
     def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
-        """What `array_of` makes arrays of; the same for accesses that only read: CuPy has no read-only arrays."""
+        """The arguments of `array_of`, twice the same: CuPy has no read-only arrays for accesses that only read."""
         import cupy
 
         memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
@@ -130,7 +130,7 @@ class CudaBinder(Binder):
 
 
 def release_cached_memory(ordinal: int) -> None:
-    """Make CuPy give back what its pool keeps of a GPU's memory without using it. Waits for the GPU."""
+    """Make CuPy give unused memory of its pool on a GPU back to the driver. Waits for the GPU."""
     import cupy
 
     with on_device(ordinal):
@@ -150,14 +150,14 @@ def run_kernel(
 ) -> None:
     """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
 
-    What it puts on the stream may still run when this returns.
+    Work that the kernel puts on the stream may still run when this returns.
 
     Args:
-        submissions: What is known of each.
+        submissions: By number.
         ordinal: Of the GPU, as CUDA counts them.
         device: The same one, as this rank counts its own.
-        call: What the native executor hands over.
-        checks: Look at what the kernel has done, if everything is checked. That waits for the stream.
+        call: The call that the native executor hands over.
+        checks: The checks of CELERITY_CHECK, if it is set. They wait for the stream.
 
     Raises:
         BaseException: Whatever the kernel raises.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A folder for compiled kernels that nobody else can write: what is read from it runs on our devices.
+"""A folder for compiled kernels. No other user can write to it, because its files run on our devices.
 
-All files are reached through the folder's descriptor, so that what was checked and what is used are the same folder.
+All files are opened through the folder's descriptor, so that the folder that is used is the one that was checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KernelFolder:
         self._path = path
 
     def read(self, key: str) -> bytes | None:
-        """What was written under a key; None if there is nothing, or nothing to be trusted."""
+        """The contents that were written under a key; None if there are none, or none that can be trusted."""
         name = key + _SUFFIX
         try:
             descriptor = os.open(
@@ -77,7 +77,7 @@ class KernelFolder:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(_MAGIC + key.encode() + b"\n" + hashlib.sha256(contents).hexdigest().encode() + b"\n")
                     file.write(contents)
-                # At once, for whoever is reading.
+                # In one step, because other processes may be reading.
                 os.replace(unfinished, key + _SUFFIX, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             except OSError:
                 os.unlink(unfinished, dir_fd=self._descriptor)
@@ -115,7 +115,7 @@ class KernelFolder:
     def prune(self, most_bytes: int = _MOST_KEPT_BYTES) -> None:
         """Remove the results that have not been used for longest, if there are more than so many bytes.
 
-        Whoever reads one meanwhile has it open, or compiles again.
+        A process that reads such a result meanwhile has it open, or compiles again.
         """
         found = []
         with contextlib.suppress(OSError):
@@ -143,10 +143,10 @@ class KernelFolder:
 def open_folder(path: Path) -> Iterator[KernelFolder | None]:
     """Make a folder if there is none, and open it.
 
-    New folders have the mode 0700, and so has this one afterwards, whatever the umask is.
+    The folder has the mode 0700 afterwards, whatever the umask is.
 
     Yields:
-        None if the folder cannot be made, or if somebody else may write to it, which is warned of.
+        None, after a warning, if the folder cannot be made, or if another user may write to it.
     """
     try:
         _make(path)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""From a submitted `CudaKernel` to what the native executor launches: checks at the first submit, one pack at each.
+"""Makes native launches of submitted `CudaKernel`s: checks at the first submit, and packs values at each submit.
 
 A plan belongs to a kernel and to the kinds of its arguments: modes, dtypes and dimensions of buffers, operations of
-reductions, Python types of values. The second submit with the same kinds finds it in the memo of the kernel.
+reductions, Python types of values. The second submit with the same kinds finds the plan in the memo of the kernel.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class LaunchPlan:
 
     @property
     def packing(self) -> tuple[Callable[..., bytes], list[int]] | None:
-        """What packs values that fit as they are, and their positions; None if some must be converted."""
+        """A function that packs values without conversion, and their positions; None if some must be converted."""
         return None if self._converts else (self._pack, [position for position, _ in self._scalars])
 
     def __init__(self, function: Any, scalars: list[tuple[int, Parameter]]) -> None:
-        """`scalars`: positions among the arguments, and what the values there become."""
+        """`scalars`: positions among the arguments, and the parameters that take the values there."""
         #: The `_native.CudaFunction`.
         self.function = function
         self._scalars = scalars
@@ -90,24 +90,24 @@ class LaunchPlan:
 
 
 class LaunchSettings(Protocol):
-    """What the launches of one runtime have in common."""
+    """The settings that all launches of one runtime share."""
 
     configuration: Configuration
     devices: Devices
 
     def drain(self) -> None:
-        """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
+        """Wait until no stream of this rank waits for another rank. Collective; each rank waits for itself only."""
 
 
 def prepare_launch(
     runtime: LaunchSettings, kernel: CudaKernel, submission: Submission, known: LaunchPlan | None
 ) -> tuple[LaunchPlan, bytes]:
-    """What the executor needs to launch a kernel: the plan, and the raw bytes of its scalars.
+    """Return the plan of a launch, and the raw bytes of its scalars.
 
     Args:
-        runtime: Where it is going to be submitted.
+        runtime: The runtime to which it is submitted.
         kernel: The kernel.
-        submission: What is going to be submitted.
+        submission: The submission of the kernel.
         known: The plan of an earlier submit with these kinds of arguments. Without one, this checks and compiles.
 
     Raises:
@@ -190,7 +190,7 @@ class _Matcher:
         self._submission = submission
         #: Positions among the arguments.
         self.scalars: list[tuple[int, Parameter]] = []
-        #: What only the compiler can check.
+        #: Checks that only the compiler can do.
         self.assertions: list[str] = []
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ _NAMED: Final = {
     "cuDoubleComplex": "complex128",
     **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-#: What to write for each dtype.
+#: The C++ type for each dtype.
 SPELLINGS: Final = {
     "bool": "bool",
     "int8": "signed char",
@@ -103,7 +103,7 @@ def parse_signature(source: str, name: str, who: str) -> Signature:
         who: The subject of error messages.
 
     Raises:
-        UsageError: If there is no such kernel, or if its parameters are not those of a kernel of ours.
+        UsageError: If there is no such kernel, or if its parameters are none of accessors, reducers and plain values.
     """
     code = _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
     short_name = name.rpartition("::")[2]
@@ -180,7 +180,7 @@ def _closing(code: str, opening: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets."""
+    """Split a text at the commas outside of brackets."""
     parts = [""]
     depth = 0
     for character in text:

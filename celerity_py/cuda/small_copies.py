@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel behind `executor/core/cuda_small_copies`: several small strided copies in one launch."""
+"""The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch."""
 
 from __future__ import annotations
 

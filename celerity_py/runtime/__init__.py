@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""The life of a run: start, native objects, futures, what is reported, and the end."""
+"""The life of a run: start, native objects, futures, reports, and the end."""

@@ -22,13 +22,13 @@ _log = logging.getLogger(__name__)
 
 # Streams share hardware queues, in order: with too few of them, one that waits for another rank stops the others.
 _HARDWARE_QUEUES: Final = "32"
-# One of them may be spent on growth that is only expected: little enough not to be missed if it does not come.
+# One of them may go to growth that is only expected: little enough to waste if the growth does not come.
 _PARTS_OF_MEMORY: Final = 8
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What one rank drives."""
+    """The devices of one rank."""
 
     backend: str  # "cuda" or "cpu"
     count: int
@@ -47,7 +47,7 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
     """Decide together with the other ranks. Collective.
 
     Raises:
-        ConfigurationError: If what the settings ask for does not exist, or if the ranks do not agree.
+        ConfigurationError: If devices that the settings name do not exist, or if the ranks do not agree.
     """
     visible, problem = ([], "") if _wants_cpu(settings) else _visible_gpus()
     told = communicator.exchange(json.dumps([visible, problem, settings.backend]).encode())
@@ -77,7 +77,7 @@ def foreseeable_bytes(devices: Devices, local_size: int) -> int:
     """Return how much of each memory may be taken for buffers that seem to go on growing, before they do.
 
     Args:
-        devices: What this rank drives.
+        devices: The devices of this rank.
         local_size: How many ranks share this host.
     """
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // local_size
@@ -104,7 +104,7 @@ def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> D
 
 
 def _visible_gpus() -> tuple[list[str], str]:
-    """What identifies each GPU that this process may see, or an empty list and why."""
+    """The identifiers of the GPUs that this process may use; an empty list comes with the reason."""
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", _HARDWARE_QUEUES)  # read when the first context is made
     try:
         gpus = list(_native.cuda_device_ids())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the executor's threads ask of the runtime: calls of user functions, news, and names for messages."""
+"""The answers of the runtime to the executor's threads: calls of user functions, reports, and names for messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RuntimeDelegate:
         self._runtime.user_memory.let_go(raw)
 
     def reduction_is_empty(self, number: int) -> None:
-        """Warn of a result that nobody has combined a value into; any thread."""
+        """Warn of a reduction for which no chunk has combined a value; any thread."""
         self._runtime.empty_reductions.report(number)
 
     def failed(self, failure: Failure) -> None:

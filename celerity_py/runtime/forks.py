@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a forked child is left with: the memory of its parent, but none of its threads, and no place among the ranks."""
+"""Forked children: they have the memory of their parent, but none of its threads, and are no rank of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celerity_py.scheduler.errors import ForkedProcess
 
 
 class Fork:
-    """How a process came to be without a runtime.
+    """The fork that made this process, which has no runtime.
 
     Args:
         rank: Of the parent.
@@ -24,7 +24,7 @@ class Fork:
         self._parent = parent
 
     def error(self, call: str) -> ForkedProcess:
-        """What a call of the runtime raises."""
+        """The error that a call of the runtime raises in the child."""
         return ForkedProcess(
             f"{call}: this process ({os.getpid()}) was forked from rank {self._rank} (process {self._parent}), to "
             f"which the runtime, its threads, GPUs and messages belong. Call it there. A child that is to have a "

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Futures that the runtime fulfils.
 
-A thread of the program may be interrupted anywhere, also between taking a lock and giving it back. So the runtime never
-takes a lock that such a thread may hold: the outcome of a future is one attribute, and those who wait look at a native
-flag. What `concurrent.futures` itself knows of the future, with locks, is brought up to date by threads of their own,
-and only if somebody has asked for it: by a callback, `concurrent.futures.wait`, or `as_completed`.
+A thread of the program may be interrupted anywhere, also while it holds a lock. So the runtime never takes a lock that
+such a thread may hold: the outcome of a future is one attribute, and threads wait for it on a native flag. The state of
+the base class in `concurrent.futures`, with its locks, is updated by threads of their own. They do so only for futures
+with a callback, or in `concurrent.futures.wait` or `as_completed`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Outcome(NamedTuple):
 class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     """A `concurrent.futures.Future` that can be awaited, and that refuses to be waited for inside of a kernel.
 
-    It cannot be cancelled: the work it stands for is part of a graph that other ranks have as well.
+    It cannot be cancelled: its work is part of a graph that other ranks have as well.
     """
 
     #: Set once and for all, by `dict.setdefault`.
@@ -62,22 +62,22 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
 
         Args:
             check_caller: Raises if the calling thread must not wait.
-            look_after: Called now and then while a thread waits, to report what native threads have to say.
+            look_after: Called now and then while a thread waits, to report the notices of native threads.
             note_seen: Told about the exception that a caller gets to see.
             watch: Looks at a flag for some seconds, without the interpreter lock; True if it has seen the end, and has
                 fulfilled the future unless that is private.
             spin_s: How long a thread that waits does so before it sleeps.
             notifiers: The threads that call callbacks.
         """
-        #: What the result will be: the destination of a fence, None for a wait.
+        #: The future result: the destination of a fence, None for a wait.
         self.array: Any = None
         #: Its allocation in user memory, 0 if there is none.
         self.raw = 0
         #: Its submission.
         self.number = 0
-        #: Only a call that waits has it.
+        #: Whether only the call that waits has this future.
         self.is_private = False
-        #: With a timeline: whom to tell since when somebody has waited for it.
+        #: With a timeline: called with the time since which a thread has waited, and the submission.
         self.note_wait: Callable[[int, int], None] | None = None
         self._check_caller = check_caller
         self._look_after = look_after
@@ -89,7 +89,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self._spinning: list[_native.SpinFlag] = []
         self._callbacks: deque[Callable[[Any], object]] = deque()
         self._is_listened_to = False
-        # What the standard library reads of a future.
+        # Attributes that the standard library reads.
         self._lock = threading.RLock()
         self._state = _RUNNING
         self._waiters: list[Any] = []
@@ -237,11 +237,11 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
                 self._look_after()
         return False
 
-    # ---- what the standard library looks at
+    # ---- for the standard library
 
     @property
     def _condition(self) -> Any:  # type: ignore[override] # an attribute of the base class
-        """Asked for by `concurrent.futures.wait` and `as_completed`, before they look at `_state` and `_waiters`."""
+        """`concurrent.futures.wait` and `as_completed` read this before they read `_state` and `_waiters`."""
         self._notifiers.start()
         self._is_listened_to = True
         if self._outcome is not None:
@@ -253,7 +253,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self._state = _FINISHED
 
     def publish(self) -> None:
-        """Tell the outcome to all who have asked for it; on a thread that may come to a halt here."""
+        """Hand the outcome to all waiters and callbacks, on a thread that may block here."""
         outcome = self._outcome
         assert outcome is not None
         is_held = self._lock.acquire(timeout=_LONGEST_HELD_S)
@@ -280,7 +280,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
 
 
 class Notifiers:
-    """Threads that tell of the ends of futures; one more whenever all are busy, because a callback may block.
+    """Threads that publish the outcomes of futures. One more starts if all are busy, because a callback may block.
 
     Args:
         enter: Called at the beginning of each thread.
@@ -309,7 +309,7 @@ class Notifiers:
                     self._grow()
 
     def stop(self) -> None:
-        """Let the threads end behind what has been posted, and wait a little for them."""
+        """Let the threads end after the futures that were posted, and wait a little for them."""
         for _ in self._threads:
             self._posted.put(None)
         deadline = time.monotonic() + _LONGEST_STOP_S

@@ -29,7 +29,7 @@ _GATHERED_BYTES = 1 << 20
 
 
 class Ingredients(NamedTuple):
-    """What the native objects of one run are made from."""
+    """The parts from which the native objects of one run are made."""
 
     settings: Configuration
     communicator: Communicator
@@ -113,7 +113,7 @@ def make_scheduler(
 
 
 def make_submitter(runtime: Runtime) -> _native.Submitter:
-    """What makes calls of a runtime part of its program. The first queue gives it a delegate."""
+    """The native submitter of this rank. The first queue gives it a delegate."""
     submitter = _native.Submitter(
         runtime.scheduler,
         runtime.executor,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The files that a run leaves behind if it is asked to: checked before the program runs, written when it is over."""
+"""The files that STATS and TRACE ask for: checked before the program runs, written at its end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_output(variable: str, name: str, rank: int, size: int) -> None:
 
 
 def write_output(variable: str, path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file at the end of a run. What goes wrong is a warning: the program has finished, and its results count.
+    """Write a file at the end of a run. A problem is only a warning, because the program has finished.
 
     Args:
         variable: The setting that asks for it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tells the program what the native scheduler has to say, as warnings or as the failure of the run."""
+"""Words the notices of the native planner, as warnings or as the failure of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Notices:
         self._runtime = runtime
 
     def report(self) -> None:
-        """Log what there is, or let the run fail because of it; any thread."""
+        """Log all notices, or let the run fail because of one; any thread."""
         runtime = self._runtime
         scheduler, live = runtime.scheduler, runtime.live
         if not scheduler.has_notices:
@@ -40,7 +40,7 @@ class Notices:
                 _log.warning("%s", self._word(notice))
 
     def _error_of(self, notice: PlanningNotice) -> type[CelerityError] | None:
-        """What the run fails with; None for a warning."""
+        """The error with which the run fails; None for a warning."""
         if notice.kind is NoticeKind.FAULT:
             return InternalError
         if notice.kind is NoticeKind.UNWRITTEN_READ and self._runtime.configuration.check:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Where a run is in its life. All but the first refuse calls."""
+    """The phase of a run's life. All but the first refuse calls."""
 
     RUNNING = auto()
     FAILED = auto()
@@ -37,7 +37,7 @@ _NEXT: Final = {
 
 
 class RunState:
-    """The phase of one run, and what its calls raise. Any thread.
+    """The phase of one run, and the errors that its calls raise. Any thread.
 
     Args:
         refuse: Lets native code refuse submits as well; called at each change of phase.
@@ -45,10 +45,10 @@ class RunState:
 
     def __init__(self, refuse: Callable[[], None]) -> None:
         self.phase = Phase.RUNNING
-        #: The first one of the run; stays when a failed run ends.
+        #: The first failure of the run; it stays when the run ends.
         self.failure: Failure | None = None
         self.fork: Fork | None = None
-        #: Whether the program has got an exception that tells of the failure.
+        #: Whether a call of the program has raised the failure.
         self.was_failure_seen = False
         #: Set once the failure has been noted.
         self.has_failed = _native.SpinFlag()
@@ -123,7 +123,7 @@ class RunState:
             self.was_failure_seen = True
 
     def error(self) -> CelerityError:
-        """A new exception that tells of the failure: of the class of the original, if that is one of ours."""
+        """A new exception for the failure: of the class of the original if that is one of ours."""
         failure = self.failure
         assert failure is not None
         original = failure.exception()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run has found and chosen, for LOG_LEVEL=info."""
+"""The devices, connections and settings of a run, for LOG_LEVEL=info."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 def log_choices(
     settings: Configuration, communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]
 ) -> None:
-    """Log what this rank drives and how it reaches the others; rank 0 also what is the same for all.
+    """Log the devices of this rank and its connections to the others. Rank 0 also logs the choices common to all.
 
     Args:
         settings: The configuration.

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 class Runtime:
     """Everything of one run: scheduler, executor, and the table of submissions.
 
-    Submissions come from any thread, with several ranks from one at a time; the executor's threads ask through
-    `RuntimeDelegate`. A thread of the program may be interrupted anywhere: what must not be half done is one call of
-    native code, and no lock is held here that a thread of the executor waits for.
+    Any thread may submit; with several ranks, one at a time. The executor's threads call the runtime through
+    `RuntimeDelegate`. A thread of the program may be interrupted anywhere: a step that must not be half done is one
+    call of native code, and the program's threads hold no lock for which a thread of the executor waits.
     """
 
     def __init__(self, settings: Configuration, communicator: Communicator, forget: Callable[[], None]) -> None:
@@ -81,15 +81,15 @@ class Runtime:
         self.submissions = self.completion.submissions
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables: dict[Any, Any] = {}
-        #: (code of a mapper, line that submits) of which there was a warning.
+        #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
-        #: Notes what happens for the timeline; None if there is none.
+        #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
-        #: Of buffers whose handles live.
+        #: Labels of buffers whose handles live, by id.
         self.labels: dict[int, str] = {}
         self._forget_me = forget
-        #: What the ranks compare of their programs; None if there is nobody to compare with.
+        #: The digests that the ranks compare; None with a single rank.
         self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
         #: Call the callbacks of futures.
         self.notifiers = Notifiers(self.state.enter_thread)
@@ -180,7 +180,7 @@ class Runtime:
         self._write_trace()
 
     def abandon(self) -> None:
-        """Stop without finishing what was submitted. For a single rank, or when this process is about to end."""
+        """Stop without finishing the submitted work. For a single rank, or when this process is about to end."""
         if self.state.has_ended:
             return
         if self.executor is not None:
@@ -210,7 +210,7 @@ class Runtime:
                 self.live.leave_failed(unseen=True)  # there is no program left to catch it
 
     def disown(self, fork: Fork) -> None:
-        """In a forked child: refuse all calls, and never touch what only the parent has."""
+        """In a forked child: refuse all calls, and never touch threads or locks that only the parent has."""
         self.state.disown(fork)
         tracer = self.tracer
         keep_for_ever(self.scheduler, self.executor, self.submitter, tracer and tracer.recorder)
@@ -288,7 +288,7 @@ class Runtime:
         self.user_memory.return_borrowed()
 
     def drain(self) -> None:
-        """Wait until no stream of this rank waits for another rank; collective, but for the waiting."""
+        """Wait until no stream of this rank waits for another rank. Collective; each rank waits for itself only."""
         if self._must_drain:
             self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
 
@@ -334,7 +334,7 @@ class Runtime:
             pass
 
     def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
-        """Give the executor access to an array until it says that it does not need it any more.
+        """Give the executor access to an array until the executor lets go of it.
 
         Returns:
             The raw id of the allocation in user memory.

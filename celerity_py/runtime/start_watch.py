@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Says for whom this rank waits while MPI starts and connects the ranks."""
+"""Names the missing ranks while MPI starts and connects the ranks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIRST_REPORT_S: Final = 5.0
 def watch_start(stall_s: float) -> AbstractContextManager[object]:
     """Watch over the start until the context is left: then all ranks have come.
 
-    After 5 s it says which ranks of this host are missing. It ends this process with status 1, because MPI would not
-    return, if one of them has ended, if those that are missing have not computed for `stall_s`, and in any case after
-    five times `stall_s`: what ranks of other hosts do cannot be seen.
+    After 5 s it prints which ranks of this host are missing. MPI would wait for them for ever. Therefore it ends this
+    process with status 1 if one of them has ended, or if the missing ranks have not computed for `stall_s`. Ranks of
+    other hosts cannot be observed, so it ends this process in any case after five times `stall_s`.
 
     Args:
         stall_s: In seconds; 0 to end the process only if a rank has ended.

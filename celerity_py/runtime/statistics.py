@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a rank did and how long it took, for the end-of-run summary and for tests."""
+"""Counters and times of a rank, for programs, for the file of STATS, and for tests."""
 
 from __future__ import annotations
 

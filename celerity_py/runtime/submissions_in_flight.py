@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What Python keeps of submissions until they are over, and does then, on whichever thread sees it first.
+"""Python's record of each submission, kept until it completes. The first thread that notices runs the completion.
 
-A thread of the program may be interrupted anywhere in here. So each step can be repeated, by the executor thread if by
-nobody else, and nothing is forgotten before its future is fulfilled.
+A thread of the program may be interrupted anywhere in here. So each step can be repeated, and the executor thread
+repeats it. No submission is forgotten before its future is fulfilled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Completion:
                 future.poison(error)
 
     def note_death(self, buffer: int) -> None:
-        """Keep the record of a buffer with initial contents for what has been submitted so far; any thread."""
+        """Keep the record of a buffer with initial contents until all submissions so far are retired; any thread."""
         self._dying[buffer] = self._runtime.next_id - 1
 
     def watch(self, future: RuntimeFuture[Any], flag: SpinFlag, limit_s: float) -> bool:
@@ -65,7 +65,7 @@ class Completion:
 
     def retire(self, last_submission: int) -> None:
         """Forget everything up to this submission."""
-        self._runtime.notices.report()  # which name the lines of these submissions
+        self._runtime.notices.report()  # they name the lines of these submissions
         for future in self.submitter.futures_until(last_submission):
             self._fulfil(future)
         self.submitter.forget_until(last_submission)

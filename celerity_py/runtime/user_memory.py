@@ -20,7 +20,7 @@ class _Loan:
 
 
 class UserMemory:
-    """What the executor has been told of, by the raw ids of its allocations. One thread at a time, but for `let_go`.
+    """The arrays that the executor knows, by the raw ids of their allocations. One thread at a time, except `let_go`.
 
     Args:
         executor: The native one; None in a dry run, where nothing is read or written.
@@ -36,7 +36,7 @@ class UserMemory:
         return len(self._lent)
 
     def lend(self, array: NDArray[Any], *, borrowed: bool) -> int:
-        """Let the executor read an array until it says that it does not need it any more; its raw id."""
+        """Let the executor read an array until `let_go`; returns its raw id."""
         if self._executor is None:
             return 1
         raw = self.offer(array)
@@ -48,7 +48,7 @@ class UserMemory:
         self._lent.pop(raw, None)
 
     def return_borrowed(self) -> None:
-        """Nothing is in flight: what still lies in borrowed arrays moves to copies of our own."""
+        """When nothing is in flight: copy the data that still lies in borrowed arrays into arrays of our own."""
         executor = self._executor
         if executor is None:
             return
@@ -61,13 +61,13 @@ class UserMemory:
                 self._lent[raw] = _Loan(copy, borrowed=False)
 
     def offer(self, array: NDArray[Any]) -> int:
-        """Let the executor write to an array until `withdraw`, while the caller keeps it alive; its raw id, or 0."""
+        """Let the executor write to an array until `withdraw`; returns its raw id, or 0. The caller keeps it alive."""
         if self._executor is None:
             return 0
         return int(self._executor.register_user_memory(address_of(array), array.nbytes))
 
     def withdraw(self, raw: int) -> None:
-        """End what `offer` began."""
+        """Take back an array that was given to `offer`."""
         if raw and self._executor is not None:
             self._executor.unregister_user_memory(raw)
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Timelines: what a run records, and the format of Chrome's trace viewer."""
+"""Timelines: the record of a run."""

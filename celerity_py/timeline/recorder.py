@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run notes for its timeline besides the events: names, and how the clocks of the ranks differ."""
+"""The record of a run for its timeline: events, names, and the differences of the ranks' clocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOCK_ROUNDS: Final = 32
 
 
 class Clock(NamedTuple):
-    """How the times of this rank become those of rank 0."""
+    """Converts times of this rank to times of rank 0."""
 
     #: Where all timelines of the run begin, by rank 0's clock.
     origin_ns: int
@@ -34,7 +34,7 @@ class Clock(NamedTuple):
 
 
 class Tracer:
-    """The recorder of this rank, and the names of what it records."""
+    """The recorder of this rank, with the names of tasks and buffers in its events."""
 
     def __init__(self, clock: Clock, rank: int, size: int, capacity: int | None = None) -> None:
         self.recorder = _native.TraceRecorder(capacity or CAPACITY)
@@ -46,17 +46,17 @@ class Tracer:
         self.buffers: dict[int, str] = {}
 
     def note_submission(self, number: int, submission: Submission, started_ns: int) -> None:
-        """The application has submitted something, and was at it since `started_ns`."""
+        """Record a submit that began at `started_ns` and ends now."""
         self.recorder.record_call("submit", started_ns, perf_counter_ns(), number)
         self.submissions.append((number, submission.kind, submission.name, submission.code, submission.lasti))
 
     def note_blocked(self, seconds: float) -> None:
-        """The application was too far ahead, and had to wait until now."""
+        """Record that a submit was blocked for so long, until now."""
         ended_ns = perf_counter_ns()
         self.recorder.record_call("blocked", ended_ns - round(1e9 * seconds), ended_ns)
 
     def note_wait(self, started_ns: int, number: int) -> None:
-        """A thread has waited for a result since `started_ns`."""
+        """Record a wait for a result, from `started_ns` until now."""
         self.recorder.record_call("wait", started_ns, perf_counter_ns(), number)
 
     def note_buffer(self, number: int, name: str | None) -> None:

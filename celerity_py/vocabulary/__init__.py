@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What all rooms speak of: accesses, submissions, parts and index spaces, and how messages show them."""
+"""Types that several rooms use: accesses, submissions, chunks and index spaces, and how messages show them."""

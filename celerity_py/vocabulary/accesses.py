@@ -22,12 +22,12 @@ _kinds: dict[tuple[Any, ...], int] = {}
 
 
 def kind_of(*what: Any) -> int:
-    """A number that stands for `what`: a small key for dictionaries that are asked at every submit."""
+    """A number for equal values of `what`: a small key for look-ups at every submit."""
     return _kinds.setdefault(what, len(_kinds))
 
 
 class Port(PortRecord):
-    """One buffer in one access mode: all that is left of an access after the submit."""
+    """One buffer in one access mode: the part of an access that the submission keeps."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ def describe(mapper: Mapper) -> str:
 
 
 def check_mapper(mapper: Any, label: str) -> None:
-    """Refuse what can be no mapper.
+    """Refuse values that are no mapper.
 
     Raises:
         ArgumentTypeError: If it is neither a built-in mapper nor a callable.

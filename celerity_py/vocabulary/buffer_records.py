@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the runtime knows of a buffer besides its handle."""
+"""The runtime's records of buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BufferOwner(Protocol):
 
 
 class BufferRecord:
-    """What outlives the user's handle of a buffer: kept by submissions until they are retired."""
+    """The part of a buffer that outlives the user's handle: submissions keep it until they are retired."""
 
     __slots__ = ("arrays", "box", "dtype", "id", "initializer", "name", "runtime", "shape", "site")
 
@@ -43,7 +43,7 @@ class BufferRecord:
         self.box = Box((0,) * len(shape), shape)
         #: `fn(box) -> array`, or None.
         self.initializer: Callable[[Box], Any] | None = None
-        #: By allocation: what arrays for writing and for reading are made of, and the allocated box.
+        #: By allocation: the sources of arrays for writing and for reading, and the allocated box.
         self.arrays: dict[Hashable, tuple[Any, Any, Box]] = {}
 
     @property

@@ -15,7 +15,7 @@ from celerity_py.vocabulary.notation import show
 _MAX_CACHED = 4096
 _ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
 
-#: Those seen before, by what was given.
+#: The boxes of earlier index spaces, by the argument of the submit.
 boxes: dict[Any, Box] = {}
 
 

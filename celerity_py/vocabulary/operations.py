@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operations of reductions: what Python, NumPy and the device header call each, and its identity."""
+"""The operations of reductions: their names in Python, NumPy and the device header, and their identities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What programs do with objects that stand for arrays but are none: each raises an error that says what to write."""
+"""Refuses uses of buffers, views and futures as arrays, with errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OTHERS: Final = {
     "contains": "in",
 }
 
-#: What arrays have, but for special methods.
+#: The attributes of arrays, without special methods.
 ARRAY_ATTRIBUTES: Final = frozenset(name for name in dir(np.ndarray) if not name.startswith("_"))
 
 
@@ -104,7 +104,7 @@ class StandsForArray:
 
     @abstractmethod
     def _explain(self, use: str) -> str:
-        """Say that this object was used like that, and what to write instead."""
+        """Word the error for such a use of this object, with the remedy."""
 
     def _explain_missing(self, name: str) -> str:
         return self._explain(f"asked for its .{name}, as an array") if name in ARRAY_ATTRIBUTES else ""

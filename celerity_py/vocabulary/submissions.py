@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What Python remembers of a task until it is retired: callable, arguments, future, and the line that submitted it."""
+"""Python's record of a task until it is retired: function, arguments, future, and the line that submitted it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
     Python's own numbers have a kind but no size: an int fits if it is in the range of an integer dtype; 0 and
     1 fit into bool.
 
-    A list of them is taken as they are. What a number means for structures and times is left to NumPy.
+    A list of numbers is checked by its kind only. NumPy decides about numbers for structures and times.
 
     Args:
         dtype: Of the elements.
@@ -43,7 +43,7 @@ def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
 def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
     try:
         given = np.asarray(value).dtype
-    except Exception:  # noqa: BLE001 - of whichever library; the assignment says what is wrong
+    except Exception:  # noqa: BLE001 - of any library; the assignment raises a better error
         return True
     if dtype.kind not in _NUMBERS:
         return True
