@@ -278,7 +278,7 @@ class Queue:
             return
         self._runtime = _CLOSED
         runtime.num_queues -= 1
-        # With several ranks nobody knows whether the others are here as well; the exit hook sees to that.
+        # With several ranks this rank does not know whether the others raise as well; the exit hook handles that.
         if runtime.num_queues == 0 and runtime.size == 1 and runtime.state.failure is None:
             runtime.abandon()
 

@@ -27,7 +27,7 @@ from celerity_py.vocabulary.accesses import READ, WRITE, Port
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import Submission
 
-#: That elements agree with random patterns by chance is believed down to this probability.
+#: Down to this probability, agreement with random patterns counts as chance.
 _CREDIBLE: Final = 1e-9
 _MOST_SUSPICIONS: Final = 1024
 

@@ -31,7 +31,7 @@ class EmptyReductions:
             if not port.has_value_of_nothing:
                 continue
             if submission.function.__class__ is CudaKernel and port.record.dtype.kind != "f":
-                continue  # who knows what its threads combine; 0 may well be the largest of unsigned numbers
+                continue  # not known to be empty: 0 may be the true maximum of unsigned numbers
             with self._lock:
                 while len(self._watched) >= _MOST_WATCHED:
                     self._watched.pop(next(iter(self._watched)))

@@ -27,7 +27,7 @@ Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
 #: (buffer, allocation, address, allocated box, bounding box, accessed boxes); None if the chunk accesses nothing.
 Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat]] | None"
 
-_MAX_ARRAYS = 64  # per buffer; allocations come and go with resizes, and nobody reports that they are gone
+_MAX_ARRAYS = 64  # per buffer; resizes free allocations, and no report of that comes here
 
 
 class _Allocation(np.ndarray[Any, Any]):
@@ -118,7 +118,7 @@ class Binder:
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
-    #: Whether arrays of read accesses refuse to be written.
+    #: Whether arrays of read accesses refuse writes.
     protects_reads = True
 
     def call(self, submission: Submission, part: Part, bindings: Iterable[Binding], partials: Iterable[Any]) -> None:

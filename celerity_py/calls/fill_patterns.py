@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-#: Distinguishes our NaNs: the nine bits behind the one that makes a NaN quiet. The host's arithmetic keeps them.
+#: The mark of a NaN: the nine bits after the quiet bit. Arithmetic on the host keeps them.
 UNWRITTEN: Final = 0x0B5
 #: The first mark of elements outside of a region; each access has one of its own.
 _OUTSIDE: Final = 0x160
@@ -50,7 +50,7 @@ class Fill(NamedTuple):
         """Random words for the elements of an array of this shape."""
         size = int(np.prod(shape, dtype=np.int64)) * self.num_words
         words = np.frombuffer(generator.bytes(size * self.word.itemsize), self.word)
-        if self.num_words == 1 and self.word.itemsize > 1:  # neither small nor negative, as the numbers of programs are
+        if self.num_words == 1 and self.word.itemsize > 1:  # neither small nor negative, unlike most values
             bits = 8 * self.word.itemsize
             words = words & self.word.type((1 << (bits - 2)) - 1) | self.word.type(1 << (bits - 2))
         return words.reshape((*shape, self.num_words))

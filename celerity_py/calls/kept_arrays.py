@@ -19,7 +19,7 @@ from celerity_py.scheduler.errors import KeptArray
 if TYPE_CHECKING:
     from celerity_py.vocabulary.submissions import Submission
 
-#: Before an array counts as kept, what refers to it may be garbage that refers to itself, of these generations,
+#: Before an array counts as kept, its holder may be cyclic garbage of these generations,
 _GENERATIONS: Final = (0, 1, 2)
 #: or a thread that is about to let go of its work, or that was collecting garbage itself.
 _PAUSES_S: Final = (1e-3, 1e-2, 0.1, 0.3)

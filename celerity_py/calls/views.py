@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _Item: TypeAlias = "slice | SupportsIndex | EllipsisType"
 Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
 
-_MAX_SELF_ASSIGNMENT = 4096  # elements; below it, copying an array onto itself is cheaper than finding out
+_MAX_SELF_ASSIGNMENT = 4096  # elements; a smaller array is copied onto itself faster than compared
 
 
 class Owner(Protocol):
@@ -266,7 +266,7 @@ class View(HolderRecord):
         whole = self._buffer.box
         if box in whole:
             remedy = "Widen the range mapper of this access, or intersect the index with that region"
-        else:  # to tell people to widen a mapper whose result was clamped would send them round in circles
+        else:  # the result was clamped: a wider mapper would not help
             remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
             remedy += " with view.shape_box"
         raise OutOfBoundsAccess(f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")

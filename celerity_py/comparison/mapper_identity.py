@@ -72,7 +72,7 @@ class _Identity:
     """One walk through the values that a function refers to."""
 
     def __init__(self) -> None:
-        self._functions: dict[int, int] = {}  # those on the way, for functions that refer to themselves
+        self._functions: dict[int, int] = {}  # functions under way, because a function may refer to itself
 
     def of(self, value: Any, what: str) -> Hashable:
         kind = value.__class__
@@ -114,7 +114,7 @@ class _Identity:
                 parts.append((name,))
                 continue
             parts.append((name, self.of(value, f"the variable {name!r}")))
-        known = function.__globals__  # a name that is not there is a builtin's, or an error in the mapper
+        known = function.__globals__  # a missing name is that of a builtin, or an error in the mapper
         names = [name for name in global_names(code) if name in known]
         return (*parts, *((name, self.of(known[name], f"the global variable {name!r}")) for name in names))
 
@@ -131,7 +131,7 @@ class _Identity:
         from celerity_py.buffer import Buffer
 
         kind = value.__class__
-        if kind is Buffer:  # its shape is what mappers want, and no key may keep a buffer alive
+        if kind is Buffer:  # mappers use its shape, and no key may keep a buffer alive
             return Buffer, value.record.id
         parameters = getattr(kind, "__dataclass_params__", None)
         if parameters is not None and parameters.frozen:

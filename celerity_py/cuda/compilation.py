@@ -20,7 +20,7 @@ from celerity_py.cuda.kernel_folder import open_folder
 _log = logging.getLogger(__name__)
 
 HEADER_NAME: Final = "celerity_device.cuh"
-_LOCK_TIMEOUT_S: Final = 120.0  # another rank compiles for so long only if it has died in a strange way
+_LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
 
@@ -206,7 +206,7 @@ def _decode(contents: bytes) -> Compiled:
 
 # ---- on devices
 
-_functions: dict[tuple[Program, int], int] = {}  # by ordinal; what is loaded stays, as unloading would wait for streams
+_functions: dict[tuple[Program, int], int] = {}  # by ordinal; never unloaded, as that would wait for streams
 
 
 def is_loaded(program: Program, ordinals: tuple[int, ...]) -> bool:

@@ -23,7 +23,7 @@ _MAGIC: Final = b"celerity_py kernel 2\n"
 _LOCK_POLL_S: Final = 0.02
 _MOST_KEPT_BYTES: Final = 256 << 20
 _KEPT_AFTER_PRUNING: Final = 0.75  # of these
-_DAY_S: Final = 86400.0  # use is noted no more often; other files that are older were left by processes that died
+_DAY_S: Final = 86400.0  # a use is noted once a day; older temporary files are garbage
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX: Final = ".kernel"
 
@@ -57,10 +57,10 @@ class KernelFolder:
                 warn_once(f"{self._path / name} is not used, because it {problem or 'is no plain file'}. Remove it.")
                 return None
             contents = file.read()
-            if time.time() - status.st_mtime > _DAY_S:  # it was used: what has not been is removed first
+            if time.time() - status.st_mtime > _DAY_S:  # notes the use, for `prune`
                 with contextlib.suppress(OSError):
                     os.utime(descriptor)
-        head = _MAGIC + key.encode() + b"\n"  # who moves files about gets nothing else to run
+        head = _MAGIC + key.encode() + b"\n"  # a file under another name is not taken for this result
         digest, _, rest = contents.removeprefix(head).partition(b"\n")
         if not contents.startswith(head) or hashlib.sha256(rest).hexdigest().encode() != digest:
             _log.info("%s is damaged and will be written anew.", self._path / name)

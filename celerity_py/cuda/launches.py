@@ -129,7 +129,7 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
     options = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
     program = Program(kernel.source, kernel.name, options, tuple(matcher.assertions))
     if not compilation.is_loaded(program, ordinals):
-        # To load code waits for all streams, and theirs may wait for other ranks, which wait for this one.
+        # Loading code waits for all streams, and a stream may wait for another rank, which waits for this one.
         runtime.drain()
     try:
         functions = compilation.load(program, ordinals)
@@ -328,7 +328,7 @@ def _convert(value: Any, parameter: Parameter, position: int, submission: Submis
             return number
         else:
             return bool(value)
-    except (OverflowError, ValueError, TypeError, struct.error):  # of NaN, infinity, and what is too large
+    except (OverflowError, ValueError, TypeError, struct.error):  # NaN, infinity, or too large
         pass
     raise UsageError(
         f"{submission.describe()}: argument {position + 1}, {value!r} of type {type(value).__name__}, does not fit the "

@@ -61,7 +61,7 @@ _WORD = re.compile(r"\s*([A-Za-z_]\w*)")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct|typename|class)\b")
 _NAMESPACES = re.compile(r"(?<![\w:])(?:::\s*)?(?:(?:std|cuda|thrust|celerity)\s*::\s*)+|(?<![\w:])::\s*")
 _OURS = re.compile(r"^(chunk|accessor|reducer)\s*<(.*)>\s*(\w*)$", re.DOTALL)
-_MOST_ALIASES = 8  # of aliases; more are a circle
+_MOST_ALIASES = 8  # one after the other; more are a circle
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from celerity_py.cuda.contexts import on_device
 
-# The layout is that of cuda_small_copies::arguments. A block works on the part of its y, all blocks of a part together.
+# The layout is that of cuda_small_copies::arguments. All blocks with the same y work on one part together.
 _SOURCE = r"""
 struct Part {
     unsigned long long source, destination;

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Streams share hardware queues, in order: with too few of them, one that waits for another rank stops the others.
+# Streams share hardware queues: with too few of them, a stream that waits for another rank stops other streams.
 _HARDWARE_QUEUES: Final = "32"
 # One of them may go to growth that is only expected: little enough to waste if the growth does not come.
 _PARTS_OF_MEMORY: Final = 8
@@ -35,7 +35,7 @@ class Devices:
     ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
     all_peers: bool = True  # each device reaches the memory of every other one
     memory_bytes: int = 0  # of the smallest GPU
-    why_no_gpus: str = field(default="", compare=False)  # where nobody has asked for the CPU
+    why_no_gpus: str = field(default="", compare=False)  # empty if the settings ask for the CPU
 
     @property
     def is_cuda(self) -> bool:
@@ -99,7 +99,7 @@ def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> D
             f"For CPU devices with own memory set DEVICES=cpu:{devices.count}."
         )
     if settings.check and devices.kind == "default" and max(num_ranks, settings.dry_run_ranks) == 1:
-        return Devices("cpu", 2, why_no_gpus=why_no_gpus)  # mistakes that a single one would hide
+        return Devices("cpu", 2, why_no_gpus=why_no_gpus)  # a single device would hide mistakes
     return Devices("cpu", devices.count, why_no_gpus=why_no_gpus)
 
 

@@ -29,7 +29,7 @@ _MOST_NOTIFIERS: Final = 32
 _LONGEST_STOP_S: Final = 2.0
 _RUNNING: Final = "RUNNING"  # as in the base class
 _FINISHED: Final = "FINISHED"
-#: A lock of the standard library that somebody holds for longer is one that an interrupted call has left behind.
+#: If a thread holds a lock of the standard library for longer, an interrupted call has left it behind.
 _LONGEST_HELD_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     #: Set once and for all, by `dict.setdefault`.
     _outcome: _Outcome | None = None
 
-    def __init__(  # noqa: PLR0917 - what the runtime knows; not that of the base class, which makes locks
+    def __init__(  # noqa: PLR0917 - a record; does not call the base class, which makes locks
         self,
         check_caller: Callable[[str], None],
         look_after: Callable[[], None],
@@ -132,7 +132,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         try:
             raise outcome.error
         finally:
-            del outcome, self  # which the traceback of the error would keep
+            del outcome, self  # the traceback of the error would keep them
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception instead of the result, or None; otherwise as `result`."""
@@ -147,7 +147,8 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         """As in the base class. Callbacks run on a thread of the runtime, not on one that waits for the result."""
         self._notifiers.start()
         self._callbacks.append(fn)
-        self._is_listened_to = True  # before the look: whoever ends the future sets the outcome, and looks then
+        # In this order: a thread that ends the future sets the outcome first, and then reads the flag.
+        self._is_listened_to = True
         if self._outcome is not None:
             self._call_back()
 
@@ -245,7 +246,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self._notifiers.start()
         self._is_listened_to = True
         if self._outcome is not None:
-            self._adopt(self._outcome)  # nobody can have looked before
+            self._adopt(self._outcome)  # no thread has read it before
         return self._lock
 
     def _adopt(self, outcome: _Outcome) -> None:
@@ -290,7 +291,7 @@ class Notifiers:
         self._enter = enter
         self._posted: SimpleQueue[RuntimeFuture[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._idle: deque[None] = deque()  # an entry per thread that nobody has given work
+        self._idle: deque[None] = deque()  # an entry per idle thread
 
     def start(self) -> None:
         """Start the first thread, so that nothing can go wrong with that when a future ends."""
@@ -305,7 +306,7 @@ class Notifiers:
             self._idle.pop()
         except IndexError:
             if len(self._threads) < _MOST_NOTIFIERS:
-                with contextlib.suppress(RuntimeError, MemoryError):  # those that are busy come back to it
+                with contextlib.suppress(RuntimeError, MemoryError):  # a busy thread takes it later
                     self._grow()
 
     def stop(self) -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from celerity_py.runtime.devices import Devices
     from celerity_py.runtime.runtime import Runtime
 
-#: A copy of so many bytes takes no longer than one of four; several take several times as long.
+#: A copy of up to so many bytes takes as long as a copy of four bytes, and several copies several times as long.
 _JOINED_BYTES = 1 << 16
-#: A kernel of the device that lacks so much of several others fetches it sooner than copy engines, which take turns. No
-#: more than cuda_small_copies::max_bytes, or the copy engines get it after all.
+#: To fetch up to so many bytes from several devices, one kernel of the device that lacks them is faster than copy
+#: engines. At most cuda_small_copies::max_bytes: copy engines fetch more than that in any case.
 _GATHERED_BYTES = 1 << 20
 
 

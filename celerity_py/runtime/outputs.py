@@ -63,6 +63,6 @@ def write_output(variable: str, path: Path, write: Callable[[Path], object]) -> 
     except Exception as error:  # noqa: BLE001 - a disk that is full, a folder that is gone, no memory
         with contextlib.suppress(OSError):
             if path.is_file():
-                path.unlink()  # half of it is of no use
+                path.unlink()  # half of a file is of no use
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         _log.warning("%s: the file %s could not be written, and is left out: %s.", variable, path, why)

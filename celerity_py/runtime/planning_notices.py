@@ -29,7 +29,7 @@ class Notices:
         if not scheduler.has_notices:
             return
         if live is not None:
-            # They stay until the run has failed: this thread may be interrupted here, and another one comes then.
+            # Notices stay until the run has failed: if this thread is interrupted here, another thread reports them.
             for notice in scheduler.notices():
                 if (error := self._error_of(notice)) is not None:
                     live.fail(error(self._word(notice)), notice.submission)

@@ -275,7 +275,7 @@ class Runtime:
         return future
 
     def _poison_late(self, future: RuntimeFuture[Any]) -> None:
-        if self.state.failure is not None:  # whoever has poisoned all futures may not have seen this one
+        if self.state.failure is not None:  # the thread that poisons all futures may have missed this one
             future.poison(self.state.error())
 
     def wait(self, action: str, frame: FrameType) -> None:
@@ -283,7 +283,7 @@ class Runtime:
         future = self._submit_epoch(action, "barrier" if action == "barrier" else "wait", frame)
         future.is_private = True
         future.await_end()
-        self.completion.retire(future.number)  # the executor thread takes its time
+        self.completion.retire(future.number)  # sooner than the executor thread does it
         self.check_usable("wait()")
         self.user_memory.return_borrowed()
 
@@ -372,7 +372,7 @@ class Runtime:
             return
         attempt(self.scheduler.release)
         attempt(self.completion.poison, self.state.error())
-        attempt(self.notices.report)  # they may tell why
+        attempt(self.notices.report)  # they may name the cause
 
     # ---- numbers
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Waking a thread takes tens of microseconds, and hundreds once its core has gone to sleep, which is as long as a small
-# kernel. Behind such a pause that is half a percent.
-_IDLE_S: Final = 20e-3  # whoever has nothing to wait for sleeps then even with POLL=spin
+# To wake a thread takes tens of microseconds, or hundreds once its core has gone to sleep: as long as a small kernel
+# takes. After a pause of 20 ms that is only half a percent.
+_IDLE_S: Final = 20e-3  # a thread without work sleeps then, even with POLL=spin
 _WAIT_S: Final = 20e-3
 _OTHER_THREADS: Final = 3  # application, scheduler and executor
 

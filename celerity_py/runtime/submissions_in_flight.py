@@ -76,7 +76,7 @@ class Completion:
 
     def _fulfil(self, future: RuntimeFuture[Any]) -> None:
         runtime = self._runtime
-        runtime.notices.report()  # before anybody sees a result that is none
+        runtime.notices.report()  # before a program sees a result that is wrong
         runtime.user_memory.withdraw(future.raw)
         if runtime.state.failure is None:
             future.fulfil(future.array)

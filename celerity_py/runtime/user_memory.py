@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _Loan:
     array: NDArray[Any]
     borrowed: bool  # it belongs to the user, and may change after the next wait
-    copy: NDArray[Any] | None = None  # which takes its place
+    copy: NDArray[Any] | None = None  # replaces the borrowed array
 
 
 class UserMemory:
@@ -54,7 +54,7 @@ class UserMemory:
             return
         for raw, loan in list(self._lent.items()):
             if loan.borrowed:
-                # An interrupted call is made again: it goes on with the copy that the executor may read already.
+                # After an interrupt this call is repeated, with the same copy: the executor may read it already.
                 copy = loan.array.copy() if loan.copy is None else loan.copy
                 self._lent[raw] = _Loan(loan.array, borrowed=True, copy=copy)
                 executor.replace_user_memory(raw, address_of(copy))

@@ -29,7 +29,7 @@ class Clock(NamedTuple):
     origin_ns: int
     #: To be added to the times of this rank.
     offset_ns: int = 0
-    #: By how much the offset may be wrong; 0 between ranks of one host, which share a clock.
+    #: Bounds the error of the offset; 0 between ranks of one host, which share a clock.
     error_ns: int = 0
 
 

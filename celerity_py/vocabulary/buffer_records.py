@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class BufferOwner(Protocol):
     """The runtime, as buffers see it."""
 
-    #: Threads that run user code for it.
+    #: Threads that run user code for the runtime.
     inside: set[int]
 
     def destroy_buffer(self, record: BufferRecord) -> None:
