@@ -5,7 +5,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 from collections.abc import Callable, Iterable, Sequence
 import enum
 import types
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, Self, overload
 
 
 def version() -> str:
@@ -698,6 +698,107 @@ class ExecutorFailure:
     def largest_holders(self) -> list[tuple[int, int]]:
         """MEMORY: (buffer, bytes there) of those that hold most."""
 
+class Payload(tuple[Any, ...]):
+    """
+    A box that is sent out of, or received into, a dense row-major array in host memory. Units are elements.
+    """
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class PilotEvent(tuple[Any, ...]):
+    """A pilot to send."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class SendEvent(tuple[Any, ...]):
+    """A message to send."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class ReceiveEvent(tuple[Any, ...]):
+    """A message to receive."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class BarrierEvent(tuple[Any, ...]):
+    """A barrier to enter."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class CompletedEvent(tuple[Any, ...]):
+    """A fence or an epoch is complete."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class RetiredEvent(tuple[Any, ...]):
+    """All submissions up to this one are complete."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class UserFreeEvent(tuple[Any, ...]):
+    """The runtime has no more use for an array of the user."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class EmptyReductionEvent(tuple[Any, ...]):
+    """Nothing seems to have been combined into this result of min or max."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class FailedEvent(tuple[Any, ...]):
+    """The executor cannot go on."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class ShutdownEvent(tuple[Any, ...]):
+    """The last epoch is complete."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class StoppedEvent(tuple[Any, ...]):
+    """stop() was called."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class BoundAccess(tuple[Any, ...]):
+    """An access of a chunk, with the address of its allocation."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class BoundReduction(tuple[Any, ...]):
+    """Where a kernel leaves its partial result."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class KernelCall(tuple[Any, ...]):
+    """
+    A kernel for one chunk. An access is None if the chunk accesses nothing; the stream is 0 without streams.
+    """
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class HostTaskCall(tuple[Any, ...]):
+    """A host task for one chunk."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class InitializeCall(tuple[Any, ...]):
+    """Initial contents to compute."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class UnclaimedPilot(tuple[Any, ...]):
+    """A message that was announced, and that nobody has asked for."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class ActiveInstruction(tuple[Any, ...]):
+    """
+    An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.
+    """
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    def __getattr__(self, name: str) -> Any: ...
+
 class CudaFunction:
     """
     A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.
@@ -790,13 +891,11 @@ class Executor:
         Names the ranks that transfers to and from are direct with; none is allowed.
         """
 
-    def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
+    def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]:
         """
-        Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
+        Works, without the GIL, until there is something for Python, wake() is called, or the time is up; what there is for Python.
 
-        Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-        ("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", ExecutorFailure),
-        ("shutdown",), ("stopped",).
+        Events that nobody waits for come up to 2 ms later.
         """
 
     def watch(self, submission: int, flag: SpinFlag, limit_s: float) -> bool:
@@ -820,9 +919,9 @@ class Executor:
         A pilot has arrived. Raises ValueError if it is none, or one of another version.
         """
 
-    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+    def unclaimed_pilots(self) -> list[UnclaimedPilot]:
         """
-        Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.
+        Announced messages that nothing has asked for. On the thread that calls run(), between two calls.
         """
 
     @property
@@ -839,12 +938,9 @@ class Executor:
         Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.
         """
 
-    def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None, str, bool]]:
+    def active_instructions(self) -> list[ActiveInstruction]:
         """
-        What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None,
-        kind, whether code of the user runs).
-
-        If nothing is in flight although something should be, what has not been issued.
+        What is in flight, the oldest first. If nothing is in flight although something should be, what has not been issued.
         """
 
     def statistics(self) -> dict[str, Any]:
@@ -852,12 +948,11 @@ class Executor:
         Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...
         """
 
-    def next_kernel(self, device: int) -> tuple[Any, ...] | None:
+    def next_kernel(self, device: int) -> KernelCall | None:
         """
         The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
 
-        One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
-        else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).
+        One thread per device.
         """
 
     def kernel_issued(self, ticket: int) -> None:
@@ -866,11 +961,9 @@ class Executor:
     def kernel_done(self, ticket: int) -> None:
         """The kernel's function has returned."""
 
-    def next_host_task(self) -> tuple[Any, ...] | None:
+    def next_host_task(self) -> HostTaskCall | InitializeCall | None:
         """
         The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
-
-        Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).
         """
 
     def host_task_done(self, ticket: int) -> None:

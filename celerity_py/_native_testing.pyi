@@ -280,7 +280,7 @@ class ScriptedDevices:
         What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.
         """
 
-    def step(self, which: int) -> tuple[str, int, int, tuple[Any, ...] | None]:
+    def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]:
         """
         Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 

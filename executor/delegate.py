@@ -3,43 +3,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from celerity_py._native import ActiveInstruction, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
     from celerity_py.executor.failures.failure import Failure
-
-
-class ActiveInstruction(NamedTuple):
-    """An instruction that is under way."""
-
-    age_s: float
-    text: str  # what it is, and what it lacks
-    submission: int  # 0: of none
-    buffer: int  # 0: it concerns none
-    box: tuple[int, ...] | None
-    peer_rank: int  # -1: none
-    transfer: tuple[int, int, int] | None  # (consumer task, buffer, reduction)
-    kind: str = ""
-    is_computing: bool = False  # code of the user runs
-
-    def without_age(self) -> tuple[Any, ...]:
-        """The same as long as nothing has moved."""
-        return self[1:]
 
 
 class ExecutorDelegate(Protocol):
     """The runtime, as the executor sees it: the owner of callables, futures and arrays."""
 
-    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
-        """Run one chunk of a kernel; `call` is what the native `next_kernel` returned.
+    def run_kernel(self, device: int, call: KernelCall) -> None:
+        """Run one chunk of a kernel.
 
         Launcher thread of the device. An exception is the failure of the submission.
         """
 
-    def run_host_task(self, call: tuple[Any, ...]) -> None:
-        """Run one host task or buffer initialisation; `call` is what the native `next_host_task` returned.
+    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
+        """Run one host task or buffer initialisation.
 
         Any host-task thread. An exception is the failure of the submission.
         """
@@ -88,7 +71,7 @@ class NativeExecutor(Protocol):
     def outstanding_communication(self) -> bool:
         """Whether transfers are under way or awaited."""
 
-    def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
+    def run(self, timeout_s: float) -> Sequence[Any]:
         """Work, or wait up to `timeout_s` for something to do; return what only Python can do. Executor thread."""
 
     def notify_complete(self, request: int) -> None:
@@ -97,13 +80,13 @@ class NativeExecutor(Protocol):
     def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
         """A pilot has arrived."""
 
-    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
-        """(source rank, message, transfer, box) of what was announced and nobody has asked for. Executor thread."""
+    def unclaimed_pilots(self) -> list[UnclaimedPilot]:
+        """The messages that were announced and that nobody has asked for. Executor thread."""
 
     def wake(self) -> None:
         """Let `run` return."""
 
-    def next_kernel(self, device: int) -> tuple[Any, ...] | None:
+    def next_kernel(self, device: int) -> KernelCall | None:
         """Block until there is a kernel for the device; None means stop. One thread per device."""
 
     def kernel_done(self, ticket: int) -> None:
@@ -112,14 +95,14 @@ class NativeExecutor(Protocol):
     def kernel_issued(self, ticket: int) -> None:
         """All that this kernel puts on its stream is there; after `kernel_done`."""
 
-    def next_host_task(self) -> tuple[Any, ...] | None:
+    def next_host_task(self) -> HostTaskCall | InitializeCall | None:
         """Block until there is host work; None means stop. Any number of threads."""
 
     def host_task_done(self, ticket: int) -> None:
         """The host task of this ticket has run."""
 
-    def active_instructions(self) -> list[tuple[Any, ...]]:
-        """The fields of an `ActiveInstruction` for each instruction that is under way, oldest first."""
+    def active_instructions(self) -> list[ActiveInstruction]:
+        """The instructions that are under way, the oldest first."""
 
     def fail(self) -> None:
         """Issue nothing new from now on."""

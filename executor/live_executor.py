@@ -15,7 +15,6 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from celerity_py.executor.delegate import ActiveInstruction
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure import (
     Failure,
@@ -37,7 +36,6 @@ from celerity_py.executor.network.communicator import (
     NOTICE_QUERY,
     NOTICE_STATUS,
     Notice,
-    Payload,
 )
 from celerity_py.executor.network.pacing import Pacing, num_cores
 from celerity_py.executor.thread_flag import Flag
@@ -50,7 +48,7 @@ from celerity_py.scheduler.errors import DeviceError, ResourceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from celerity_py._native import ProgramLog
+    from celerity_py._native import KernelCall, ProgramLog
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
     from celerity_py.executor.network.communicator import Communicator
 
@@ -118,16 +116,16 @@ class LiveExecutor:
         self._pool_lock = threading.Lock()
         self._num_idle_host_threads = 0
         self._num_host_threads = 0
-        self._actions: dict[str, Callable[[tuple[Any, ...]], None]] = {
-            "pilot": lambda item: communicator.send_pilot(item[1], item[2]),
-            "send": lambda item: communicator.send(Payload(*item[1:])),
-            "receive": lambda item: communicator.receive(Payload(*item[1:])),
-            "barrier": lambda item: communicator.barrier(item[1]),
-            "completed": lambda item: delegate.submission_completed(item[1]),
-            "retired": lambda item: delegate.submissions_retired(item[1]),
-            "user_free": lambda item: delegate.user_memory_freed(item[1]),
-            "empty_reduction": lambda item: delegate.reduction_is_empty(item[1]),
-            "failed": lambda item: self.fail(*explain(item[1], communicator, delegate)),
+        self._actions: dict[str, Callable[[Any], None]] = {
+            "pilot": lambda item: communicator.send_pilot(item.to, item.pilot),
+            "send": lambda item: communicator.send(item.message),
+            "receive": lambda item: communicator.receive(item.message),
+            "barrier": lambda item: communicator.barrier(item.request),
+            "completed": lambda item: delegate.submission_completed(item.submission),
+            "retired": lambda item: delegate.submissions_retired(item.last_submission),
+            "user_free": lambda item: delegate.user_memory_freed(item.raw),
+            "empty_reduction": lambda item: delegate.reduction_is_empty(item.reduction),
+            "failed": lambda item: self.fail(*explain(item.failure, communicator, delegate)),
             "shutdown": lambda _: self._settle(_ALL_HAS_ARRIVED),
             "stopped": lambda _: None,
         }
@@ -223,7 +221,7 @@ class LiveExecutor:
             if self._outbox:
                 self._empty_outbox()
             for item in items:
-                self._actions[item[0]](item)
+                self._actions[item.kind](item)
             arrivals = communicator.poll()
             for source_rank, pilot in arrivals.pilots:
                 watchdog.note_sign_of_life(source_rank)
@@ -237,7 +235,7 @@ class LiveExecutor:
             now_s = time.monotonic()
             if self._is_leaving:
                 self._look_for_leftovers(now_s)
-            if arrivals.pilots or arrivals.completed or any(item[0] in _THROUGH_NETWORK for item in items):
+            if arrivals.pilots or arrivals.completed or any(item.kind in _THROUGH_NETWORK for item in items):
                 last_arrival_s = now_s
             if items or arrivals.pilots or arrivals.completed:
                 last_progress_s = now_s
@@ -336,10 +334,10 @@ class LiveExecutor:
         while (call := self._next_kernel(device)) is not None:
             try:
                 self._delegate.run_kernel(device, call)
-                self._native.kernel_done(call[0])
-                self._native.kernel_issued(call[0])  # what it put on its stream, where there is one, may still run
+                self._native.kernel_done(call.ticket)
+                self._native.kernel_issued(call.ticket)  # what it put on its stream, where there is one, may still run
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                self._fail_kernel(error, call[1])
+                self._fail_kernel(error, call.submission)
 
     def _fail_kernel(self, error: BaseException, submission: int) -> None:
         failed: tuple[BaseException, int | None] = error, submission
@@ -351,10 +349,10 @@ class LiveExecutor:
 
     def _kernels_in_flight(self, newest: int) -> list[int]:
         """Submissions of the kernels that a device has not finished, in their order."""
-        active = [ActiveInstruction(*entry) for entry in self._native.active_instructions()]
+        active = self._native.active_instructions()
         return sorted({entry.submission for entry in active if entry.kind == "device_kernel"} | {newest})
 
-    def _next_kernel(self, device: int) -> tuple[Any, ...] | None:
+    def _next_kernel(self, device: int) -> KernelCall | None:
         try:
             return self._native.next_kernel(device)
         except RuntimeError as error:  # the device has failed
@@ -372,9 +370,9 @@ class LiveExecutor:
             try:
                 self._delegate.run_host_task(call)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                self.fail(error, call[2] if call[0] == "host_task" else None)
+                self.fail(error, call.submission if call.kind == "host_task" else None)
             else:
-                self._native.host_task_done(call[1])
+                self._native.host_task_done(call.ticket)
             with self._pool_lock:
                 self._num_idle_host_threads += 1
 

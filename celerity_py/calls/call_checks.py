@@ -147,13 +147,13 @@ class _Call:
         self.bindings = list(bindings)
         self._accesses: list[_CheckedAccess] = []
         self._has_copies = False
-        times = Counter(binding[0] for binding in bindings if binding is not None)
+        times = Counter(binding.buffer for binding in bindings if binding is not None)
         for position, (port, binding) in enumerate(zip(self.ports, bindings, strict=True)):
             if binding is None:
                 continue
             # With two views of one buffer, a kernel may read through one view what it writes through the other.
-            is_alone = times[binding[0]] == 1
-            if port.mode != WRITE and (len(binding[5]) == 1 or not is_alone):
+            is_alone = times[binding.buffer] == 1
+            if port.mode != WRITE and (len(binding.accessed) == 1 or not is_alone):
                 if port.mode != READ:
                     self._accesses.append(_CheckedAccess(self, position, port, binding, (), None))
                 continue
@@ -162,7 +162,7 @@ class _Call:
 
     def _fill(self, position: int, port: Port, binding: Any, *, is_alone: bool) -> _CheckedAccess:
         ndim = len(port.record.shape)
-        boxes = [box_from_flat(flat, ndim) for flat in binding[5]]
+        boxes = [box_from_flat(flat, ndim) for flat in binding.accessed]
         copy = _Copy(self, position, port, binding, boxes) if len(boxes) > 1 and is_alone else None
         if copy is not None:
             self.bindings[position] = binding = copy.binding
@@ -172,16 +172,16 @@ class _Call:
         unread = Region(boxes)
         if not is_alone:
             for other, given in zip(self.ports, self.bindings, strict=True):
-                if given is not None and given[0] == binding[0] and other.mode != WRITE:
-                    unread = unread - Region([box_from_flat(flat, ndim) for flat in given[5]])
+                if given is not None and given.buffer == binding.buffer and other.mode != WRITE:
+                    unread = unread - Region([box_from_flat(flat, ndim) for flat in given.accessed])
         patches = [self.fill_box(port, binding, box, UNWRITTEN) for box in unread.boxes if box]
         return _CheckedAccess(self, position, port, binding, patches, copy)
 
     def words(self, port: Port, binding: Any) -> Any:
         """The allocation of a binding as an array of words, and where it lies."""
         fill = fill_of(port.record.dtype)
-        allocated = box_from_flat(binding[3], len(port.record.shape))
-        return self._binder.array_at(binding[2], (*allocated.shape, fill.num_words), fill.word), allocated
+        allocated = box_from_flat(binding.allocated_box, len(port.record.shape))
+        return self._binder.array_at(binding.address, (*allocated.shape, fill.num_words), fill.word), allocated
 
     def fill_box(self, port: Port, binding: Any, box: Box, mark: int) -> _Patch:
         """Put a pattern into a box of an allocation."""
@@ -235,7 +235,7 @@ class _Call:
     def unwritten(self, access: _CheckedAccess, hits: Any, count: int) -> Any:
         """See `CallChecks.find_unwritten`."""
         submission = self._submission
-        key = (submission.code, submission.lasti, submission.name, access.position, tuple(access.binding[5]))
+        key = (submission.code, submission.lasti, submission.name, access.position, tuple(access.binding.accessed))
         if hits.size == 0:
             self._checks.acquit(key)
             return hits
@@ -284,7 +284,7 @@ class _CheckedAccess:
         if self.port.mode == READ or fill.shift is None:
             return
         words, allocated = self.call.words(self.port, self.binding)
-        for flat in self.binding[5]:
+        for flat in self.binding.accessed:
             box = box_from_flat(flat, len(self.port.record.shape))
             marks = self.call.to_host(fill.marks_in(words[(*box.relative_slices(allocated), ...)])).max(axis=-1)
             if not marks.any():
@@ -313,16 +313,17 @@ class _Copy:
     """A copy of the bounding box of an access whose region is no box."""
 
     def __init__(self, call: _Call, position: int, port: Port, binding: Any, boxes: list[Box]) -> None:
-        buffer, _, _, _, bounding, accessed = binding
         fill = fill_of(port.record.dtype)
         self._call = call
         self._port = port
         self._boxes = boxes
-        self._box = box_from_flat(bounding, len(port.record.shape))
+        self._box = box_from_flat(binding.bounding_box, len(port.record.shape))
         self._original, self._allocated = call.words(port, binding)
         self._words = call.new_words(self._box.shape, fill)
         self._key = ("copy", next(_copies))
-        self.binding = (buffer, self._key, call.address_of(self._words), bounding, bounding, accessed)
+        self.binding = binding._replace(
+            allocation=self._key, address=call.address_of(self._words), allocated_box=binding.bounding_box
+        )
         outside_boxes = (Region([self._box]) - Region(boxes)).boxes
         self._patches = [call.fill_box(port, self.binding, box, outside(position)) for box in outside_boxes]
         if port.mode != WRITE:
@@ -364,7 +365,7 @@ class _Copy:
 
 def region_of(binding: Any, port: Port) -> str:
     """What a binding declares, for messages."""
-    boxes = [box_from_flat(flat, len(port.record.shape)) for flat in binding[5]]
+    boxes = [box_from_flat(flat, len(port.record.shape)) for flat in binding.accessed]
     return show(boxes[0] if len(boxes) == 1 else Region(boxes))
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from celerity_py import _native
-from celerity_py._native import Box, Region, box_from_flat
+from celerity_py._native import BoundAccess, Box, HostTaskCall, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.kept_arrays import look_after
 from celerity_py.calls.partial_results import Reducer, ReductionPort
@@ -24,8 +24,8 @@ from celerity_py.vocabulary.parts import Chunk, Part
 from celerity_py.vocabulary.submissions import Submission
 
 Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
-#: (buffer, allocation, address, allocated box, bounding box, accessed boxes); None if the chunk accesses nothing.
-Binding: TypeAlias = "tuple[int, tuple[int, int], int, Flat, Flat, Sequence[Flat]] | None"
+#: None if the chunk accesses nothing.
+Binding: TypeAlias = "BoundAccess | None"
 
 _MAX_ARRAYS = 64  # per buffer; resizes free allocations, and no report of that comes here
 
@@ -53,43 +53,36 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.n
 
 
 def run_kernel(
-    submissions: Mapping[int, Submission], device: int, call: tuple[Any, ...], checks: CallChecks | None = None
+    submissions: Mapping[int, Submission], device: int, call: KernelCall, checks: CallChecks | None = None
 ) -> None:
-    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
+    """Run one device kernel.
 
     Raises:
         BaseException: Whatever the kernel raises.
     """
-    _, submission_id, flat, bindings, reductions, _ = call
-    submission = submissions[submission_id]
+    submission = submissions[call.submission]
     whole: Any = submission.box
-    chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, None, np)
+    chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, None, np)
     if checks is None:
-        _HOST.call(submission, chunk, bindings, reductions)
+        _HOST.call(submission, chunk, call.accesses, call.reductions)
         return
-    with checks.around(submission, bindings, _HOST) as filled:
-        _HOST.call(submission, chunk, filled, reductions)
+    with checks.around(submission, call.accesses, _HOST) as filled:
+        _HOST.call(submission, chunk, filled, call.reductions)
 
 
-def run_host_task(
-    submissions: Mapping[int, Submission],
-    submission_id: int,
-    flat: Flat,
-    bindings: Sequence[Binding],
-    checks: CallChecks | None = None,
-) -> None:
+def run_host_task(submissions: Mapping[int, Submission], call: HostTaskCall, checks: CallChecks | None = None) -> None:
     """Run one part of a host task.
 
     Raises:
         BaseException: Whatever the host task raises.
     """
-    submission = submissions[submission_id]
+    submission = submissions[call.submission]
     whole: Any = submission.box
-    part = Part(box_from_flat(flat, len(whole.min)), whole)
+    part = Part(box_from_flat(call.chunk, len(whole.min)), whole)
     if checks is None:
-        _HOST.call(submission, part, bindings, ())
+        _HOST.call(submission, part, call.accesses, ())
         return
-    with checks.around(submission, bindings, _HOST) as filled:
+    with checks.around(submission, call.accesses, _HOST) as filled:
         _HOST.call(submission, part, filled, ())
 
 
@@ -194,7 +187,7 @@ class Binder:
             if kind is Port:
                 arguments.append(self._view(arg, next(bindings), submission))
             elif kind is ReductionPort:
-                array = self.array_at(next(partials)[0], (), arg.record.dtype)
+                array = self.array_at(next(partials).address, (), arg.record.dtype)
                 arguments.append(self.reducer_type(array, arg, submission))
             else:
                 arguments.append(arg)
@@ -208,13 +201,14 @@ class Binder:
             nothing = Box((0,) * ndim, (0,) * ndim)
             array = self.empty((0,) * ndim, record.dtype)
             return self.view_type(array, nothing, nothing, None, writable, record, submission)
-        _, allocation, address, allocated_flat, bounding_flat, accessed = binding
-        arrays = record.arrays.get(allocation)
+        accessed = binding.accessed
+        arrays = record.arrays.get(binding.allocation)
         if arrays is None:
-            arrays = self._map_allocation(record, allocation, address, box_from_flat(allocated_flat, ndim))
+            allocated = box_from_flat(binding.allocated_box, ndim)
+            arrays = self._map_allocation(record, binding.allocation, binding.address, allocated)
         declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
         base = self.array_of(arrays[0] if writable else arrays[1])
-        box = box_from_flat(bounding_flat, ndim)
+        box = box_from_flat(binding.bounding_box, ndim)
         return self.view_type(base, arrays[2], box, declared, writable, record, submission)
 
     def _map_allocation(self, record: BufferRecord, allocation: tuple[int, int], address: int, allocated: Box) -> Any:

@@ -38,7 +38,7 @@ class UnprotectedReads:
                 continue
             region = _region_of(port, binding)
             for other, given in zip(ports, bindings, strict=True):
-                if given is not None and given[0] == binding[0] and other.mode != READ:
+                if given is not None and given.buffer == binding.buffer and other.mode != READ:
                     region = region - _region_of(other, given)  # may be written through the other view
             words, allocated = call.words(port, binding)
             for box in region.boxes:
@@ -66,4 +66,4 @@ class UnprotectedReads:
 
 
 def _region_of(port: Port, binding: Any) -> Region:
-    return Region([box_from_flat(flat, len(port.record.shape)) for flat in binding[5]])
+    return Region([box_from_flat(flat, len(port.record.shape)) for flat in binding.accessed])

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from celerity_py._native import box_from_flat
+from celerity_py._native import KernelCall, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.execution import Binder
 from celerity_py.calls.partial_results import Reducer, ReductionPort
@@ -145,10 +145,10 @@ def run_kernel(
     submissions: Mapping[int, Submission],
     ordinal: int,
     device: int,
-    call: tuple[Any, ...],
+    call: KernelCall,
     checks: CallChecks | None = None,
 ) -> None:
-    """Run one device kernel: (ticket, submission, chunk, bindings, [(address, op, dtype)], stream).
+    """Run one device kernel.
 
     Work that the kernel puts on the stream may still run when this returns.
 
@@ -164,15 +164,14 @@ def run_kernel(
     """
     import cupy
 
-    _, submission_id, flat, bindings, reductions, handle = call
-    submission = submissions[submission_id]
+    submission = submissions[call.submission]
     whole: Any = submission.box
     binder = _binders.get(ordinal) or _binders.setdefault(ordinal, CudaBinder(ordinal))
-    stream = stream_of(ordinal, handle)
+    stream = stream_of(ordinal, call.stream)
     with on_device(ordinal), stream:
-        chunk = Chunk(box_from_flat(flat, len(whole.min)), whole, device, stream, cupy)
+        chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, stream, cupy)
         if checks is None:
-            binder.call(submission, chunk, bindings, reductions)
+            binder.call(submission, chunk, call.accesses, call.reductions)
             return
-        with checks.around(submission, bindings, binder) as filled:
-            binder.call(submission, chunk, filled, reductions)
+        with checks.around(submission, call.accesses, binder) as filled:
+            binder.call(submission, chunk, filled, call.reductions)

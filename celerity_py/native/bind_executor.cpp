@@ -21,7 +21,7 @@
 #include "executor/core/loop/executor_loop.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/threads/spin_flag.hpp"
-#include "instruction_conversion.hpp"
+#include "named_tuple.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
 
@@ -32,30 +32,6 @@ void bind_executor(nb::module_& m);
 
 namespace celerity::native {
 namespace {
-
-nb::tuple to_tuple(const extents3& e) { return nb::make_tuple(e[0], e[1], e[2]); }
-std::uintptr_t number_of(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
-
-nb::tuple make_message(const char* const kind, const request_id request, const rank_id peer, const message_id message, const payload_location& p) {
-	return nb::make_tuple(kind, request.value, peer.value, message.value, number_of(p.address), to_tuple(p.allocated_shape), to_tuple(p.offset),
-	    to_tuple(p.extent), p.element_size_bytes);
-}
-
-struct event_converter {
-	nb::tuple operator()(const pilot_event& e) const {
-		return nb::make_tuple("pilot", e.to.value, nb::bytes(reinterpret_cast<const char*>(&e.pilot), sizeof e.pilot));
-	}
-	nb::tuple operator()(const send_event& e) const { return make_message("send", e.request, e.to, e.message, e.payload); }
-	nb::tuple operator()(const receive_event& e) const { return make_message("receive", e.request, e.from, e.message, e.payload); }
-	nb::tuple operator()(const barrier_event& e) const { return nb::make_tuple("barrier", e.request.value); }
-	nb::tuple operator()(const completed_event& e) const { return nb::make_tuple("completed", e.submission.value); }
-	nb::tuple operator()(const retired_event& e) const { return nb::make_tuple("retired", e.last_submission.value); }
-	nb::tuple operator()(const user_free_event& e) const { return nb::make_tuple("user_free", e.raw); }
-	nb::tuple operator()(const empty_reduction_event& e) const { return nb::make_tuple("empty_reduction", e.reduction.value); }
-	nb::tuple operator()(const failed_event& e) const { return nb::make_tuple("failed", e); }
-	nb::tuple operator()(const shutdown_event&) const { return nb::make_tuple("shutdown"); }
-	nb::tuple operator()(const stopped_event&) const { return nb::make_tuple("stopped"); }
-};
 
 /// Flags that the executor thread sets only when it lets go of the interpreter lock: whoever waits for them would have to wait for the lock as well.
 struct set_on_release {
@@ -101,86 +77,37 @@ nb::list run(executor_loop& self, const double timeout_s) {
 	}
 	for(const auto& [object, flag] : flags) object.dec_ref();
 	nb::list result;
-	for(const auto& event : events) result.append(std::visit(event_converter{}, event));
+	for(const auto& event : events) result.append(std::visit([](const auto& e) { return to_named(e); }, event));
 	return result;
 }
 
-nb::list to_list(const std::vector<bound_access>& accesses) {
-	nb::list list;
-	for(const auto& access : accesses) {
-		if(access.allocation.is_null()) {
-			list.append(nb::none());
-			continue;
-		}
-		list.append(nb::make_tuple(access.buffer.value, to_python(access.allocation), number_of(access.address), to_python(access.allocated_box),
-		    to_python(access.bounding_box), to_python(access.accessed)));
-	}
-	return list;
+/// Calls a method of the executor without the GIL.
+template <typename F>
+auto without_gil(F&& f) {
+	const nb::gil_scoped_release released;
+	return f();
 }
 
 nb::object next_kernel(executor_loop& self, const std::uint32_t device) {
-	std::optional<kernel_call> call;
-	{
-		const nb::gil_scoped_release released;
-		call = self.next_kernel(device_id(device));
-	}
-	if(!call.has_value()) return nb::none();
-	nb::list reductions;
-	for(const auto& reduction : call->reductions) {
-		reductions.append(nb::make_tuple(number_of(reduction.address), name_of(reduction.op), name_of(reduction.type)));
-	}
-	return nb::make_tuple(call->ticket, call->submission.value, to_python(call->chunk), to_list(call->accesses), reductions, call->stream);
+	const auto call = without_gil([&] { return self.next_kernel(device_id(device)); });
+	return call.has_value() ? to_named(*call) : nb::none();
 }
 
 nb::object next_host_task(executor_loop& self) {
-	std::optional<host_call> call;
-	{
-		const nb::gil_scoped_release released;
-		call = self.next_host_task();
-	}
-	if(!call.has_value()) return nb::none();
-	if(const auto* const task = std::get_if<host_task_call>(&*call)) {
-		return nb::make_tuple("host_task", task->ticket, task->submission.value, to_python(task->chunk), to_list(task->accesses));
-	}
-	const auto& initialize = std::get<initialize_call>(*call);
-	return nb::make_tuple("initialize", initialize.ticket, initialize.buffer.value, number_of(initialize.address), to_python(initialize.allocated_box),
-	    to_python(initialize.boxes), initialize.element_size_bytes);
+	const auto call = without_gil([&] { return self.next_host_task(); });
+	return call.has_value() ? std::visit([](const auto& c) { return to_named(c); }, *call) : nb::none();
 }
 
-nb::list unclaimed_pilots(executor_loop& self) {
-	std::vector<receive_arbiter::unclaimed_pilot> unclaimed;
-	{
-		const nb::gil_scoped_release released;
-		unclaimed = self.unclaimed_pilots();
-	}
-	nb::list result;
-	for(const auto& pilot : unclaimed) {
-		result.append(nb::make_tuple(pilot.source.value, pilot.message.value, to_python(pilot.transfer), to_python(pilot.sent_box)));
-	}
-	return result;
+nb::object unclaimed_pilots(executor_loop& self) {
+	return to_named(without_gil([&] { return self.unclaimed_pilots(); }));
 }
 
-nb::list active_instructions(executor_loop& self) {
-	std::vector<active_instruction> active;
-	{
-		const nb::gil_scoped_release released;
-		active = self.active_instructions();
-	}
-	nb::list result;
-	for(const auto& item : active) {
-		const auto peer = item.peer.has_value() ? static_cast<std::int64_t>(item.peer->value) : -1;
-		result.append(nb::make_tuple(item.age_s, item.text, item.submission.value, item.buffer.value, to_python(item.where), peer, to_python(item.transfer),
-		    name_of(item.kind), item.is_computing));
-	}
-	return result;
+nb::object active_instructions(executor_loop& self) {
+	return to_named(without_gil([&] { return self.active_instructions(); }));
 }
 
 nb::dict statistics(executor_loop& self) {
-	executor_statistics s;
-	{
-		const nb::gil_scoped_release released;
-		s = self.statistics();
-	}
+	const auto s = without_gil([&] { return self.statistics(); });
 	nb::dict instructions;
 	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[names_of<instruction_kind>[i]] = s.instructions[i];
 	nb::dict copies;
@@ -278,19 +205,40 @@ void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes&
 	self.open_direct(rank_id(peer), offer);
 }
 
+void bind_tuples(nb::module_& m) {
+	named_tuple<payload>::bind(m, "Payload", "A box that is sent out of, or received into, a dense row-major array in host memory. Units are elements.");
+	named_tuple<pilot_event>::bind(m, "PilotEvent", "A pilot to send.");
+	named_tuple<send_event>::bind(m, "SendEvent", "A message to send.");
+	named_tuple<receive_event>::bind(m, "ReceiveEvent", "A message to receive.");
+	named_tuple<barrier_event>::bind(m, "BarrierEvent", "A barrier to enter.");
+	named_tuple<completed_event>::bind(m, "CompletedEvent", "A fence or an epoch is complete.");
+	named_tuple<retired_event>::bind(m, "RetiredEvent", "All submissions up to this one are complete.");
+	named_tuple<user_free_event>::bind(m, "UserFreeEvent", "The runtime has no more use for an array of the user.");
+	named_tuple<empty_reduction_event>::bind(m, "EmptyReductionEvent", "Nothing seems to have been combined into this result of min or max.");
+	named_tuple<failed_event>::bind(m, "FailedEvent", "The executor cannot go on.");
+	named_tuple<shutdown_event>::bind(m, "ShutdownEvent", "The last epoch is complete.");
+	named_tuple<stopped_event>::bind(m, "StoppedEvent", "stop() was called.");
+	named_tuple<bound_access>::bind(m, "BoundAccess", "An access of a chunk, with the address of its allocation.");
+	named_tuple<bound_reduction>::bind(m, "BoundReduction", "Where a kernel leaves its partial result.");
+	named_tuple<kernel_call>::bind(m, "KernelCall",
+	    "A kernel for one chunk. An access is None if the chunk accesses nothing; the stream is 0 without streams.");
+	named_tuple<host_task_call>::bind(m, "HostTaskCall", "A host task for one chunk.");
+	named_tuple<initialize_call>::bind(m, "InitializeCall", "Initial contents to compute.");
+	named_tuple<receive_arbiter::unclaimed_pilot>::bind(m, "UnclaimedPilot", "A message that was announced, and that nobody has asked for.");
+	named_tuple<active_instruction>::bind(m, "ActiveInstruction",
+	    "An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.");
+}
+
 void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
-	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> tuple[typing.Any, ...] | None"),
+	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
 	       R"(The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
 
-One thread per device. Returns (ticket, submission, chunk, accesses, reductions, stream handle or 0): accesses in the order of the task's, None where the chunk accesses nothing,
-else (buffer, (memory, raw), address, allocated box, bounding box, [accessed boxes]); reductions are (address, op, dtype).)")
+One thread per device.)")
 	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
 	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")
-	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> tuple[typing.Any, ...] | None"),
-	        R"(The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
-
-Returns ("host_task", ticket, submission, chunk, accesses) or ("initialize", ticket, buffer, address, allocated box, [boxes], element size).)")
+	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | None"),
+	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(
 	        "register_user_memory",
@@ -314,6 +262,7 @@ void bind_executor(nb::module_& m) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
 	bind_executor_failure(m);
+	bind_tuples(m);
 	bind_cuda(m);
 
 	nb::class_<spin_flag>(m, "SpinFlag",
@@ -348,12 +297,12 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	    .def(
 	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { self.agree_direct(to_ranks(peers)); }, "peers"_a,
 	        "Names the ranks that transfers to and from are direct with; none is allowed.")
-	    .def("run", &run, "timeout_s"_a, nb::sig("def run(self, timeout_s: float) -> list[tuple[typing.Any, ...]]"),
-	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up. What nobody waits for comes up to 2 ms later.
+	    .def("run", &run, "timeout_s"_a,
+	        nb::sig("def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent"
+	                " | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]"),
+	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up; what there is for Python.
 
-Returns a list of ("pilot", rank, bytes), ("send" | "receive", request, rank, message, address, allocated shape, offset, extent, element size),
-("barrier", request), ("completed", submission), ("retired", last submission), ("user_free", raw), ("empty_reduction", number), ("failed", ExecutorFailure),
-("shutdown",), ("stopped",).)")
+Events that nobody waits for come up to 2 ms later.)")
 	    .def(
 	        "watch",
 	        [](executor_loop& self, const std::uint64_t submission, spin_flag& flag, const double limit_s) {
@@ -374,18 +323,14 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 		        self.notify_pilot(rank_id(source), pilot_message::parse(pilot.data(), pilot.size()));
 	        },
 	        "source_rank"_a, "pilot"_a, "A pilot has arrived. Raises ValueError if it is none, or one of another version.")
-	    .def("unclaimed_pilots", &unclaimed_pilots, nb::sig("def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]"),
-	        "Announced messages that nothing has asked for: (source rank, message, transfer, box). On the thread that calls run(), between two calls.")
+	    .def("unclaimed_pilots", &unclaimed_pilots, nb::sig("def unclaimed_pilots(self) -> list[UnclaimedPilot]"),
+	        "Announced messages that nothing has asked for. On the thread that calls run(), between two calls.")
 	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
 	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
-	    .def("active_instructions", &active_instructions,
-	        nb::sig("def active_instructions(self) -> list[tuple[float, str, int, int, tuple[int, ...] | None, int, tuple[int, int, int] | None, str, bool]]"),
-	        R"(What is in flight, the oldest first: (age in s, text, submission or 0, buffer or 0, box or None, peer rank or -1, transfer or None,
-kind, whether code of the user runs).
-
-If nothing is in flight although something should be, what has not been issued.)")
+	    .def("active_instructions", &active_instructions, nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
+	        "What is in flight, the oldest first. If nothing is in flight although something should be, what has not been issued.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);

@@ -22,51 +22,51 @@ namespace nb = nanobind;
 namespace celerity::native {
 
 void bind_executor_failure(nb::module_& m) {
-	using kind = failed_event::kind_type;
+	using kind = executor_failure::kind_type;
 	nb::enum_<kind>(m, "FailureKind", "What of the executor has failed.")
 	    .value("FAULT", kind::fault, "The executor itself, or what it was given.")
 	    .value("MEMORY", kind::memory, "An allocation, for good.")
 	    .value("DEVICE", kind::device, "A device, not necessarily because of what was asked of it last.")
 	    .value("BOUNDS", kind::bounds, "A kernel left the declared region of one of its accesses.")
 	    .value("PEER", kind::peer, "This rank could not reach the memory of another one.");
-	nb::class_<failed_event>(m, "ExecutorFailure", "The failure of an Executor. Fields are 0 or empty where they do not apply.")
-	    .def_ro("kind", &failed_event::kind)
-	    .def_ro("text", &failed_event::text, "In the words of who has failed, such as a driver.")
-	    .def_ro("instruction", &failed_event::instruction, "What the executor was at.")
+	nb::class_<executor_failure>(m, "ExecutorFailure", "The failure of an Executor. Fields are 0 or empty where they do not apply.")
+	    .def_ro("kind", &executor_failure::kind)
+	    .def_ro("text", &executor_failure::text, "In the words of who has failed, such as a driver.")
+	    .def_ro("instruction", &executor_failure::instruction, "What the executor was at.")
 	    .def_prop_ro(
-	        "submission", [](const failed_event& self) { return self.submission.value; }, "That of the instruction.")
+	        "submission", [](const executor_failure& self) { return self.submission.value; }, "That of the instruction.")
 	    .def_prop_ro(
 	        "in_flight",
-	        [](const failed_event& self) {
+	        [](const executor_failure& self) {
 		        std::vector<std::uint64_t> submissions;
 		        for(const auto submission : self.in_flight) submissions.push_back(submission.value);
 		        return submissions;
 	        },
 	        "DEVICE: submissions of the kernels of which any may be the cause.")
-	    .def_ro("access", &failed_event::access, "BOUNDS: which access of the task it was.")
+	    .def_ro("access", &executor_failure::access, "BOUNDS: which access of the task it was.")
 	    .def_prop_ro(
-	        "index", [](const failed_event& self) { return std::make_tuple(self.index[0], self.index[1], self.index[2]); },
+	        "index", [](const executor_failure& self) { return std::make_tuple(self.index[0], self.index[1], self.index[2]); },
 	        "BOUNDS: the element outside of it.")
 	    .def_prop_ro(
-	        "declared", [](const failed_event& self) { return flatten(std::span<const box>(self.declared)); }, "BOUNDS: the boxes of its region.")
+	        "declared", [](const executor_failure& self) { return flatten(std::span<const box>(self.declared)); }, "BOUNDS: the boxes of its region.")
 	    .def_prop_ro(
-	        "peer", [](const failed_event& self) { return self.peer.value; }, "PEER: the rank whose memory cannot be reached.")
+	        "peer", [](const executor_failure& self) { return self.peer.value; }, "PEER: the rank whose memory cannot be reached.")
 	    .def_prop_ro(
-	        "buffer", [](const failed_event& self) { return self.shortage.buffer.value; }, "MEMORY: for which there is no room; 0: staging.")
+	        "buffer", [](const executor_failure& self) { return self.shortage.buffer.value; }, "MEMORY: for which there is no room; 0: staging.")
 	    .def_prop_ro(
 	        "device",
-	        [](const failed_event& self) {
+	        [](const executor_failure& self) {
 		        const memory_id memory = self.shortage.memory;
 		        return is_device_memory(memory) ? std::optional<std::uint32_t>(device_of(memory).value) : std::nullopt;
 	        },
 	        "MEMORY: whose memory is short; None: that of the host.")
 	    .def_prop_ro(
-	        "size_bytes", [](const failed_event& self) { return self.shortage.size_bytes; }, "MEMORY: what was asked for.")
+	        "size_bytes", [](const executor_failure& self) { return self.shortage.size_bytes; }, "MEMORY: what was asked for.")
 	    .def_prop_ro(
-	        "held_bytes", [](const failed_event& self) { return self.shortage.held_bytes; }, "MEMORY: what this rank holds there.")
+	        "held_bytes", [](const executor_failure& self) { return self.shortage.held_bytes; }, "MEMORY: what this rank holds there.")
 	    .def_prop_ro(
 	        "largest_holders",
-	        [](const failed_event& self) {
+	        [](const executor_failure& self) {
 		        std::vector<std::pair<std::uint64_t, std::size_t>> holders;
 		        for(const auto& [buffer, bytes] : self.shortage.largest) holders.emplace_back(buffer.value, bytes);
 		        return holders;

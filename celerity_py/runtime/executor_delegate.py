@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from celerity_py import _native
+from celerity_py._native import InitializeCall
 from celerity_py.calls import execution
 from celerity_py.executor.failures.user_frames import is_ours
 from celerity_py.scheduler.errors import OutOfBoundsAccess
@@ -15,6 +16,7 @@ from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import line_of
 
 if TYPE_CHECKING:
+    from celerity_py._native import HostTaskCall, KernelCall
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.runtime.runtime import Runtime
 
@@ -25,7 +27,7 @@ class RuntimeDelegate:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
+    def run_kernel(self, device: int, call: KernelCall) -> None:
         """Run a device kernel on a launcher thread."""
         runtime = self._runtime
         runtime.state.enter_thread()
@@ -37,19 +39,18 @@ class RuntimeDelegate:
             )
         else:
             execution.run_kernel(runtime.submissions, device, call, runtime.call_checks)
-        if call[4]:
-            runtime.empty_reductions.look_at(runtime.submissions[call[1]], call[2])
+        if call.reductions:
+            runtime.empty_reductions.look_at(runtime.submissions[call.submission], call.chunk)
 
-    def run_host_task(self, call: tuple[Any, ...]) -> None:
+    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""
         runtime = self._runtime
         runtime.state.enter_thread()
-        if call[0] == "initialize":
-            _, _, buffer, address, allocated, boxes, _ = call
-            execution.initialize(runtime.completion.initialised[buffer], address, allocated, boxes)
+        if isinstance(call, InitializeCall):
+            record = runtime.completion.initialised[call.buffer]
+            execution.initialize(record, call.address, call.allocated_box, call.boxes)
         else:
-            _, _, submission, chunk, bindings = call
-            execution.run_host_task(runtime.submissions, submission, chunk, bindings, runtime.call_checks)
+            execution.run_host_task(runtime.submissions, call, runtime.call_checks)
 
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""

@@ -9,7 +9,10 @@ notices never do.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from celerity_py._native import Payload
 
 #: Largest pilot and largest notice, in bytes: MPI implementations send messages of these sizes without a handshake.
 PILOT_LIMIT_BYTES: Final = 316
@@ -21,19 +24,6 @@ NOTICE_QUERY: Final = 3  # a claim; the sender has been waiting, and wants the r
 NOTICE_STATUS: Final = 4  # the answer: a claim, and what the sender of it does
 NOTICE_DIGESTS: Final = 5  # digests of the sender's program, which differs from the receiver's
 NOTICE_ENTRY: Final = 6  # the sender's first entry that differs from the receiver's
-
-
-class Payload(NamedTuple):
-    """A box that is sent out of, or received into, a dense row-major allocation in host memory. Units are elements."""
-
-    request: int  # the caller's name for the operation, returned by `poll` when the memory may be reused
-    peer_rank: int  # destination or source
-    message_id: int  # unique among the messages under way from that source to that destination; announced by a pilot
-    address: int  # of the allocation's first element
-    allocated_shape: tuple[int, ...]
-    offset: tuple[int, ...]  # of the box in the allocation
-    extent: tuple[int, ...]  # of the box; the same on both sides, all else may differ; a zero makes an empty message
-    element_size: int  # in bytes
 
 
 class Notice(NamedTuple):

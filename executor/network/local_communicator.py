@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from celerity_py.executor.network.communicator import Arrivals
 
 if TYPE_CHECKING:
-    from celerity_py.executor.network.communicator import Payload
+    from celerity_py._native import Payload
 
 
 class LocalCommunicator:

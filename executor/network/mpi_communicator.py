@@ -28,7 +28,7 @@ from celerity_py.executor.network.strided_layout import StridedLayout, strided_l
 from celerity_py.scheduler.errors import LaunchError
 
 if TYPE_CHECKING:
-    from celerity_py.executor.network.communicator import Payload
+    from celerity_py._native import Payload
 
 _PILOT_TAG: Final = 0
 _NOTICE_TAG: Final = 1
@@ -204,12 +204,12 @@ class MpiCommunicator:
     def send(self, payload: Payload) -> None:
         self._payloads_sent[payload.peer_rank] += 1
         self._is_settled = False
-        operation = self._comm.Isend(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
+        operation = self._comm.Isend(self._place(payload), payload.peer_rank, self._tag(payload.message))
         self._track(operation, payload.request, None)
 
     def receive(self, payload: Payload) -> None:
         self._payloads_asked[payload.peer_rank] += 1
-        operation = self._comm.Irecv(self._place(payload), payload.peer_rank, self._tag(payload.message_id))
+        operation = self._comm.Irecv(self._place(payload), payload.peer_rank, self._tag(payload.message))
         self._track(operation, payload.request, None)
 
     def barrier(self, request: int) -> None:
@@ -327,16 +327,16 @@ class MpiCommunicator:
         if request != _NO_REQUEST:
             arrivals.completed.append(request)
 
-    def _tag(self, message_id: int) -> int:
-        return _FIRST_PAYLOAD_TAG + message_id % self._num_payload_tags
+    def _tag(self, message: int) -> int:
+        return _FIRST_PAYLOAD_TAG + message % self._num_payload_tags
 
     def _place(self, payload: Payload) -> tuple[MPI.buffer, int, MPI.Datatype]:
         """Return (memory, count, datatype)."""
         first_byte, layout = strided_layout(
-            payload.allocated_shape, payload.offset, payload.extent, payload.element_size
+            payload.allocated_shape, payload.offset, payload.extent, payload.element_size_bytes
         )
         memory = MPI.buffer.fromaddress(payload.address + first_byte, layout.span_bytes)
-        unit_bytes = math.gcd(payload.element_size, _LARGEST_UNIT_BYTES)
+        unit_bytes = math.gcd(payload.element_size_bytes, _LARGEST_UNIT_BYTES)
         if not layout.loops and layout.run_bytes <= _LARGEST_COUNT:
             return memory, layout.run_bytes // unit_bytes, _UNITS[unit_bytes]
         datatype = self._datatypes.get((unit_bytes, layout))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.watch.progress_watchdog import show_box
+from celerity_py.executor.watch.progress_watchdog import show_box, show_transfer
 from celerity_py.scheduler.errors import InternalError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ def find_leftovers(
     if not unclaimed and not unasked:
         return None
     shown = [
-        f"rank {source} sent message {message} with {delegate.describe_buffer(buffer)} {show_box(box)}".rstrip()
-        + f" for transfer T{task}.B{buffer}"
-        + (f".R{reduction}" if reduction else "")
-        for source, message, (task, buffer, reduction), box in unclaimed[:_MOST_SHOWN]
+        f"rank {pilot.source} sent message {pilot.message} with {delegate.describe_buffer(pilot.transfer[1])} "
+        f"{show_box(pilot.sent_box)}".rstrip()
+        + f" for transfer {show_transfer(pilot.transfer)}"
+        for pilot in unclaimed[:_MOST_SHOWN]
     ]
     if len(unclaimed) > _MOST_SHOWN:
         shown.append(f"and {len(unclaimed) - _MOST_SHOWN} more")

@@ -8,7 +8,7 @@ import logging
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.delegate import ActiveInstruction
+from celerity_py._native import ActiveInstruction
 from celerity_py.executor.failures.failure import Failure, print_whole
 from celerity_py.executor.network.communicator import NOTICE_QUERY
 from celerity_py.executor.watch.silent_peers import SilentPeers
@@ -118,7 +118,7 @@ class ProgressWatchdog:
             return None
         self._next_check_s = now_s + _CHECK_INTERVAL_S
         active = self._read_active(now_s)
-        if [entry.without_age() for entry in active] != [entry.without_age() for entry in self._active]:
+        if [entry._replace(age_s=0) for entry in active] != [entry._replace(age_s=0) for entry in self._active]:
             self.note_progress(now_s)
         self._active = active
         self._tell_of_long_calls(now_s, active)
@@ -140,10 +140,10 @@ class ProgressWatchdog:
                 _log.info("for %.0f s: %s", entry.age_s, self._describe(entry))
 
     def _read_active(self, now_s: float) -> list[ActiveInstruction]:
-        active = [ActiveInstruction(*entry) for entry in self._native.active_instructions()]
+        active = self._native.active_instructions()
         if self._leaving_since_s is not None:
             age_s = now_s - self._leaving_since_s
-            active.append(ActiveInstruction(age_s, "the other ranks to end as well", 0, 0, None, -1, None))
+            active.append(ActiveInstruction(age_s=age_s, text="the other ranks to end as well"))
         return active
 
     def _ask(self, now_s: float) -> None:
@@ -228,12 +228,11 @@ class ProgressWatchdog:
     def _describe(self, entry: ActiveInstruction) -> str:
         parts = [entry.text]
         if entry.buffer:
-            parts.append(f"{self._delegate.describe_buffer(entry.buffer)} {show_box(entry.box)}".rstrip())
-        if entry.peer_rank >= 0:
-            parts.append(f"peer rank {entry.peer_rank}")
+            parts.append(f"{self._delegate.describe_buffer(entry.buffer)} {show_box(entry.where)}".rstrip())
+        if entry.peer is not None:
+            parts.append(f"peer rank {entry.peer}")
         if entry.transfer is not None:
-            task, transferred, reduction = entry.transfer
-            parts.append(f"transfer T{task}.B{transferred}" + (f".R{reduction}" if reduction else ""))
+            parts.append(f"transfer {show_transfer(entry.transfer)}")
         if entry.submission and (found := self._delegate.describe_submission(entry.submission)) is not None:
             parts.append(f"task '{found[0]}' (submitted at {found[1]})")
         return ", ".join(parts)
@@ -270,6 +269,12 @@ def show_box(flat: tuple[int, ...] | None) -> str:
     while ranges and ranges[-1] == (0, 1):
         ranges.pop()
     return f"[{', '.join(f'{start}:{stop}' for start, stop in ranges)}]"
+
+
+def show_transfer(transfer: tuple[int, int, int]) -> str:
+    """Show a transfer by its consumer task, its buffer, and its reduction if there is one."""
+    task, buffer, reduction = transfer
+    return f"T{task}.B{buffer}" + (f".R{reduction}" if reduction else "")
 
 
 __all__ = ["ProgressWatchdog", "RankStatus"]

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from celerity_py._native import Task
+from celerity_py._native import ActiveInstruction, Task
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.live_executor import LiveExecutor
@@ -45,7 +45,7 @@ def wait() -> None:
     submission = runtime.submit(wait)
     planned.scheduler.submit(Task.epoch())
     native.outstanding_communication = True
-    native.active = [(30.0, "receive", submission, 1, None, 1, None)]
+    native.active = [ActiveInstruction(30.0, "receive", submission, 1, None, 1)]
     runtime.has_failed.wait(60)
     assert runtime.failure is not None, "waited in vain"
     raise RuntimeError("the run has failed") from runtime.failure.exception()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from celerity_py._native import Payload
 from celerity_py.executor.network.communicator import (
     NOTICE_FAILURE,
     NOTICE_LIMIT_BYTES,
     NOTICE_QUERY,
     PILOT_LIMIT_BYTES,
     Notice,
-    Payload,
 )
 from tests.support.sparse_memory import sparse_zeros
 
@@ -97,12 +97,12 @@ def box_of(
     return Payload(
         request=next(_requests),
         peer_rank=peer_rank,
-        message_id=message_id,
+        message=message_id,
         address=array.ctypes.data,
         allocated_shape=array.shape,
         offset=offset,
         extent=extent,
-        element_size=array.itemsize,
+        element_size_bytes=array.itemsize,
     )
 
 

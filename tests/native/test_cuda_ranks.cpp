@@ -289,7 +289,7 @@ class rank {
 	void drive() {
 		while(true) {
 			for(const auto& event : m_executor.run(100ms)) {
-				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->text);
+				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->failure.text);
 				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
 				if(std::holds_alternative<shutdown_event>(event)) return;
 			}

@@ -243,7 +243,7 @@ void run_program(const std::uint32_t seed, const ending how) {
 	std::thread driver([&] {
 		while(!is_over) {
 			for(const auto& event : executor.run(50ms)) {
-				if(std::holds_alternative<failed_event>(event)) die(std::get<failed_event>(event).text.c_str());
+				if(std::holds_alternative<failed_event>(event)) die(std::get<failed_event>(event).failure.text.c_str());
 				if(std::holds_alternative<shutdown_event>(event) || std::holds_alternative<stopped_event>(event)) return;
 			}
 		}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py import _native_testing
+from celerity_py._native import BoundAccess, HostTaskCall, InitializeCall, KernelCall, Payload
 from tests.property.distribution import paths_of
 from tests.property.interpreter import Meaning, fold
 from tests.property.programs import Fence, HostTask, Kernel, Program
@@ -23,11 +23,20 @@ from tests.verification.elements import FlatBox, flat_indices, flat_size, to_fla
 from tests.verification.graph_records import Trace
 
 if TYPE_CHECKING:
+    from celerity_py._native import (
+        BarrierEvent,
+        CompletedEvent,
+        EmptyReductionEvent,
+        FailedEvent,
+        PilotEvent,
+        ReceiveEvent,
+        SendEvent,
+        UserFreeEvent,
+    )
     from tests.property.simulator import World
 
 Action = Callable[[], None]
 Cells = npt.NDArray[np.uint32]
-Call = tuple[Any, ...]
 
 POISON = 0xFFFF_FFFF
 """Of fresh memory, and of memory that was freed."""
@@ -41,26 +50,14 @@ def memory_at(address: int, count: int) -> Cells:
     return np.ctypeslib.as_array((ctypes.c_uint32 * count).from_address(address))
 
 
-@dataclass
-class Payload:
-    """A box inside of an array in host memory, of a send or of a receive."""
-
-    request: int
-    address: int
-    allocated: tuple[int, int, int]
-    offset: tuple[int, int, int]
-    extent: tuple[int, int, int]
-    element_size: int
-
-    @property
-    def cells(self) -> Cells:
-        """A view, in the shape of the box, with the cells of an element behind each other."""
-        per_element = self.element_size // CELL_BYTES
-        shape = (*self.allocated[:2], self.allocated[2] * per_element)
-        whole = memory_at(self.address, int(np.prod(shape))).reshape(shape)
-        lows = (*self.offset[:2], self.offset[2] * per_element)
-        extents = (*self.extent[:2], self.extent[2] * per_element)
-        return whole[tuple(slice(low, low + extent) for low, extent in zip(lows, extents, strict=True))]
+def cells_of_payload(payload: Payload) -> Cells:
+    """A view of the memory of a message, in the shape of its box, with the cells of an element behind each other."""
+    per_element = payload.element_size_bytes // CELL_BYTES
+    shape = (*payload.allocated_shape[:2], payload.allocated_shape[2] * per_element)
+    whole = memory_at(payload.address, int(np.prod(shape))).reshape(shape)
+    lows = (*payload.offset[:2], payload.offset[2] * per_element)
+    extents = (*payload.extent[:2], payload.extent[2] * per_element)
+    return whole[tuple(slice(low, low + extent) for low, extent in zip(lows, extents, strict=True))]
 
 
 class Functions:
@@ -90,20 +87,21 @@ class Functions:
             assert isinstance(task, Kernel)
             places = tuple(slice(chunk[d] - low, chunk[3 + d] - low) for d, (low, _) in enumerate(task.box))
             share = fold(task.reductions[position].op, meaning.contributions[position][places].reshape(-1))
-            memory_at(binding[0], 1)[0] = share
+            memory_at(binding.address, 1)[0] = share
 
     def initialize(self, buffer: int, address: int, allocated: FlatBox, boxes: list[FlatBox]) -> None:
         number = self.trace.buffer_numbers[buffer]
-        memory, cells, elements, factor = self._place(number, (buffer, None, address, allocated, None, boxes))
+        memory, cells, elements, factor = self._place(
+            number, BoundAccess(buffer, address=address, allocated_box=allocated, accessed=boxes)
+        )
         memory[cells] = np.repeat(self.meaning.initial[number][elements].astype(np.uint32), factor)
 
     def _place(self, number: int, binding: Any) -> tuple[Cells, Any, Any, int]:
-        _, _, address, allocated, _, boxes = binding
         factor = self.factors[number]
-        flat = tuple(tuple(box) for box in boxes)
-        cells, _ = cells_of(tuple(allocated), flat, factor)
+        flat = tuple(tuple(box) for box in binding.accessed)
+        cells, _ = cells_of(tuple(binding.allocated_box), flat, factor)
         return (
-            memory_at(address, flat_size(tuple(allocated)) * factor),
+            memory_at(binding.address, flat_size(tuple(binding.allocated_box)) * factor),
             cells,
             flat_indices(self.spaces[number], flat),
             factor,
@@ -118,7 +116,7 @@ class Functions:
             element = int(elements[int(wrong[0]) // factor])
             raise SimulationError(
                 f"rank {self.trace.rank}: {what} finds {kind} in element {element} of b{number}, "
-                f"accessed in allocation {binding[1]}"
+                f"accessed in allocation {binding.allocation}"
             )
 
 
@@ -137,9 +135,9 @@ class SimulatedRank:
         self.executor, self.devices = _native_testing.make_scripted_executor(
             num_ranks=settings.num_ranks, rank=rank, num_devices=settings.num_devices, **world.executor_options(rank)
         )
-        self.kernels: dict[tuple[int, int], Call] = {}
+        self.kernels: dict[tuple[int, int], KernelCall] = {}
         """Handed out, and waiting on their lanes."""
-        self.host_calls: list[Call] = []
+        self.host_calls: list[HostTaskCall | InitializeCall] = []
         self.user_memory: dict[int, Cells] = {}
         self.freed: set[int] = set()
         self.fulfilled: set[int] = set()
@@ -198,24 +196,26 @@ class SimulatedRank:
 
     def run(self) -> None:
         for event in self.executor.run(0.0):
-            getattr(self, f"_on_{event[0]}")(*event[1:])
+            getattr(self, f"_on_{event.kind}")(event)
         self.reached.extend(self.devices.take_reached())
 
-    def _on_pilot(self, to: int, pilot: bytes) -> None:
-        self.world.pilots[to].append((self.rank, pilot))
+    def _on_pilot(self, event: PilotEvent) -> None:
+        self.world.pilots[event.to].append((self.rank, event.pilot))
 
-    def _on_send(self, request: int, to: int, message: int, *where: Any) -> None:
-        self.world.start_send(self.rank, to, message, Payload(request, *where))
+    def _on_send(self, event: SendEvent) -> None:
+        self.world.start_send(self.rank, event.message)
 
-    def _on_receive(self, request: int, source: int, message: int, *where: Any) -> None:
-        if (source, message) in self.receives:
-            raise SimulationError(f"rank {self.rank} receives message {message} of rank {source} twice")
-        self.receives[(source, message)] = Payload(request, *where)
+    def _on_receive(self, event: ReceiveEvent) -> None:
+        key = event.message.peer_rank, event.message.message
+        if key in self.receives:
+            raise SimulationError(f"rank {self.rank} receives message {key[1]} of rank {key[0]} twice")
+        self.receives[key] = event.message
 
-    def _on_barrier(self, request: int) -> None:
-        self.world.enter_barrier(self.rank, request)
+    def _on_barrier(self, event: BarrierEvent) -> None:
+        self.world.enter_barrier(self.rank, event.request)
 
-    def _on_completed(self, submission: int) -> None:
+    def _on_completed(self, event: CompletedEvent) -> None:
+        submission = event.submission
         meaning = self.world.meaning.tasks.get(submission)
         if meaning is None or not isinstance(meaning.task, Fence):
             return
@@ -228,18 +228,22 @@ class SimulatedRank:
             ):
                 raise SimulationError(f"rank {self.rank}: fence S{submission} is fulfilled with other data")
 
-    def _on_retired(self, _last: int) -> None:
+    def _on_retired(self, _: object) -> None:
         pass
 
-    def _on_user_free(self, raw: int) -> None:
-        self.freed.add(raw)
-        self.user_memory[raw][:] = POISON
+    def _on_empty_reduction(self, event: EmptyReductionEvent) -> None:
+        # Every part of a program contributes, and no contribution is the extremum of nothing.
+        raise SimulationError(f"rank {self.rank}: nothing is said to be combined into reduction {event.reduction}")
 
-    def _on_shutdown(self) -> None:
+    def _on_user_free(self, event: UserFreeEvent) -> None:
+        self.freed.add(event.raw)
+        self.user_memory[event.raw][:] = POISON
+
+    def _on_shutdown(self, _: object) -> None:
         self.is_shut_down = True
 
-    def _on_failed(self, *what: Any) -> None:
-        raise SimulationError(f"rank {self.rank} fails: {what}")
+    def _on_failed(self, event: FailedEvent) -> None:
+        raise SimulationError(f"rank {self.rank} fails: {event.failure.text}, at {event.failure.instruction}")
 
     # what may happen next
 
@@ -268,7 +272,7 @@ class SimulatedRank:
             waiting = self.kernels.pop((lane, sequence))
             self._run_kernel(waiting)
             if not self.world.is_stream_like:
-                self.executor.kernel_done(waiting[0])
+                self.executor.kernel_done(waiting.ticket)
         elif call is not None:
             self._run_kernel(call)
 
@@ -277,26 +281,24 @@ class SimulatedRank:
         assert call is not None
         self.kernels[self.devices.begun] = call
         if self.world.is_stream_like:
-            self.executor.kernel_issued(call[0])
-            self.executor.kernel_done(call[0])
+            self.executor.kernel_issued(call.ticket)
+            self.executor.kernel_done(call.ticket)
 
-    def _run_kernel(self, call: Call) -> None:
-        _, submission, chunk, accesses, reductions, *_ = call
-        self.functions.run(submission, chunk, accesses, reductions)
+    def _run_kernel(self, call: KernelCall) -> None:
+        self.functions.run(call.submission, call.chunk, call.accesses, call.reductions)
 
     def _take_host_call(self) -> None:
         call = self.executor.next_host_task()
         assert call is not None
         self.host_calls.append(call)
 
-    def _run_host_call(self, call: Call) -> None:
+    def _run_host_call(self, call: HostTaskCall | InitializeCall) -> None:
         self.host_calls.remove(call)
-        if call[0] == "host_task":
-            _, _, submission, chunk, accesses = call
-            self.functions.run(submission, chunk, accesses, [])
+        if call.kind == "host_task":
+            self.functions.run(call.submission, call.chunk, call.accesses, [])
         else:
-            self.functions.initialize(*call[2:6])
-        self.executor.host_task_done(call[1])
+            self.functions.initialize(call.buffer, call.address, call.allocated_box, call.boxes)
+        self.executor.host_task_done(call.ticket)
 
     def _complete(self, request: int) -> None:
         self.world.sent[self.rank].remove(request)
@@ -308,7 +310,7 @@ class SimulatedRank:
         left = [f"S{number} is not fulfilled" for number in self._fences() if number not in self.fulfilled]
         if not self.is_shut_down:
             left.append(f"{len(self.steps)} statements to go, and not shut down")
-        left += [f"{text}" for _, text, *_ in self.executor.active_instructions()[:12]]
+        left += [f"{entry.text}" for entry in self.executor.active_instructions()[:12]]
         if self.executor.outstanding_communication or self.receives:
             left.append(f"outstanding communication, receives {[*self.receives][:5]}")
         if self.devices.num_allocations:

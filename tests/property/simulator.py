@@ -12,9 +12,10 @@ from collections import Counter
 from random import Random
 from typing import Any, TypeVar
 
+from celerity_py._native import Payload
 from tests.property.interpreter import Meaning, interpret
 from tests.property.programs import Epoch, Program
-from tests.property.simulated_rank import Payload, SimulatedRank, SimulationError
+from tests.property.simulated_rank import SimulatedRank, SimulationError, cells_of_payload
 from tests.verification.graph_records import Trace
 
 T = TypeVar("T")
@@ -158,17 +159,18 @@ class World:
         self.pilots[to].remove(entry)
         self.ranks[to].executor.notify_pilot(*entry)
 
-    def start_send(self, source: int, to: int, message: int, payload: Payload) -> None:
+    def start_send(self, source: int, payload: Payload) -> None:
         is_eager = self.random.random() < 0.3  # small messages leave at once
-        self.sends[(source, to, message)] = (payload, payload.cells.copy() if is_eager else None)
+        cells = cells_of_payload(payload).copy() if is_eager else None
+        self.sends[(source, payload.peer_rank, payload.message)] = (payload, cells)
         if is_eager:
             self.sent[source].append(payload.request)
 
     def transfer(self, to: int, key: tuple[int, int]) -> None:
         payload, data = self.sends.pop((key[0], to, key[1]))
         receive = self.ranks[to].receives.pop(key)
-        found = payload.cells if data is None else data
-        target = receive.cells
+        found = cells_of_payload(payload) if data is None else data
+        target = cells_of_payload(receive)
         if found.size != target.size:
             raise SimulationError(f"rank {to} expects {target.size} cells in message {key}, and {found.size} come")
         target[...] = found.reshape(target.shape)

@@ -7,16 +7,20 @@ import queue
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from celerity_py import _native
+from celerity_py._native import ActiveInstruction, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
 from celerity_py.executor.network.communicator import Arrivals, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from celerity_py._native import FailureKind
+    from celerity_py._native import FailureKind, Payload
     from celerity_py.executor.failures.failure import Failure
-    from celerity_py.executor.network.communicator import Payload
+
+
+Call = TypeVar("Call", KernelCall, HostTaskCall)
 
 
 @dataclass
@@ -39,6 +43,13 @@ class ScriptedFailure:
     largest_holders: list[tuple[int, int]] = field(default_factory=list)
 
 
+def _event(kind: str, *fields: Any) -> tuple[Any, ...]:
+    """The event of this kind that the native executor would return."""
+    name = kind.title().replace("_", "") + "Event"
+    event: tuple[Any, ...] = getattr(_native, name)(kind, *fields)
+    return event
+
+
 class ScriptedExecutor:
     """Stands in for `_native.Executor`: `emit` decides what `run` returns, `start_kernel` what is launched."""
 
@@ -47,28 +58,28 @@ class ScriptedExecutor:
         self._items: list[tuple[Any, ...]] = []
         self._is_awake = False
         self._is_stopped = False
-        self._kernels: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        self._host_tasks: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._kernels: queue.SimpleQueue[KernelCall | None] = queue.SimpleQueue()
+        self._host_tasks: queue.SimpleQueue[HostTaskCall | None] = queue.SimpleQueue()
         self.outstanding_communication = False
         self.completed_requests: list[int] = []
         self.pilots: list[tuple[int, bytes]] = []
         self.done_tickets: list[int] = []
         self.issued_tickets: list[int] = []
-        self.active: list[tuple[Any, ...]] = []
-        self.unclaimed: list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]] = []
+        self.active: list[ActiveInstruction] = []
+        self.unclaimed: list[UnclaimedPilot] = []
         self.has_failed = False
         self.num_runs = 0
 
     def emit(self, *items: tuple[Any, ...]) -> None:
         with self._condition:
-            self._items += items
+            self._items += [_event(*item) for item in items]
             self._condition.notify_all()
 
     def start_kernel(self, ticket: int, submission: int) -> None:
-        self._kernels.put((ticket, submission))
+        self._kernels.put(KernelCall(ticket, submission))
 
     def start_host_task(self, ticket: int, submission: int) -> None:
-        self._host_tasks.put(("host_task", ticket, submission))
+        self._host_tasks.put(HostTaskCall("host_task", ticket, submission))
 
     def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
         with self._condition:
@@ -88,7 +99,7 @@ class ScriptedExecutor:
             self._is_awake = True
             self._condition.notify_all()
 
-    def next_kernel(self, device: int) -> tuple[Any, ...] | None:
+    def next_kernel(self, device: int) -> KernelCall | None:
         return self._next(self._kernels)
 
     def kernel_done(self, ticket: int) -> None:
@@ -97,16 +108,16 @@ class ScriptedExecutor:
     def kernel_issued(self, ticket: int) -> None:
         self.issued_tickets.append(ticket)
 
-    def next_host_task(self) -> tuple[Any, ...] | None:
+    def next_host_task(self) -> HostTaskCall | None:
         return self._next(self._host_tasks)
 
     def host_task_done(self, ticket: int) -> None:
         self.done_tickets.append(ticket)
 
-    def unclaimed_pilots(self) -> list[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
+    def unclaimed_pilots(self) -> list[UnclaimedPilot]:
         return self.unclaimed
 
-    def active_instructions(self) -> list[tuple[Any, ...]]:
+    def active_instructions(self) -> list[ActiveInstruction]:
         return self.active
 
     def fail(self) -> None:
@@ -119,7 +130,7 @@ class ScriptedExecutor:
         self.wake()
 
     @staticmethod
-    def _next(calls: queue.SimpleQueue[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    def _next(calls: queue.SimpleQueue[Call | None]) -> Call | None:
         call = calls.get()
         if call is None:
             calls.put(None)  # for the next thread
@@ -142,11 +153,11 @@ class ScriptedRuntime:
         self.functions[submission] = function
         return submission
 
-    def run_kernel(self, device: int, call: tuple[Any, ...]) -> None:
-        self.functions[call[1]]()
+    def run_kernel(self, device: int, call: KernelCall) -> None:
+        self.functions[call.submission]()
 
-    def run_host_task(self, call: tuple[Any, ...]) -> None:
-        self.functions[call[2]]()
+    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
+        self.functions[call.submission]()
 
     def submission_completed(self, submission: int) -> None:
         self.completed.append(submission)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from celerity_py import _native
-from celerity_py._native import Box
+from celerity_py._native import BoundAccess, BoundReduction, Box, KernelCall
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import execution as cuda_execution
@@ -81,7 +81,9 @@ def fake_record(*args: Any) -> Any:
 
 def call_of(function: Any, args: list[Any], bindings: list[Any], partials: list[Any]) -> Any:
     submission = Submission("kernel", "step", function, args, Box((0,), (8,)), sys._getframe())
-    return {7: submission}, (1, 7, Box((2,), (6,)).flat(), bindings, partials, 0xABC)
+    accesses = [binding and BoundAccess(*binding) for binding in bindings]
+    reductions = [BoundReduction(*partial) for partial in partials]
+    return {7: submission}, KernelCall(1, 7, Box((2,), (6,)).flat(), accesses, reductions, 0xABC)
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

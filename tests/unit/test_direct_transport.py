@@ -190,7 +190,7 @@ def test_data_travels_from_device_to_device_and_the_sender_hears_of_it(pair: Pai
     pair.step()
     pair.finish_host_task(0)
     pair.settle()
-    assert ("completed", 1) not in pair.events[0]  # nobody has fetched it
+    assert ("completed", 1, False) not in pair.events[0]  # nobody has fetched it
     r = Script()
     r.alloc(DEVICE1, 1, row(0, 10))
     r.receive((DEVICE1, 1), row(0, 10))
@@ -281,7 +281,7 @@ def test_the_report_tells_what_is_not_announced_and_what_is_not_ready(pair: Pair
     assert pair.ranks[1].outstanding_communication
     ((_, text, _, buffer, box, peer, transfer, *_),) = pair.ranks[1].active_instructions()
     assert "10 of them not even been announced" in text
-    assert (buffer, box, peer, transfer) == (1, row(0, 10), -1, TRANSFER)
+    assert (buffer, box, peer, transfer) == (1, row(0, 10), None, TRANSFER)
 
     pair.submit(0, gated_send(pair, np.arange(10.0)))
     pair.settle()
@@ -322,7 +322,7 @@ def test_a_message_cut_up_among_receives_is_answered_after_the_last(pair: Pair) 
     pair.submit(1, first)
     pair.settle()
     assert left.tolist() == values[:6].tolist()
-    assert ("completed", 1) not in pair.events[0]
+    assert ("completed", 1, False) not in pair.events[0]
     pair.finish_host_task(1)
     pair.run_until(1, "completed", 1)
     pair.run_until(0, "completed", 1)
@@ -382,8 +382,8 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     r.copy((DEVICE1, 1), pair.register(1, right), row(5, 10))
     r.epoch(1)
     pair.submit(1, r)
-    _, sending, _, message, source_address, *_ = pair.run_until(0, "send")
-    _, receiving, _, expected, address, shape, offset, extent, _ = pair.run_until(1, "receive")
+    _, (sending, _, message, source_address, *_) = pair.run_until(0, "send")
+    _, (receiving, _, expected, address, shape, offset, extent, _) = pair.run_until(1, "receive")
     assert (message, expected, shape, offset, extent) == (8, 8, (5, 1, 1), (0, 0, 0), (5, 1, 1))
     pair.settle()
     assert not result.any()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,9 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
 
     assert np.array_equal(result, 4 * np.arange(count))
     assert [e for e in h.events if e[0] != "retired"] == [
-        ("completed", 3),
+        ("completed", 3, False),
         ("user_free", raw_in),
-        ("completed", 4),
+        ("completed", 4, False),
         ("shutdown",),
     ]
     assert h.events[-2:] == [("retired", 4), ("shutdown",)]
@@ -258,7 +258,7 @@ def executor() -> Iterator[_native.Executor]:
     executor.stop()
 
 
-def timed_run(executor: _native.Executor, limit_s: float = 30) -> tuple[float, list[tuple[Any, ...]]]:
+def timed_run(executor: _native.Executor, limit_s: float = 30) -> tuple[float, Sequence[tuple[Any, ...]]]:
     begun = time.monotonic()
     events = executor.run(limit_s)
     return time.monotonic() - begun, events
@@ -287,7 +287,7 @@ def test_what_nobody_waits_for_comes_with_what_somebody_waits_for(executor: _nat
     s.epoch(2)
     horizon(s, 3)
     s.submit(executor)
-    assert timed_run(executor)[1] == [("retired", 1), ("completed", 2), ("retired", 3)]
+    assert timed_run(executor)[1] == [("retired", 1), ("completed", 2, False), ("retired", 3)]
 
 
 class Watcher(threading.Thread):
@@ -312,7 +312,7 @@ def test_who_watches_knows_of_an_epoch_before_it_is_handed_over(executor: _nativ
     s.epoch(2)
     s.submit(executor)
     duration_s, events = timed_run(executor)
-    assert events == [("retired", 1), ("completed", 2), ("retired", 2)]
+    assert events == [("retired", 1), ("completed", 2, True), ("retired", 2)]
     assert duration_s >= UNANNOUNCED_S
     for watcher in watchers:
         watcher.join(10)
@@ -328,7 +328,7 @@ def test_who_watches_knows_of_nothing_before_what_comes_before_it(executor: _nat
     s.free(USER, raw, 4)
     s.epoch(1)
     s.submit(executor)
-    assert timed_run(executor)[1] == [("user_free", raw), ("completed", 1), ("retired", 1)]
+    assert timed_run(executor)[1] == [("user_free", raw), ("completed", 1, False), ("retired", 1)]
     watcher.join(10)
     assert watcher.was_told is False
     assert not watcher.flag.wait(0)
@@ -339,7 +339,7 @@ def test_who_watches_too_late_or_for_something_else_is_not_told(executor: _nativ
     s = Script()
     s.epoch(1)
     s.submit(executor)
-    assert timed_run(executor)[1] == [("completed", 1), ("retired", 1)]
+    assert timed_run(executor)[1] == [("completed", 1, False), ("retired", 1)]
     assert not executor.watch(1, _native.SpinFlag(), 0.01)
     watcher.join(10)
     assert watcher.was_told is False

@@ -29,7 +29,7 @@ def test_pilots_leave_at_once_and_sends_when_their_data_is_ready(harness: Callab
     assert len(pilot) == _native.Executor.PILOT_SIZE
     assert not [e for e in h.events if e[0] == "send"]
     hold.set()
-    _, request, peer, message, address, shape, offset, extent, size = h.run_until("send")
+    _, (request, peer, message, address, shape, offset, extent, size) = h.run_until("send")
     assert (peer, message, shape, offset, extent, size) == (1, 77, (10, 1, 1), (4, 0, 0), (2, 1, 1), 8)
     assert address != 0
     assert h.executor.outstanding_communication
@@ -66,7 +66,7 @@ def test_a_receive_is_posted_when_request_and_pilot_have_met(
         assert h.executor.run(0.01) == []
         assert h.executor.outstanding_communication
         h.executor.notify_pilot(1, pilot)
-    _, request, peer, message, address, shape, offset, extent, size = h.run_until("receive")
+    _, (request, peer, message, address, shape, offset, extent, size) = h.run_until("receive")
     assert (peer, message, shape, offset, extent, size) == (1, 5, (10, 1, 1), (2, 0, 0), (3, 1, 1), 8)
     assert address != 0
     h.executor.notify_complete(request)
@@ -86,7 +86,7 @@ def test_a_barrier_completes_when_the_outside_says_so(harness: Callable[..., Har
     assert h.kernels == []
     h.executor.notify_complete(request)
     h.run_until("completed", 3)
-    assert h.events.index(("completed", 1)) < h.events.index(("completed", 3))
+    assert h.events.index(("completed", 1, False)) < h.events.index(("completed", 3, False))
 
 
 def test_a_barrier_of_one_rank_needs_nobody(harness: Callable[..., Harness]) -> None:
@@ -125,13 +125,13 @@ def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callabl
     send = h.run_until("send")
     assert started.wait(5)
     active = {text.split()[1]: (text, *rest) for _, text, *rest in h.executor.active_instructions()}
-    running = ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), -1, None, "device_kernel", True)
+    running = ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), None, None, "device_kernel", True)
     assert active["device_kernel"] == running
     text, _, buffer, box, peer, transfer, kind, is_computing = active["receive"]
     assert (kind, is_computing) == ("receive", False)
     assert isinstance(text, str)
     assert "for T4: 3 elements have not arrived, 3 of them not even been announced" in text
-    assert (buffer, box, peer, transfer) == (1, row(2, 5), -1, TRANSFER)
+    assert (buffer, box, peer, transfer) == (1, row(2, 5), None, TRANSFER)
     assert active["send"][1:] == (0, 1, row(4, 6), 1, TRANSFER, "send", False)
     ages = [age for age, *_ in h.executor.active_instructions()]
     assert ages == sorted(ages, reverse=True)
@@ -141,7 +141,7 @@ def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callabl
     receive = h.run_until("receive")
     peers = {text.split()[1]: peer for _, text, _, _, _, peer, *_ in h.executor.active_instructions()}
     assert peers["receive"] == 1
-    for request in (send[1], receive[1]):
+    for request in (send[1].request, receive[1].request):
         h.executor.notify_complete(request)
     hold.set()
     h.run_until("completed", 6)

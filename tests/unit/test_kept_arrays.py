@@ -19,7 +19,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py._native import Box
+from celerity_py._native import BoundAccess, BoundReduction, Box
 from celerity_py.calls.execution import Binder
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.errors import KeptArray
@@ -49,7 +49,7 @@ MEMORY = np.arange(24, dtype=np.float64).reshape(SHAPE)
 def call(function: Callable[..., Any], modes: tuple[int, ...] = (READ_WRITE,)) -> None:
     """Call a kernel with views of MEMORY, as a launcher thread does."""
     flat = RECORD.box.flat()
-    binding: Any = (3, (1, 9), MEMORY.__array_interface__["data"][0], flat, flat, [flat])
+    binding = BoundAccess(3, (1, 9), MEMORY.__array_interface__["data"][0], flat, flat, [flat])
     ports = [Port(RECORD, mode) for mode in modes]
     submission = Submission("kernel", "step", function, ports, RECORD.box, sys._getframe())
     Binder().call(submission, Chunk(RECORD.box, RECORD.box, 0, None, np), [binding] * len(modes), ())
@@ -254,7 +254,7 @@ def test_a_reducer_that_is_kept_cannot_be_used_any_more() -> None:
     function = lambda chunk, out: (out.combine(2), KEPT.append(out))  # noqa: E731
     submission = Submission("kernel", "add", function, [ReductionPort(record, "sum")], Box((), ()), sys._getframe())
     chunk = Chunk(Box((), ()), Box((), ()), 0, None, np)
-    Binder().call(submission, chunk, (), [(partial.__array_interface__["data"][0],)])
+    Binder().call(submission, chunk, (), [BoundReduction(partial.__array_interface__["data"][0])])
     with pytest.raises(KeptArray, match=r'reducer into B3 "u" is used although kernel "add" .* has returned'):
         KEPT[0].combine(1)
     assert partial == 2

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from celerity_py._native import FailureKind, ProgramLog, Task
-from celerity_py.executor.delegate import ActiveInstruction
+from celerity_py._native import ActiveInstruction, FailureKind, Payload, ProgramLog, Task, UnclaimedPilot
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
-from celerity_py.executor.network.communicator import Arrivals, Payload
+from celerity_py.executor.network.communicator import Arrivals
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
 from tests.support.planned_rank import Planned
@@ -217,7 +216,7 @@ def test_an_idle_executor_looks_around_only_a_few_times_per_second(single: Rank)
 
 def test_messages_pass_between_ranks(pair: Pair) -> None:
     first, second = pair.ranks
-    first.native.emit(("pilot", 1, b"soon"), ("send", 5, 1, 77, 4096, (4,), (0,), (2,), 8))
+    first.native.emit(("pilot", 1, b"soon"), ("send", Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)))
     wait_until(lambda: second.native.pilots == [(0, b"soon")])
     wait_until(lambda: first.native.completed_requests == [5])
     assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)]
@@ -252,7 +251,7 @@ def test_ranks_shut_down_together(pair: Pair) -> None:
 @pytest.mark.parametrize("comes_late", [False, True])
 def test_a_message_that_nobody_has_asked_for_at_the_end_fails_all_ranks(pair: Pair, comes_late: bool) -> None:
     first, second = pair.ranks
-    leftover = (0, 17, (5, 3, 0), (0, 4, 0, 8, 6, 1))
+    leftover = UnclaimedPilot(0, 17, (5, 3, 0), (0, 4, 0, 8, 6, 1))
     if not comes_late:
         second.native.unclaimed = [leftover]
     second.native.emit(("shutdown",))
@@ -342,7 +341,7 @@ def test_ranks_that_wait_compare_their_programs() -> None:
         for rank, planned in zip(pair.ranks, (one, other), strict=True):
             planned.kernel(planned.buffer(), name="a" if planned is one else "b")
             planned.latest()
-            rank.native.active = [ActiveInstruction(5.0, "receive", 0, 1, None, -1, None)]
+            rank.native.active = [ActiveInstruction(5.0, "receive", 0, 1, None, None, None)]
         assert pair.ranks[0].runtime.has_failed.wait(PATIENCE_S)
         failure = pair.ranks[0].executor.failure
         assert failure is not None
@@ -362,7 +361,7 @@ def test_a_run_in_which_nobody_moves_is_reported_by_one_rank_and_ends(
         ActiveInstruction(5.0, "I7 receive", submission, 3, (0, 4, 0, 8, 5, 1), 1, (6, 3, 0), "receive")
     ]
     second.native.active = [
-        ActiveInstruction(5.0, "I9 device_kernel", 0, 0, None, -1, None, "device_kernel", is_computing)
+        ActiveInstruction(5.0, "I9 device_kernel", 0, 0, None, None, None, "device_kernel", is_computing)
     ]
     has_ended = first.runtime.has_failed.wait(PATIENCE_S if not is_computing else 3 * HASTE.stall_s)
     errors = capfd.readouterr().err
@@ -385,7 +384,7 @@ def test_a_run_in_which_nobody_moves_is_reported_by_one_rank_and_ends(
 
 
 def test_one_rank_alone_ends_when_nothing_moves(single: Rank) -> None:
-    single.native.active = [ActiveInstruction(5.0, "I7 alloc", 0, 3, None, -1, None)]
+    single.native.active = [ActiveInstruction(5.0, "I7 alloc", 0, 3, None, None, None)]
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.executor.failure is not None
     assert isinstance(single.executor.failure.error, Stalled)
@@ -414,7 +413,7 @@ def test_a_peer_that_has_answered_and_goes_silent_ends_the_job() -> None:
     waiting, answering = pair.ranks
     pair.network.ranks[0].alive[1] = None  # on another host
     waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
-    answering.native.active = [ActiveInstruction(30.0, "I7 kernel", 0, 0, None, -1, None, "device_kernel", True)]
+    answering.native.active = [ActiveInstruction(30.0, "I7 kernel", 0, 0, None, None, None, "device_kernel", True)]
     wait_until(lambda: waiting.executor._watchdog._statuses)
     pair.network.ranks[1].poll = lambda: Arrivals([], [], [])  # type: ignore[method-assign]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py._native import Box
+from celerity_py._native import BoundAccess, Box
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.execution import Binder
 from celerity_py.errors import ReadOnlyAccess
@@ -40,9 +40,9 @@ class FakeRecord:
 def run(memory: Any, function: Callable[..., None], *accesses: tuple[int, list[Box]]) -> None:
     """Call a function with these accesses to a buffer that lies there, and check it."""
     record: Any = FakeRecord(memory)
-    bindings: list[Any] = [
-        (3, (2, 9), memory.ctypes.data, record.box.flat(), record.box.flat(), [box.flat() for box in boxes])
-        for _, boxes in accesses
+    whole = record.box.flat()
+    bindings = [
+        BoundAccess(3, (2, 9), memory.ctypes.data, whole, whole, [box.flat() for box in boxes]) for _, boxes in accesses
     ]
     ports = [Port(record, mode) for mode, _ in accesses]
     submission = Submission("kernel", "step", function, ports, record.box, sys._getframe())

@@ -23,8 +23,9 @@ namespace {
 
 std::uintptr_t number_of(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-/// In the form of a call for a launcher thread.
-nb::tuple to_python(const scripted_backend::launched_kernel& kernel) {
+/// As a call for a launcher thread.
+nb::object to_python(const scripted_backend::launched_kernel& kernel) {
+	const auto native = nb::module_::import_("celerity_py._native");
 	nb::list accesses;
 	for(std::size_t i = 0; i < kernel.accesses.size(); ++i) {
 		const auto& access = kernel.accesses[i];
@@ -32,18 +33,18 @@ nb::tuple to_python(const scripted_backend::launched_kernel& kernel) {
 			accesses.append(nb::none());
 			continue;
 		}
-		accesses.append(nb::make_tuple(access.buffer.value, nb::cast(flatten(access.allocation)), number_of(kernel.access_addresses[i]),
+		accesses.append(native.attr("BoundAccess")(access.buffer.value, nb::cast(flatten(access.allocation)), number_of(kernel.access_addresses[i]),
 		    nb::cast(flatten(access.allocated_box)), nb::cast(flatten(access.bounding_box)), nb::cast(flatten(access.accessed))));
 	}
 	nb::list reductions;
-	for(const auto* const address : kernel.reduction_addresses) reductions.append(nb::make_tuple(number_of(address)));
-	return nb::make_tuple(0, kernel.submission.value, nb::cast(flatten(kernel.chunk)), accesses, reductions);
+	for(const auto* const address : kernel.reduction_addresses) reductions.append(native.attr("BoundReduction")(number_of(address)));
+	return native.attr("KernelCall")(0, kernel.submission.value, nb::cast(flatten(kernel.chunk)), accesses, reductions);
 }
 
 nb::tuple step(scripted_backend& self, const std::int64_t which) {
 	const auto result = self.step(which);
 	const bool is_launch = result.kind == scripted_backend::step_kind::launch;
-	const nb::object launch = is_launch ? nb::object(to_python(*result.launch)) : nb::none();
+	const nb::object launch = is_launch ? to_python(*result.launch) : nb::none();
 	return nb::make_tuple(name_of(result.kind), result.position.lane, result.position.sequence, launch);
 }
 
@@ -106,7 +107,7 @@ void bind_scripted_executor(nb::module_& m) {
 Everything, the executor's calls included, happens on one thread.)")
 	    .def("possible_steps", &scripted_backend::possible_steps,
 	        "What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
-	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, tuple[typing.Any, ...] | None]"),
+	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]"),
 	        R"(Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
 A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.)")

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pilot_message.hpp"
+#include "scheduler/core/base/fields.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/geometry/grid.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
@@ -21,50 +22,56 @@ namespace celerity {
 using request_id = strong_id<struct request_id_tag, std::uint64_t>;
 using extents3 = std::array<std::size_t, 3>;
 
-/// A box inside an array in host memory.
-struct payload_location {
-	void* address = nullptr; ///< of the array
+/// A box that is sent out of, or received into, a dense row-major array in host memory. Units are elements.
+struct payload {
+	request_id request; ///< reported as complete when the memory may be reused
+	rank_id peer_rank;  ///< destination or source
+	message_id message; ///< unique among the messages under way from that source to that destination; announced by a pilot
+	void* address = nullptr; ///< of the array's first element
 	extents3 allocated_shape{};
-	extents3 offset{};
-	extents3 extent{};
+	extents3 offset{}; ///< of the box in the array
+	extents3 extent{}; ///< of the box; the same on both sides, all else may differ; a zero makes an empty message
 	std::size_t element_size_bytes = 0;
+	CELERITY_FIELDS(request, peer_rank, message, address, allocated_shape, offset, extent, element_size_bytes)
 };
 
 struct pilot_event {
 	rank_id to;
 	pilot_message pilot;
+	CELERITY_KIND(pilot, to, pilot)
 };
 struct send_event {
-	request_id request;
-	rank_id to;
-	message_id message;
-	payload_location payload;
+	payload message;
+	CELERITY_KIND(send, message)
 };
 struct receive_event {
-	request_id request;
-	rank_id from;
-	message_id message;
-	payload_location payload;
+	payload message;
+	CELERITY_KIND(receive, message)
 };
 struct barrier_event {
 	request_id request;
+	CELERITY_KIND(barrier, request)
 };
 /// A fence or an epoch is complete.
 struct completed_event {
 	submission_id submission;
 	bool is_known = false; ///< whoever waited for it knows already
+	CELERITY_KIND(completed, submission, is_known)
 };
 /// Everything submitted up to here is complete.
 struct retired_event {
 	submission_id last_submission;
+	CELERITY_KIND(retired, last_submission)
 };
 /// The runtime has no more use for an array of the user.
 struct user_free_event {
 	std::uint64_t raw = 0;
+	CELERITY_KIND(user_free, raw)
 };
 /// A result of `min` or `max` that nothing seems to have been combined into.
 struct empty_reduction_event {
 	reduction_id reduction;
+	CELERITY_KIND(empty_reduction, reduction)
 };
 /// Who holds the memory that an allocation lacked. Buffer 0 is staging and gather space.
 struct memory_holders {
@@ -75,7 +82,7 @@ struct memory_holders {
 	std::vector<std::pair<buffer_id, std::size_t>> largest;
 };
 /// The executor could not go on; it is in the failed state.
-struct failed_event {
+struct executor_failure {
 	enum class kind_type : std::uint8_t {
 		fault,  ///< of the executor itself, or of what it was given
 		memory, ///< an allocation failed for good
@@ -94,8 +101,16 @@ struct failed_event {
 	std::vector<submission_id> in_flight; ///< device: kernels any of which may be the cause
 	memory_holders shortage;              ///< memory
 };
-struct shutdown_event {};
-struct stopped_event {};
+struct failed_event {
+	executor_failure failure;
+	CELERITY_KIND(failed, failure)
+};
+struct shutdown_event {
+	CELERITY_KIND(shutdown)
+};
+struct stopped_event {
+	CELERITY_KIND(stopped)
+};
 
 using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event,
     empty_reduction_event, failed_event, shutdown_event, stopped_event>;
@@ -108,11 +123,13 @@ struct bound_access {
 	box allocated_box;
 	box bounding_box;
 	box_vector accessed;
+	CELERITY_FIELDS(buffer, allocation, address, allocated_box, bounding_box, accessed)
 };
 struct bound_reduction {
 	void* address = nullptr;
 	reduction_op op = reduction_op::sum;
 	scalar_type type = scalar_type::float32;
+	CELERITY_FIELDS(address, op, type)
 };
 
 /// Handle on a call that has been handed out.
@@ -125,6 +142,7 @@ struct kernel_call {
 	std::vector<bound_access> accesses;
 	std::vector<bound_reduction> reductions;
 	std::uintptr_t stream = 0; ///< where the kernel belongs; 0 if the backend has no streams
+	CELERITY_FIELDS(ticket, submission, chunk, accesses, reductions, stream)
 };
 
 struct host_task_call {
@@ -132,6 +150,7 @@ struct host_task_call {
 	submission_id submission;
 	box chunk;
 	std::vector<bound_access> accesses;
+	CELERITY_KIND(host_task, ticket, submission, chunk, accesses)
 };
 struct initialize_call {
 	call_ticket ticket = 0;
@@ -140,6 +159,7 @@ struct initialize_call {
 	box allocated_box;
 	box_vector boxes;
 	std::size_t element_size_bytes = 0;
+	CELERITY_KIND(initialize, ticket, buffer, address, allocated_box, boxes, element_size_bytes)
 };
 using host_call = std::variant<host_task_call, initialize_call>;
 

@@ -174,11 +174,11 @@ bool executor_loop::work() {
 			if(!has_progressed) break;
 			has_worked = true;
 		}
-	} catch(const device_failure& error) { enter_failure(error.what(), failed_event::kind_type::device); } catch(memory_shortage& error) {
-		enter_failure(error.what(), failed_event::kind_type::memory).shortage = std::move(error.holders);
-	} catch(const peer_failure& error) { enter_failure(error.what(), failed_event::kind_type::peer).peer = error.peer(); } catch(const std::exception& error) {
-		enter_failure(error.what());
-	}
+	} catch(const device_failure& error) { enter_failure(error.what(), executor_failure::kind_type::device); } catch(memory_shortage& error) {
+		enter_failure(error.what(), executor_failure::kind_type::memory).shortage = std::move(error.holders);
+	} catch(const peer_failure& error) {
+		enter_failure(error.what(), executor_failure::kind_type::peer).peer = error.peer();
+	} catch(const std::exception& error) { enter_failure(error.what()); }
 	m_has_outstanding_communication.store(is_communication_outstanding(), std::memory_order_relaxed);
 	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_trace != nullptr && has_worked) m_trace->record({start_ns, now_ns(), traced_work{num_issued}});
@@ -290,14 +290,14 @@ bool executor_loop::poll_lanes() {
 void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
 	m_is_failed.store(true, std::memory_order_relaxed);
 	cancel();
-	failed_event event;
-	event.kind = failed_event::kind_type::bounds;
-	event.text = "a kernel left its declared region";
-	event.submission = violation.kernel->submission;
-	event.access = violation.access;
-	event.index = violation.index;
-	if(violation.access < violation.kernel->accesses.size()) event.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
-	m_announcements.add(std::move(event));
+	executor_failure failure;
+	failure.kind = executor_failure::kind_type::bounds;
+	failure.text = "a kernel left its declared region";
+	failure.submission = violation.kernel->submission;
+	failure.access = violation.access;
+	failure.index = violation.index;
+	if(violation.access < violation.kernel->accesses.size()) failure.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
+	m_announcements.add(failed_event{std::move(failure)});
 }
 
 int executor_loop::issue_ready() {
@@ -379,20 +379,20 @@ std::vector<submission_id> executor_loop::kernels_in_flight() const {
 	return submissions;
 }
 
-failed_event& executor_loop::enter_failure(const std::string& text, const failed_event::kind_type kind) {
-	failed_event event;
-	event.kind = kind;
-	event.text = text;
+executor_failure& executor_loop::enter_failure(const std::string& text, const executor_failure::kind_type kind) {
+	executor_failure failure;
+	failure.kind = kind;
+	failure.text = text;
 	if(m_current != nullptr) {
 		auto active = describe(*m_current, true, call_state::waiting, m_communication.arbiter());
-		event.submission = active.submission;
-		event.instruction = std::move(active.text);
+		failure.submission = active.submission;
+		failure.instruction = std::move(active.text);
 	}
 	m_current = nullptr;
 	m_is_failed.store(true, std::memory_order_relaxed);
 	cancel();
-	if(kind == failed_event::kind_type::device) event.in_flight = kernels_in_flight();
-	return m_announcements.add(std::move(event));
+	if(kind == executor_failure::kind_type::device) failure.in_flight = kernels_in_flight();
+	return m_announcements.add(failed_event{std::move(failure)}).failure;
 }
 
 } // namespace celerity

@@ -229,7 +229,7 @@ class executor_loop final : public instruction_sink {
 	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
 	void cancel();
 	std::vector<submission_id> kernels_in_flight() const;
-	failed_event& enter_failure(const std::string& text, failed_event::kind_type kind = failed_event::kind_type::fault);
+	executor_failure& enter_failure(const std::string& text, executor_failure::kind_type kind = executor_failure::kind_type::fault);
 
 	// executor_dispatch.cpp: a specialisation per kind of instruction
 	void dispatch(const issue& item);

@@ -55,9 +55,8 @@ struct text_writer {
 } // namespace
 
 active_instruction describe(const instruction& item, const bool is_issued, const call_state call, const receive_arbiter& arbiter) {
-	active_instruction out;
-	static_cast<instruction_facts&>(out) = facts_of(item);
-	out.kind = kind_of(item.operation);
+	const auto facts = facts_of(item);
+	active_instruction out{0, {}, facts.submission, facts.buffer, facts.where, facts.peer, facts.transfer, kind_of(item.operation)};
 	const auto name = label(item.id) + " " + name_of(out.kind);
 	out.text = name;
 	std::visit(text_writer{out, item, call, arbiter}, item.operation);

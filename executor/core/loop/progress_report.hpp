@@ -13,11 +13,17 @@
 namespace celerity {
 
 /// An instruction that has been issued and is not complete, as a person who looks for the reason of a hang wants to see it.
-struct active_instruction : instruction_facts {
+struct active_instruction {
 	double age_s = 0;
-	std::string text;
+	std::string text;         ///< what it is, and what it lacks
+	submission_id submission; ///< 0 if it belongs to none
+	buffer_id buffer;         ///< 0 if it concerns none
+	std::optional<box> where;
+	std::optional<rank_id> peer;
+	std::optional<transfer_id> transfer;
 	instruction_kind kind{};   ///< of its operation
 	bool is_computing = false; ///< code of the user runs; for a GPU: nothing that it waits for is missing
+	CELERITY_FIELDS(age_s, text, submission, buffer, where, peer, transfer, kind, is_computing)
 };
 
 /// Where a call of the user's code is.

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t bounce_alignment_bytes = 64;
 
-extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
-
 } // namespace
 
 direct_receiver::~direct_receiver() {
@@ -68,13 +66,12 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 	return is_new ? part_state::wanted : part_state::expected;
 }
 
-payload_location direct_receiver::prepare_bounce(const posted_receive& post) {
+void* direct_receiver::prepare_bounce(const posted_receive& post) {
 	auto& message = m_incoming.at({post.source, post.message});
 	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
 	void* const address = m_shared.lanes.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes);
 	message.data = address;
-	const auto shape = to_extents(post.message_box.extents());
-	return {address, shape, {}, shape, post.element_size_bytes};
+	return address;
 }
 
 std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {

@@ -56,7 +56,7 @@ class direct_receiver {
 	bool is_receiving(const instruction_id id) const { return m_receives.contains(id); }
 	part_state add_part(const posted_receive& post);
 	/// Where the message of a wanted part is to be put.
-	payload_location prepare_bounce(const posted_receive& post);
+	void* prepare_bounce(const posted_receive& post);
 	/// The parts that this completes.
 	std::vector<fragment_id> arrive(const message_key& message);
 	/// All parts of a receive are announced, and here if they come as messages.

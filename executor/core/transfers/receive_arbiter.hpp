@@ -67,6 +67,7 @@ class receive_arbiter {
 		message_id message;
 		transfer_id transfer;
 		box sent_box;
+		CELERITY_FIELDS(source, message, transfer, sent_box)
 	};
 	/// At the end of a run each of them is a mistake. In the order in which the messages were made.
 	std::vector<unclaimed_pilot> unclaimed_pilots() const;
