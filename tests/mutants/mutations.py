@@ -51,8 +51,8 @@ MUTATIONS = (
     Mutation(
         "write after read is not ordered in the command graph",
         COMMANDS,
-        "if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);",
-        "if(is_producer(access.mode)) depend_for_read(*access.buffer, access.where);",
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode)) state.front.depend_for_read(m_window);",
     ),
     Mutation(
         "write after read is not ordered in the instruction graph",
@@ -93,8 +93,8 @@ MUTATIONS = (
     Mutation(
         "an await-push does not wait for readers of the old data",
         COMMANDS,
-        "depend_for_write(buffer, await.awaited);",
-        "depend_for_read(buffer, await.awaited);",
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode) && !is_replicated) state.front.depend_for_write(m_window);",
     ),
     Mutation(
         "stale data counts as fresh",
@@ -105,14 +105,14 @@ MUTATIONS = (
     Mutation(
         "replicas survive a write",
         COMMANDS,
-        "access.buffer->replicas.update(access.where, rank_set());",
-        "",
+        "local_state{{self, {}}, true, is_replicated, {}}",
+        "local_state{{self, {}}, true, is_replicated, [&] { rank_set all; all.add_first(m_num_ranks); return all; }()}",
     ),
     Mutation(
         "data is pushed to ranks that have it",
         COMMANDS,
-        "if(!holders.contains(targets[t])) m_missing[t].push_back(piece);",
-        "m_missing[t].push_back(piece);",
+        "if(!state.holders.contains(targets[t])) m_missing[t].push_back(part);",
+        "m_missing[t].push_back(part);",
     ),
     Mutation(
         "copies are pushed like owned data",
@@ -189,8 +189,8 @@ MUTATIONS = (
     Mutation(
         "what other ranks wrote does not become stale",
         COMMANDS,
-        "mark(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);",
-        "if(!chunk.has_value()) mark(buffer, written);",
+        "lose(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);",
+        "if(!chunk.has_value()) lose(buffer, written);",
     ),
     Mutation(
         "data is copied from host memory, though it is stale there",
@@ -231,8 +231,8 @@ MUTATIONS = (
     Mutation(
         "shares are gathered before the own one was pushed",
         COMMANDS,
-        "\tdepend_for_write(buffer, element);\n\trecord_write(buffer, element",
-        "\trecord_write(buffer, element",
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode) && operation.index() != 5) state.front.depend_for_write(m_window);",
     ),
     Mutation(
         "a buffer dies before work that is held back",

@@ -100,7 +100,7 @@ class Script:
         )
 
     def epoch(self, submission: int, action: str = "none", task: int = 1, **where: Any) -> int:
-        return self.add("epoch", task=task, submission=submission, last_submission=submission, action=action, **where)
+        return self.add("epoch", task=task, submission=submission, action=action, **where)
 
     def submit(self, executor: _native.Executor) -> None:
         _native_testing.submit(executor, _native_testing.InstructionRecords(self.records, self.pilots))

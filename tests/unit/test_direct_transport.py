@@ -113,7 +113,7 @@ class Script:
         )
 
     def epoch(self, submission: int, after: list[int] | None = None) -> int:
-        return self.add("epoch", task=1, after=after, submission=submission, last_submission=submission, action="none")
+        return self.add("epoch", task=1, after=after, submission=submission, action="none")
 
 
 class Pair:

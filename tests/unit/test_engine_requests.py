@@ -100,7 +100,7 @@ def test_with_direct_peers_no_receive_comes_in_parts() -> None:
 
 def test_epochs_and_horizons_are_clocks_but_a_barrier_of_several_ranks_is_not() -> None:
     def epoch(action: str, num_ranks: int) -> tuple[str, str | None, int | None]:
-        fields = {"task": 1, "submission": 1, "last_submission": 1, "action": action}
+        fields = {"task": 1, "submission": 1, "action": action}
         return request("epoch", fields, num_ranks=num_ranks)
 
     assert request("horizon", {"task": 1, "last_submission": 0}) == CLOCK

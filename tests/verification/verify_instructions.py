@@ -294,7 +294,7 @@ class RankInstructions:
                 or self.shares.by_id.get(binding["reduction"]) != (submission, position)
             ):
                 raise self.error(f"reduction {position} is not as submitted, or its result lies in another memory")
-            cells, mask = linear_cells(binding["offset_bytes"] // CELL_BYTES, 1)
+            cells, mask = linear_cells(0, 1)
             self._access(place, allocation, 0, mask)
             allocation.versions[cells] = self.shares.of_chunk(
                 submission, position, self.trace.rank, tuple(record["chunk"])
@@ -466,7 +466,7 @@ class RankInstructions:
     def _replay_reduce(self, record: Record, place: int) -> None:
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
         from_cells, from_mask = linear_cells(0, record["count"])
-        to_cells, to_mask = linear_cells(record["destination_offset_bytes"] // CELL_BYTES, 1)
+        to_cells, to_mask = linear_cells(0, 1)
         if source is destination:
             self._access(place, source, from_mask, to_mask)
         else:

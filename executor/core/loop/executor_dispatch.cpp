@@ -125,17 +125,13 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 
 template <>
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
-	auto* const destination = static_cast<std::byte*>(m_allocations.address(reduce.destination)) + reduce.destination_offset_bytes;
+	void* const destination = m_allocations.address(reduce.destination);
 	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
 	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_announcements.add(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
 }
 
 // ---- calls of user functions ------------------------------------------------------------------------------------------------------
-
-void* executor_loop::address_of(const reduction_binding& reduction) const {
-	return static_cast<std::byte*>(m_allocations.address(reduction.allocation)) + reduction.offset_bytes;
-}
 
 std::vector<bound_access> executor_loop::bind(const std::span<const access_binding> accesses) const {
 	std::vector<bound_access> bound;
@@ -154,13 +150,13 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 		operation.launch = launch;
 		operation.instruction = &kernel;
 		for(const auto& access : kernel.accesses) operation.access_addresses.push_back(m_allocations.address(access.allocation));
-		for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(address_of(reduction));
+		for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(m_allocations.address(reduction.allocation));
 		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), std::move(operation));
 		return;
 	}
 	kernel_job job{
 	    {item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence}, small_vector<lane_position, 4>(item.waits)};
-	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({address_of(reduction), reduction.op, reduction.type});
+	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({m_allocations.address(reduction.allocation), reduction.op, reduction.type});
 	job.call.stream = m_backend->stream_handle(item.lane);
 	m_calls.push(kernel.device, std::move(job));
 }

@@ -364,8 +364,8 @@ void executor_loop::retire() {
 void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	m_progress_events.push_back({epoch.task, true});
 	if(epoch.submission.value != 0) m_announcements.add(completed_event{epoch.submission});
-	m_launches.drop(epoch.last_submission);
-	if(epoch.last_submission.value != 0) m_announcements.add_retired(epoch.last_submission);
+	m_launches.drop(epoch.submission);
+	if(epoch.submission.value != 0) m_announcements.add_retired(epoch.submission);
 	if(epoch.action == epoch_action::shutdown) m_announcements.add(shutdown_event{});
 }
 

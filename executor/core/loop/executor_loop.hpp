@@ -241,7 +241,6 @@ class executor_loop final : public instruction_sink {
 	copy_operation counted(copy_operation operation, copy_reason reason);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);
-	void* address_of(const reduction_binding& reduction) const;
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
 	memory_holders find_holders(const alloc_instruction& lacking) const;
 };

@@ -27,10 +27,8 @@ void command_graph_generator::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
 	local_state initial;
 	initial.front.writer = m_window.epoch();
-	rank_set everyone; // all ranks start with the same contents, so none ever has to be sent
-	everyone.add_first(m_num_ranks);
-	m_buffers.emplace(info.id,
-	    buffer_state{info, domain, region_map<local_state>(domain, initial), region_map<rank_set>(domain, everyone), std::nullopt, box(), true, {}});
+	initial.holders.add_first(m_num_ranks); // all ranks start with the same contents, so none ever has to be sent
+	m_buffers.emplace(info.id, buffer_state{info, domain, region_map<local_state>(domain, initial), std::nullopt, box(), true, {}});
 }
 
 void command_graph_generator::destroy_buffer(const buffer_id id) { m_buffers.erase(id); }
@@ -112,7 +110,6 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 
 	const pending_reduction pending = *buffer.pending;
 	buffer.pending.reset();
-	buffer.owned_bounds_dirty = true;
 	const transfer_id transfer{node->id, buffer.info.id, pending.reduction.id};
 	const region element(buffer.domain);
 	const bool is_contributor = m_local_rank.value < pending.num_contributors;
@@ -123,25 +120,14 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 		for(const rank_id rank : participants) {
 			if(rank != m_local_rank) push.targets.emplace_back(rank, element);
 		}
-		if(!push.targets.empty()) {
-			begin_command();
-			depend_for_read(buffer, element);
-			record_read(buffer, element);
-			finish_command(node, std::move(push), out);
-		}
+		if(!push.targets.empty()) emit(node, std::move(push), std::array{chunk_access{&buffer, access_mode::read, element}}, false, out);
 	}
-	if(!is_participant) {
-		buffer.local.modify(element, [](local_state& state) { state.is_fresh = state.is_replicated = false; });
-		return;
-	}
-	begin_command();
-	if(is_contributor) depend_for_read(buffer, element);
-	depend_for_write(buffer, element);
-	record_write(buffer, element, m_local_rank != participants.front());
-	rank_set holders;
-	for(const rank_id rank : participants) holders.add(rank);
-	buffer.replicas.update(element, holders);
-	finish_command(node, reduction_command{transfer, pending.reduction, pending.num_contributors}, out);
+	if(!is_participant) return lose(buffer, element);
+	const chunk_access result{&buffer, is_contributor ? access_mode::read_write : access_mode::write, element};
+	emit(node, reduction_command{transfer, pending.reduction, pending.num_contributors}, std::span(&result, 1), m_local_rank != participants.front(), out);
+	buffer.local.modify(element, [&](local_state& state) {
+		for(const rank_id rank : participants) state.holders.add(rank);
+	});
 }
 
 void command_graph_generator::generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out) {
@@ -149,12 +135,9 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 		push_command push{transfer_id{node->id, buffer.info.id, reduction_id{}}, {}};
 		collect(push);
 		if(push.targets.empty()) return;
-		begin_command();
 		region pushed;
 		for(const auto& [rank, where] : push.targets) add_to(pushed, where);
-		depend_for_read(buffer, pushed);
-		record_read(buffer, pushed);
-		finish_command(node, std::move(push), out);
+		emit(node, std::move(push), std::array{chunk_access{&buffer, access_mode::read, std::move(pushed)}}, false, out);
 	};
 
 	for(std::size_t i = 0; i < node->accesses.size(); ++i) {
@@ -199,11 +182,9 @@ void command_graph_generator::collect_push(buffer_state& buffer, const std::span
 	m_missing.assign(targets.size(), box_vector());
 	buffer.local.query(needed, [&](const box& part, const local_state& state) {
 		if(!state.is_fresh || state.is_replicated) return;
-		buffer.replicas.query(part, [&](const box& piece, const rank_set& holders) {
-			for(std::size_t t = 0; t < targets.size(); ++t) {
-				if(!holders.contains(targets[t])) m_missing[t].push_back(piece);
-			}
-		});
+		for(std::size_t t = 0; t < targets.size(); ++t) {
+			if(!state.holders.contains(targets[t])) m_missing[t].push_back(part);
+		}
 	});
 	for(std::size_t first = 0; first < targets.size();) {
 		std::size_t last = first + 1;
@@ -214,8 +195,8 @@ void command_graph_generator::collect_push(buffer_state& buffer, const std::span
 }
 
 void command_graph_generator::add_push(buffer_state& buffer, const std::span<const rank_id> targets, const region& sent, push_command& push) {
-	buffer.replicas.modify(sent, [&](rank_set& holders) {
-		for(const rank_id target : targets) holders.add(target);
+	buffer.local.modify(sent, [&](local_state& state) {
+		for(const rank_id target : targets) state.holders.add(target);
 	});
 	for(const rank_id target : targets) {
 		const auto known = std::find_if(push.targets.begin(), push.targets.end(), [&](const auto& entry) { return entry.first == target; });
@@ -245,38 +226,17 @@ void command_graph_generator::generate_await_pushes(const std::shared_ptr<const 
 		}
 		if(stale.empty()) continue;
 		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale)), *local_chunk()};
-		begin_command();
-		depend_for_write(buffer, await.awaited);
-		record_write(buffer, await.awaited, true);
-		finish_command(node, std::move(await), out);
+		const chunk_access received{&buffer, access_mode::write, await.awaited};
+		emit(node, std::move(await), std::span(&received, 1), true, out);
 	}
 }
 
 void command_graph_generator::generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out) {
 	const auto chunk = local_chunk();
 	if(!chunk.has_value()) return;
-	begin_command();
-	if(node->is_ordered) m_side_effects.append_to(m_window);
-	for(const auto& access : m_local_accesses) {
-		if(is_consumer(access.mode)) depend_for_read(*access.buffer, access.where);
-		if(is_producer(access.mode)) depend_for_write(*access.buffer, access.where);
-	}
-	for(const auto& access : m_local_accesses) {
-		if(access.mode == access_mode::read) record_read(*access.buffer, access.where);
-	}
-	for(const auto& access : m_local_accesses) {
-		if(!is_producer(access.mode) || access.where.empty()) continue;
-		if(m_current_record.has_value() && is_consumer(access.mode)) m_current_record->reads.emplace_back(access.buffer->info.id, access.where);
-		record_write(*access.buffer, access.where, false);
-		access.buffer->replicas.update(access.where, rank_set());
-		if(access.buffer->pending.has_value()) access.buffer->pending.reset(); // overwritten before anybody read it
-	}
-	if(node->kind == task_kind::fence) {
-		finish_command(node, fence_command{}, out);
-	} else {
-		const bool initializes = m_local_rank.value == 0;
-		finish_command(node, execution_command{*chunk, initializes, m_chunks.size() > 1}, out);
-	}
+	const bool initializes = m_local_rank.value == 0;
+	const bool is_fence = node->kind == task_kind::fence;
+	emit(node, is_fence ? command_operation(fence_command{}) : execution_command{*chunk, initializes, m_chunks.size() > 1}, m_local_accesses, false, out);
 }
 
 void command_graph_generator::finish_reductions(const task& node) {
@@ -289,11 +249,6 @@ void command_graph_generator::finish_reductions(const task& node) {
 
 void command_graph_generator::mark_stale(const task& node) {
 	const auto chunk = local_chunk();
-	const auto mark = [](buffer_state& buffer, const region& where) {
-		if(where.empty()) return;
-		buffer.local.modify(where, [](local_state& state) { state.is_fresh = state.is_replicated = false; });
-		buffer.owned_bounds_dirty = true;
-	};
 	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
 		const auto& access = node.accesses[i];
 		if(!is_producer(access.mode)) continue;
@@ -301,28 +256,31 @@ void command_graph_generator::mark_stale(const task& node) {
 		const region written = map_access(node, access, buffer, node.geometry.global);
 		if(written.empty()) continue; // clamped to nothing
 		buffer.pending.reset();       // written elsewhere
-		mark(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);
+		lose(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);
 	}
 	if(chunk.has_value()) return;
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		mark(buffer, region(buffer.domain));
+		lose(buffer, buffer.domain);
 	}
 }
 
+/// The newest values are those of other ranks.
+void command_graph_generator::lose(buffer_state& buffer, const region& where) {
+	if(where.empty()) return;
+	buffer.local.modify(where, [](local_state& state) {
+		state.is_fresh = state.is_replicated = false;
+		state.holders = rank_set();
+	});
+	buffer.owned_bounds_dirty = true;
+}
+
 void command_graph_generator::generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out) {
-	begin_command();
-	m_window.depend_on_front();
-	const command_id self = m_window.current();
-	if(node->kind == task_kind::epoch) {
-		finish_command(node, epoch_command{}, out);
-		apply_epoch(self);
-		m_pending_horizon = command_id{};
-	} else {
-		finish_command(node, horizon_command{}, out);
-		if(m_pending_horizon != command_id{}) apply_epoch(m_pending_horizon);
-		m_pending_horizon = self;
-	}
+	const bool is_epoch = node->kind == task_kind::epoch;
+	const command_id self = emit(node, is_epoch ? command_operation(epoch_command{}) : horizon_command{}, {}, false, out);
+	const command_id due = is_epoch ? self : m_pending_horizon;
+	m_pending_horizon = is_epoch ? command_id{} : self;
+	if(due != command_id{}) apply_epoch(due);
 }
 
 void command_graph_generator::apply_epoch(const command_id epoch) {
@@ -342,45 +300,30 @@ const box& command_graph_generator::owned_bounds(buffer_state& buffer) const {
 	return buffer.owned_bounds;
 }
 
-void command_graph_generator::begin_command() {
-	m_window.begin();
-	if(m_record) m_current_record.emplace();
-}
-
-void command_graph_generator::depend_for_read(const buffer_state& buffer, const region& where) {
-	buffer.local.query(where, [&](const box&, const local_state& state) { state.front.depend_for_read(m_window); });
-}
-
-void command_graph_generator::depend_for_write(const buffer_state& buffer, const region& where) {
-	buffer.local.query(where, [&](const box&, const local_state& state) { state.front.depend_for_write(m_window); });
-}
-
-void command_graph_generator::record_read(buffer_state& buffer, const region& where) {
-	if(where.empty()) return;
-	m_recent.use(buffer.info.id, buffer.last_use);
-	const command_id self = m_window.current();
-	buffer.local.modify(where, [&](local_state& state) { state.front.add_reader(self); });
-	if(m_current_record.has_value()) m_current_record->reads.emplace_back(buffer.info.id, where);
-}
-
-void command_graph_generator::record_write(buffer_state& buffer, const region& where, const bool is_replicated) {
-	m_recent.use(buffer.info.id, buffer.last_use);
-	local_state state;
-	state.front.writer = m_window.current();
-	state.is_replicated = is_replicated;
-	buffer.local.update(where, state);
-	buffer.owned_bounds_dirty = true;
-	if(m_current_record.has_value()) m_current_record->writes.emplace_back(buffer.info.id, where);
-}
-
-void command_graph_generator::finish_command(const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out) {
+command_id command_graph_generator::emit(const std::shared_ptr<const task>& node, command_operation&& operation, const std::span<const chunk_access> accesses,
+    const bool is_replicated, std::vector<command>& out) {
+	const command_id self = m_window.begin();
+	if(node->kind == task_kind::epoch || node->kind == task_kind::horizon) m_window.depend_on_front();
+	if(node->is_ordered && std::holds_alternative<execution_command>(operation)) m_side_effects.append_to(m_window);
+	for(const auto& access : accesses) {
+		access.buffer->local.query(access.where, [&](const box&, const local_state& state) {
+			if(is_consumer(access.mode)) state.front.depend_for_read(m_window);
+			if(is_producer(access.mode)) state.front.depend_for_write(m_window);
+		});
+	}
 	m_window.depend_on_epoch_if_alone(true);
-	out.push_back(command{m_window.current(), node, std::move(operation)});
-	if(!m_record) return;
-	m_current_record->node = out.back();
-	for(std::size_t i = 0; i < m_window.edges().size(); ++i) m_current_record->dependencies.emplace_back(m_window.edges()[i], m_window.kinds()[i]);
-	m_record(std::move(*m_current_record));
-	m_current_record.reset();
+	for(const auto& access : accesses) {
+		m_recent.use(access.buffer->info.id, access.buffer->last_use);
+		if(access.mode == access_mode::read) access.buffer->local.modify(access.where, [&](local_state& state) { return state.front.add_reader(self); });
+	}
+	for(const auto& access : accesses) {
+		if(!is_producer(access.mode)) continue;
+		access.buffer->local.update(access.where, local_state{{self, {}}, true, is_replicated, {}});
+		access.buffer->owned_bounds_dirty = true;
+	}
+	out.push_back(command{self, node, std::move(operation)});
+	if(m_record) m_record({out.back(), m_window, accesses});
+	return self;
 }
 
 } // namespace celerity

@@ -15,6 +15,7 @@
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
 #include "geometry/region_map.hpp"
+#include "node_record.hpp"
 #include "rank_set.hpp"
 #include "recent_buffers.hpp"
 #include "vocabulary/task.hpp"
@@ -66,13 +67,7 @@ struct command {
 	command_operation operation;
 };
 
-/// A command with its edges and accesses, for tests and graph printing.
-struct command_record {
-	command node;
-	std::vector<std::pair<command_id, dependency_kind>> dependencies;
-	std::vector<std::pair<buffer_id, region>> reads;
-	std::vector<std::pair<buffer_id, region>> writes;
-};
+using command_record = node_record<command, command_id>;
 
 /// The chunks of a task, the i-th one for rank i: at most one per rank.
 box_vector split_among_ranks(const task& node, std::size_t num_ranks);
@@ -96,6 +91,7 @@ class command_graph_generator {
 		access_front<command_id> front;
 		bool is_fresh = true;       ///< this rank holds the newest value
 		bool is_replicated = false; ///< but another rank owns it
+		rank_set holders;           ///< of data that this rank owns: the ranks that have been sent a copy
 		friend bool operator==(const local_state&, const local_state&) = default;
 	};
 	struct pending_reduction {
@@ -106,18 +102,12 @@ class command_graph_generator {
 		buffer_info info;
 		box domain;
 		region_map<local_state> local;
-		region_map<rank_set> replicas; ///< which ranks hold a copy of the data that this rank owns
 		std::optional<pending_reduction> pending;
 		box owned_bounds;             ///< bounding box of fresh, owned elements, if not dirty
 		bool owned_bounds_dirty = true;
 		recent_buffers::round last_use = 0;
 	};
-	/// One access as one chunk sees it.
-	struct chunk_access {
-		buffer_state* buffer;
-		access_mode mode;
-		region where;
-	};
+	using chunk_access = tracked_access<buffer_state>;
 
 	std::size_t m_num_ranks;
 	rank_id m_local_rank;
@@ -134,7 +124,6 @@ class command_graph_generator {
 	bool m_chunks_valid = false;
 	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's chunk; empty if it has none
 	std::vector<box_vector> m_missing; ///< by target of a push
-	std::optional<command_record> m_current_record;
 
 	void update_chunks(const task& node);
 	void collect_local_accesses(const task& node);
@@ -156,12 +145,11 @@ class command_graph_generator {
 	const box& owned_bounds(buffer_state& buffer) const;
 	std::optional<box> local_chunk() const;
 	bool is_first_access_to_its_buffer(const task& node, std::size_t index) const;
-	void depend_for_read(const buffer_state& buffer, const region& where);
-	void depend_for_write(const buffer_state& buffer, const region& where);
-	void record_read(buffer_state& buffer, const region& where);
-	void record_write(buffer_state& buffer, const region& where, bool is_replicated);
-	void begin_command();
-	void finish_command(const std::shared_ptr<const task>& node, command_operation&& operation, std::vector<command>& out);
+	static void lose(buffer_state& buffer, const region& where);
+	/// Appends a command, which depends on earlier commands with the same data, and notes it for later ones. What it writes is this rank's own afterwards,
+	/// or, if `is_replicated`, a copy of what another rank owns.
+	command_id emit(const std::shared_ptr<const task>& node, command_operation&& operation, std::span<const chunk_access> accesses, bool is_replicated,
+	    std::vector<command>& out);
 	void apply_epoch(command_id epoch);
 };
 

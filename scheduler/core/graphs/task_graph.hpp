@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
 #include "geometry/region_map.hpp"
+#include "node_record.hpp"
 #include "recent_buffers.hpp"
 #include "vocabulary/planning_notice.hpp"
 #include "vocabulary/task.hpp"
@@ -25,13 +25,7 @@ struct horizon_policy {
 	std::size_t max_parallelism = 64; ///< a horizon once this many tasks have no dependents
 };
 
-/// A node as tests and graph printing see it.
-struct task_record {
-	std::shared_ptr<const task> node;
-	std::vector<std::pair<task_id, dependency_kind>> dependencies;
-	std::vector<std::pair<buffer_id, region>> reads;
-	std::vector<std::pair<buffer_id, region>> writes;
-};
+using task_record = node_record<std::shared_ptr<const task>, task_id>;
 
 class task_graph {
   public:
@@ -46,10 +40,12 @@ class task_graph {
 	void add(std::shared_ptr<task> submitted, std::vector<std::shared_ptr<const task>>& out);
 
   private:
+	using front = access_front<task_id>;
+
 	struct buffer_state {
 		buffer_info info;
 		box domain;
-		region_map<access_front<task_id>> accesses;
+		region_map<front> accesses;
 		region uninitialized; ///< never written
 		bool warned_uninitialized = false;
 		recent_buffers::round last_use = 0;
@@ -70,9 +66,9 @@ class task_graph {
 	submission_id m_last_submission;
 	std::uint64_t m_last_reduction = 0;
 
-	void add_node(task& node);
-	void add_access_dependencies(const task& node, task_record* record);
-	void finish_node();
+	void add_node(const std::shared_ptr<task>& node);
+	std::vector<tracked_access<buffer_state>> map_accesses(const task& node);
+	void track_path_length();
 	void apply_epoch(task_id epoch);
 	std::shared_ptr<const task> make_horizon();
 	void check_initialized(const task& node, buffer_state& buffer, const region& read);

@@ -92,7 +92,7 @@ void instruction_graph_generator::compile_epoch(const command_phase& now, const 
 	m_arenas.push_back(arena_bucket{node.id, arena(m_block_pool)});
 	instruction_builder epoch(*this, now);
 	epoch.follow_all();
-	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.submission, node.action}, priorities::horizon_or_epoch);
+	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.action}, priorities::horizon_or_epoch);
 	apply_epoch(m_settled);
 	m_pending_horizon = instruction_id{};
 }
@@ -244,10 +244,7 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 	box_vector read;
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		if(!reads(node.accesses[a])) continue;
-		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
-			const auto boxes = plan.accessed(a, c).boxes();
-			read.append(boxes);
-		}
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) read.append(plan.accessed(a, c).boxes());
 	}
 	return region_difference(await.awaited, region(std::move(read)));
 }
@@ -255,7 +252,7 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, bool& found_new) {
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		auto& buffer = m_buffers.at(node.accesses[a].buffer);
-		for(std::size_t c = 0; c < plan.chunks.size(); ++c) { anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new); }
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new);
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);

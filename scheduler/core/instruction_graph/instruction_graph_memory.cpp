@@ -237,50 +237,47 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * buffer.info.element_size_bytes;
 	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
 	const auto boxes = nodes().copy(copy.where.boxes());
-	const auto on_host = place_in(staging.id, offset_bytes);
-	const auto emit_part = [&](instruction_builder& part, const copy_place& from, const copy_place& to) {
-		return emit_copy(part, buffer, from, to, boxes, copy_reason::staging);
+	// One end of a copy: an allocation of the buffer, or packed data in staging.
+	struct end {
+		allocation_state* allocation;
+		staging_allocation* staging;
+		copy_place place;
+	};
+	const auto allocation_in = [&](const memory_id memory) {
+		auto* const found = find_allocation(buffer, memory, copy.where.bounding_box());
+		assert(found != nullptr);
+		return end{found, nullptr, place_in(*found)};
+	};
+	const auto pack_in = [&](const memory_id memory) {
+		auto& packed = acquire_staging(now, memory, size_bytes, alignment_bytes);
+		return end{nullptr, &packed, place_in(packed.id)};
+	};
+	const auto emit_step = [&](const end& from, const end& to, const instruction_id filler) {
+		instruction_builder step(*this, now);
+		if(from.staging != nullptr) step.drain(*from.staging, filler);
+		if(to.staging != nullptr) step.fill(*to.staging);
+		if(from.allocation != nullptr) step.read(*from.allocation, copy.where);
+		if(to.allocation != nullptr) step.write(*to.allocation, copy.where);
+		return emit_copy(step, buffer, from.place, to.place, boxes, copy_reason::staging);
 	};
 
 	// Into host memory, packed on the device first where that pays.
-	auto* const source = find_allocation(buffer, copy.source, copy.where.bounding_box());
-	assert(source != nullptr);
-	instruction_id in_host_memory;
-	if(should_linearize(buffer, copy.where, *source)) {
-		auto& packed = acquire_staging(now, copy.source, size_bytes, alignment_bytes);
-		instruction_builder pack(*this, now);
-		pack.fill(packed);
-		pack.read(*source, copy.where);
-		const instruction_id packing = emit_part(pack, place_in(*source), place_in(packed.id));
-		instruction_builder leave(*this, now);
-		leave.drain(packed, packing);
-		leave.fill(staging);
-		in_host_memory = emit_part(leave, place_in(packed.id), on_host);
-	} else {
-		instruction_builder leave(*this, now);
-		leave.fill(staging);
-		leave.read(*source, copy.where);
-		in_host_memory = emit_part(leave, place_in(*source), on_host);
+	const end on_host{nullptr, &staging, place_in(staging.id, offset_bytes)};
+	end source = allocation_in(copy.source);
+	instruction_id packing;
+	if(should_linearize(buffer, copy.where, *source.allocation)) {
+		const end packed = pack_in(copy.source);
+		packing = emit_step(source, packed, {});
+		source = packed;
 	}
-
-	for(const memory_id destination : copy.destinations) {
-		auto* const target = find_allocation(buffer, destination, copy.where.bounding_box());
-		assert(target != nullptr);
-		if(should_linearize(buffer, copy.where, *target)) {
-			auto& packed = acquire_staging(now, destination, size_bytes, alignment_bytes);
-			instruction_builder arrive(*this, now);
-			arrive.drain(staging, in_host_memory);
-			arrive.fill(packed);
-			const instruction_id arrival = emit_part(arrive, on_host, place_in(packed.id));
-			instruction_builder unpack(*this, now);
-			unpack.drain(packed, arrival);
-			unpack.write(*target, copy.where);
-			emit_part(unpack, place_in(packed.id), place_in(*target));
+	const instruction_id in_host_memory = emit_step(source, on_host, packing);
+	for(const memory_id memory : copy.destinations) {
+		const end destination = allocation_in(memory);
+		if(should_linearize(buffer, copy.where, *destination.allocation)) {
+			const end packed = pack_in(memory);
+			emit_step(packed, destination, emit_step(on_host, packed, in_host_memory));
 		} else {
-			instruction_builder arrive(*this, now);
-			arrive.drain(staging, in_host_memory);
-			arrive.write(*target, copy.where);
-			emit_part(arrive, on_host, place_in(*target));
+			emit_step(on_host, destination, in_host_memory);
 		}
 	}
 }

@@ -92,7 +92,7 @@ void instruction_graph_generator::emit_chunk(const command_phase& now, const tas
 		auto& buffer = m_buffers.at(reduction.buffer);
 		auto* const allocation = find_allocation(buffer, memory, buffer.domain);
 		assert(allocation != nullptr);
-		m_reduction_bindings.push_back(reduction_binding{reduction.id, reduction.buffer, allocation->id, 0, reduction.op, reduction.type});
+		m_reduction_bindings.push_back(reduction_binding{reduction.id, reduction.buffer, allocation->id, reduction.op, reduction.type});
 		execution.produce(buffer, *allocation, buffer.whole);
 	}
 	const auto accesses = nodes().copy(m_access_bindings);
@@ -146,7 +146,7 @@ void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_s
 	reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
 	const instruction_id self =
-	    reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, 0, is_all_of_it}, priorities::reduce);
+	    reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, is_all_of_it}, priorities::reduce);
 	instruction_builder free(*this, now);
 	free.follow(self);
 	free.emit(free_instruction{gather.id, gather.size_bytes}, priorities::free);

@@ -101,10 +101,9 @@ struct reduction_binding {
 	reduction_id reduction;
 	buffer_id buffer;
 	allocation_id allocation;
-	std::size_t offset_bytes; ///< of the element inside the allocation
 	reduction_op op;
 	scalar_type type;
-	CELERITY_FIELDS(reduction, buffer, allocation, offset_bytes, op, type)
+	CELERITY_FIELDS(reduction, buffer, allocation, op, type)
 };
 
 struct device_kernel_instruction {
@@ -185,9 +184,8 @@ struct reduce_instruction {
 	allocation_id source;
 	std::size_t count;
 	allocation_id destination;
-	std::size_t destination_offset_bytes;
 	bool is_all_of_it; ///< there are no further partial results, and no current value is among these
-	CELERITY_KIND(reduce, reduction, op, type, source, count, destination, destination_offset_bytes, is_all_of_it)
+	CELERITY_KIND(reduce, reduction, op, type, source, count, destination, is_all_of_it)
 };
 /// All of the fence's data is in user memory: fulfil the future of `submission`.
 struct fence_instruction {
@@ -202,9 +200,8 @@ struct horizon_instruction {
 struct epoch_instruction {
 	task_id task;
 	submission_id submission; ///< of the wait or barrier; 0 for the initial epoch
-	submission_id last_submission;
 	epoch_action action;
-	CELERITY_KIND(epoch, task, submission, last_submission, action)
+	CELERITY_KIND(epoch, task, submission, action)
 };
 
 using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,
