@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the executor asks of the runtime above it, and what it uses of the native one below."""
+"""The interfaces of the executor: to the runtime above it, and to the native executor below it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ExecutorDelegate(Protocol):
         """A fence or epoch is done: fulfil its future. Executor thread; must be quick."""
 
     def submissions_retired(self, last_submission: int) -> None:
-        """Everything submitted up to here is done: drop its callables and arguments. Executor thread."""
+        """All submissions up to this one are complete: drop their callables and arguments. Executor thread."""
 
     def user_memory_freed(self, raw: int) -> None:
-        """The graph has had its last use of an array in user memory: drop it. Executor thread."""
+        """The last use of an array in user memory is complete: drop the array. Executor thread."""
 
     def reduction_is_empty(self, number: int) -> None:
-        """The result of this reduction, counted in program order, is that of nothing. Executor thread."""
+        """No chunk has combined a value for this reduction, counted in program order. Executor thread."""
 
     def failed(self, failure: Failure) -> None:
         """The first failure of the run: let every pending future and later call raise it.
@@ -72,7 +72,7 @@ class NativeExecutor(Protocol):
         """Whether transfers are under way or awaited."""
 
     def run(self, timeout_s: float) -> Sequence[Any]:
-        """Work, or wait up to `timeout_s` for something to do; return what only Python can do. Executor thread."""
+        """Work, or wait up to `timeout_s` for work; return the work that only Python can do. Executor thread."""
 
     def notify_complete(self, request: int) -> None:
         """A send, receive or barrier is complete."""
@@ -93,7 +93,7 @@ class NativeExecutor(Protocol):
         """The function of this kernel has returned."""
 
     def kernel_issued(self, ticket: int) -> None:
-        """All that this kernel puts on its stream is there; after `kernel_done`."""
+        """All work of this kernel is on its stream; called after `kernel_done`."""
 
     def next_host_task(self) -> HostTaskCall | InitializeCall | None:
         """Block until there is host work; None means stop. Any number of threads."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the executor changes in the Python interpreter: the switch interval while it runs, and the order of exit."""
+"""The executor's settings of the Python interpreter: its switch interval during a run, and the order of exit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shorten_switch_interval() -> None:
 
 
 def restore_switch_interval() -> None:
-    """Undo one `shorten_switch_interval`; the last one restores what was set before the first."""
+    """Undo one `shorten_switch_interval`; the last call restores the interval from before the first."""
     global _num_users  # noqa: PLW0603
     with _lock:
         _num_users -= 1

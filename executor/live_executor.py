@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The threads that execute, and the loop that connects the native engine, the network and the runtime.
 
-The executor thread lives in the native `run`, without the interpreter lock, and comes out of it for what only Python
-can do: MPI and the runtime's bookkeeping. Kernels written in Python run on one launcher thread per device, host tasks
-on a pool that grows while all its threads are busy, because host tasks may wait for each other.
+The executor thread stays in the native `run`, without the interpreter lock. It leaves `run` only for work that needs
+Python: MPI and the runtime's bookkeeping. Python kernels run on one launcher thread per device. Host tasks run on a
+pool of threads, which grows while all are busy, because host tasks may wait for each other.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a d
 _FAILED_POLL_S: Final = 2e-3
 _LOOK_INTERVAL_S: Final = 0.05  # between two looks after the run: the loop turns up to 10⁵ times a second
 _THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
-# Request numbers that the native executor does not use. At the end of a run each rank looks for messages that nobody
-# has asked for, once all have arrived. The second barrier keeps the others here until every rank has looked.
+# Request numbers that the native executor does not use. At the end of a run, when all messages have arrived, each rank
+# looks for those that no receive has claimed. The second barrier holds every rank until all have looked.
 _ALL_HAS_ARRIVED: Final = -2
 _ALL_HAVE_LOOKED: Final = -3
 
 
 class LiveExecutor:
-    """Runs what the scheduler hands to the native executor.
+    """Runs the instructions that the scheduler hands to the native executor.
 
     Args:
-        native: A `_native.Executor` that nobody else calls `run` on.
+        native: A `_native.Executor` on which no other thread calls `run`.
         communicator: Of the run; only the executor thread uses it between `start` and `stop`.
         delegate: The runtime.
         num_devices: Of this rank.
         poll: "adaptive" sleeps between looks at the network, the longer nothing has moved; "spin" does not.
         direct: Some transfers need no network, so it is looked at less often.
         times: When to give up.
-        program: What the ranks compare; None if this is the only one.
+        program: The digests that the ranks compare; None with a single rank.
     """
 
     def __init__(
@@ -203,10 +203,10 @@ class LiveExecutor:
     def _execute(self) -> None:
         try:
             self._loop()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the run cannot go on, and all ranks must know
+        except BaseException as error:  # noqa: BLE001 - the run cannot go on, and all ranks must know
             self.fail(error)
         while not self._stop_requested.wait(_FAILED_POLL_S if self._communicator.size > 1 else None):
-            # MPI itself may be what failed, so each attempt stands alone.
+            # MPI itself may have failed, so each step is attempted by itself.
             with contextlib.suppress(Exception):
                 self._empty_outbox()
             with contextlib.suppress(Exception):
@@ -229,7 +229,7 @@ class LiveExecutor:
             for notice in arrivals.notices:
                 watchdog.note_sign_of_life(notice.source_rank)
                 self._take_notice(notice)
-            for request in arrivals.completed:  # after the notices: what ends the run looks at the last claims
+            for request in arrivals.completed:  # after the notices: the end of the run looks at the last claims
                 self._complete(request)
 
             now_s = time.monotonic()
@@ -252,7 +252,7 @@ class LiveExecutor:
             )
 
     def _look_after_the_run(self, now_s: float) -> None:
-        """End the run if a peer is lost, nobody moves, or the ranks run different programs."""
+        """End the run if a peer is lost, if no rank moves, or if the ranks run different programs."""
         failure = self._watchdog.check(now_s)
         if failure is None and self._comparison is not None:
             failure = self._comparison.check(now_s, is_leaving=self._is_leaving)
@@ -272,7 +272,7 @@ class LiveExecutor:
             self._native.notify_complete(request)
 
     def _look_for_leftovers(self, now_s: float) -> None:
-        """Fail for messages that nobody has asked for, unless it turns out that the sender runs another program."""
+        """Fail for messages that no receive has claimed, unless it turns out that the sender runs another program."""
         leftovers = find_leftovers(self._native, self._communicator, self._delegate)
         if leftovers is None:
             self._leftovers_since_s = None
@@ -291,7 +291,7 @@ class LiveExecutor:
         self._communicator.settle(request)
 
     def _take_notice(self, notice: Notice) -> None:
-        """Act on a control message, after the sender's program has been compared with this one if it tells of it."""
+        """Act on a control message. If it carries a claim, compare the sender's program with this one first."""
         kind, source_rank, content = notice
         comparison, watchdog = self._comparison, self._watchdog
         if comparison is not None and kind in {NOTICE_CLAIM, NOTICE_QUERY, NOTICE_STATUS}:
@@ -335,7 +335,7 @@ class LiveExecutor:
             try:
                 self._delegate.run_kernel(device, call)
                 self._native.kernel_done(call.ticket)
-                self._native.kernel_issued(call.ticket)  # what it put on its stream, where there is one, may still run
+                self._native.kernel_issued(call.ticket)  # its work on a stream may still run
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 self._fail_kernel(error, call.submission)
 
@@ -365,7 +365,7 @@ class LiveExecutor:
                 self._num_idle_host_threads -= 1
                 is_last = self._num_idle_host_threads == 0 and self._num_host_threads < _MOST_HOST_TASK_THREADS
             if is_last and not self._stop_requested.is_set():
-                with contextlib.suppress(RuntimeError, MemoryError):  # those that there are come back to it
+                with contextlib.suppress(RuntimeError, MemoryError):  # an existing thread takes it later
                     self._add_host_thread()
             try:
                 self._delegate.run_host_task(call)

@@ -8,18 +8,18 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Final
 
-_LONGEST_SLEEP_S: Final = 0.1  # of who waits beside somebody who was interrupted between waking up and waking others
+_LONGEST_SLEEP_S: Final = 0.1  # a thread may be interrupted between its wake-up and the wake-up of others
 
 
 class Flag:
-    """Is set once. As `threading.Event`, without a lock that an interrupted thread could leave behind."""
+    """A flag that is set once: a `threading.Event` without a lock that an interrupted thread could leave behind."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        """Set it, and wake those who wait. Any thread."""
+        """Set the flag, and wake the threads that wait. Any thread."""
         self._is_set = True
         self._bell.put(None)
 
@@ -28,7 +28,7 @@ class Flag:
         return self._is_set
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until it is set, or the time is up; whether it is set. Any thread."""
+        """Wait until the flag is set, or the time is up; return whether it is set. Any thread."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._is_set:
             left_s = _LONGEST_SLEEP_S if deadline_s is None else min(_LONGEST_SLEEP_S, deadline_s - time.monotonic())

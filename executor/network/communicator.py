@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the executor needs from the network, and nothing more.
+"""The interface of the executor to the network.
 
 Pilots (short announcements, ahead of their data) and payloads (boxes, sent and received in place) are separate
-channels, as in Celerity. Every call returns at once; `poll` reports what has happened since. Notices are control
+channels, as in Celerity. Every call returns at once; `poll` reports arrivals and completions. Notices are control
 messages about the run itself: failures, goodbyes, signs of life. Pilots may wait until the receiver has room for them;
 notices never do.
 """
@@ -19,9 +19,9 @@ PILOT_LIMIT_BYTES: Final = 316
 NOTICE_LIMIT_BYTES: Final = 4092
 
 NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
-NOTICE_CLAIM: Final = 2  # how far the sender's program has come
-NOTICE_QUERY: Final = 3  # a claim; the sender has been waiting, and wants the receiver's status
-NOTICE_STATUS: Final = 4  # the answer: a claim, and what the sender of it does
+NOTICE_CLAIM: Final = 2  # a claim: how far the sender's program has come
+NOTICE_QUERY: Final = 3  # a claim, and a question for the receiver's status; the sender has been waiting
+NOTICE_STATUS: Final = 4  # the answer: a claim, and the sender's status
 NOTICE_DIGESTS: Final = 5  # digests of the sender's program, which differs from the receiver's
 NOTICE_ENTRY: Final = 6  # the sender's first entry that differs from the receiver's
 
@@ -35,7 +35,7 @@ class Notice(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """What one `Communicator.poll` found."""
+    """The result of one `Communicator.poll`."""
 
     pilots: list[tuple[int, bytes]]  # (source rank, pilot), in the order sent by each source
     completed: list[int]  # requests
@@ -59,7 +59,7 @@ class Communicator(Protocol):
 
     @property
     def library(self) -> str:
-        """Name and version of what connects the ranks; empty if there is one rank, and nothing to connect."""
+        """Name and version of the library that connects the ranks; empty with a single rank."""
 
     @property
     def local_ranks(self) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class Communicator(Protocol):
         """Return (rank, number of its payloads to here minus receives from it) where they differ; after `settle`."""
 
     def poll(self) -> Arrivals:
-        """Let the transport progress; return what has arrived or completed, each pilot and request exactly once."""
+        """Let the transport progress; return arrivals and completions, each pilot and request exactly once."""
 
     def is_alive(self, rank: int) -> bool | None:
         """Whether the process of `rank` exists; None if that cannot be seen from here (another host)."""
@@ -117,7 +117,7 @@ class Communicator(Protocol):
         """End every rank now, with `status`. Any thread."""
 
     def close(self) -> None:
-        """Give back what the transport holds. Collective.
+        """Give back the resources of the transport. Collective.
 
         Unless `settle` was the last call, a message may still be on its way, and no later communicator shall get it.
         """

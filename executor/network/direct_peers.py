@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 class DirectExecutor(Protocol):
-    """The part of `_native.Executor` that is used here."""
+    """The part of `_native.Executor` that this module uses."""
 
     def offer_direct(self, local_ranks: list[int]) -> bytes:
-        """What other ranks of this host need to reach the memory of this one; empty if they cannot."""
+        """The data by which other ranks of this host reach this rank's memory; empty if they cannot."""
 
     def open_direct(self, rank: int, offer: bytes) -> None:
-        """Reach the memory of another rank; a RuntimeError tells why not."""
+        """Map the memory of another rank; a RuntimeError gives the reason if that is impossible."""
 
     def agree_direct(self, ranks: list[int]) -> None:
         """Transfer directly to and from these ranks."""
 
 
 class DirectPeers(NamedTuple):
-    """Who transfers directly."""
+    """The pairs of ranks with direct transfers."""
 
     with_rank: list[bool]  # for every rank, whether this rank's transfers to and from it are direct
     anywhere: bool  # whether any two ranks of the run do; the same on all ranks
 
 
 class _Report(NamedTuple):
-    """What each rank tells the others."""
+    """The report of one rank to the others."""
 
     opened: list[int]  # ranks whose memory it has mapped
     unreachable: list[tuple[int, str]]  # ranks whose memory it could not map, and why

@@ -53,7 +53,7 @@ _RANK_VARIABLES: Final = (
 
 
 class Place(NamedTuple):
-    """What the environment says about this process among those of its launcher, before MPI says it."""
+    """The place of this process among those of its launcher, from the environment, before MPI starts."""
 
     variable: str
     rank: int
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What the environment says about the launcher."""
+    """The launcher, from the environment."""
 
     launcher: str | None  # None: started without one
     size: int | None  # how many processes it started; None: it does not say

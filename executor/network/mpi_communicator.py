@@ -6,7 +6,7 @@ After Celerity's: pilots on tag 0 into receives posted ahead, payloads in place 
 * Every receive names its source. MPICH 5.0.2 never completes a receive from MPI_ANY_SOURCE whose message came through
   the network before the receive was posted.
 * Each other rank has its own ring of persistent receives for pilots, and as many credits. A sender holds pilots back
-  while it has no credit, so a pilot always meets a posted receive. Credits return with whatever goes the other way.
+  while it has no credit, so a pilot always meets a posted receive. Credits return with messages in the other direction.
 * Datatypes are nested strides from the first byte of the box. They depend neither on its position nor on the 32-bit
   limits of subarrays.
 """
@@ -41,8 +41,8 @@ _HEADER_BYTES: Final = 4
 _FRAME_PILOT: Final = 0
 _FRAME_CREDITS: Final = 255  # on the tag of notices, without content; all other kinds there are those of notices
 _LARGEST_COUNT: Final = 2**30  # larger counts go through a nested type: MPI 3 counts with 32 bits
-# What elements are made of, so that MPI packs words instead of bytes. It follows from the size of an element, which is
-# the same on both sides, and not from the runs, which are not.
+# The unit in which MPI packs elements: words instead of bytes. It depends on the size of an element, which is the same
+# on both sides, and not on the contiguous runs, which may differ.
 _UNITS: Final = {1: MPI.UINT8_T, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 _LARGEST_UNIT_BYTES: Final = 8
 _CACHED_DATATYPES: Final = 1024
@@ -129,7 +129,7 @@ class MpiCommunicator:
 
     Args:
         parent: Whose ranks take part; all of them must construct together. COMM_WORLD if left out.
-        largest_tag: Instead of what MPI reports as MPI_TAG_UB, to test that tags wrap around. At least 2.
+        largest_tag: Replaces MPI_TAG_UB, to test that tags wrap around. At least 2.
 
     Raises:
         LaunchError: If MPI has no MPI_THREAD_MULTIPLE.
@@ -175,7 +175,7 @@ class MpiCommunicator:
         # Parallel lists, because Testsome wants the bare operations. The inboxes come first and stay.
         self._operations: list[MPI.Request] = [inbox.next_receive for inbox in self._inboxes]
         self._requests: list[int] = [_NO_REQUEST] * len(self._inboxes)
-        self._memory: list[object] = [None] * len(self._inboxes)  # keeps alive what MPI still reads
+        self._memory: list[object] = [None] * len(self._inboxes)  # keeps memory alive that MPI still reads
         self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
         self._is_closed = False
 
@@ -266,7 +266,7 @@ class MpiCommunicator:
         for datatype in self._datatypes.values():
             datatype.Free()
         self._datatypes.clear()
-        # MPI gives the context of a freed communicator to a later one, which would receive what is still on its way.
+        # MPI gives the context of a freed communicator to a later one, which would receive messages still on their way.
         if self._is_settled and not self.unasked_payloads():
             self._comm.Free()
 
@@ -295,7 +295,7 @@ class MpiCommunicator:
             if not inbox.next_receive.Test():
                 break
         self._operations[index] = inbox.next_receive
-        self._take_credits(source_rank, num_credits)  # pilots that leave now carry what is owed
+        self._take_credits(source_rank, num_credits)  # pilots that leave now return credits that are due
         is_ending = self._settling is not None or self._heard is not None
         if self._owed[source_rank] > _OWED_AT_MOST and not is_ending:
             self._send_frame(source_rank, _NOTICE_TAG, _FRAME_CREDITS, b"")

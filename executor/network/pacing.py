@@ -6,15 +6,15 @@ from __future__ import annotations
 import os
 from typing import Final
 
-# MPI cannot wake a thread, so whoever waits for a message must look for it. Looking costs the interpreter lock, which
-# the application wants, and a core, which kernels and other ranks want.
+# MPI cannot wake a thread, so a thread that waits for a message must poll. Polls take the interpreter lock, which the
+# application wants, and a core, which kernels and other ranks want.
 _TIGHT_S: Final = 300e-6  # after progress, with cores to spare: the next message is likely close
 _TIGHT_SHARED_S: Final = 100e-6  # after progress, with one core per rank
-_PATIENCE: Final = 1 / 8  # sleep for this part of what was waited so far, so a message is late by at most this part
+_PATIENCE: Final = 1 / 8  # sleep for this part of the wait so far: a message is late by at most this part
 _SHORTEST_SLEEP_S: Final = 20e-6
 _LONGEST_SLEEP_S: Final = 2e-3
-_DIRECT_S: Final = 50e-6  # some of what is awaited comes through shared memory, which needs no look at the network
-_DIRECT_QUIET_S: Final = 400e-6  # and so does all of it, if nothing has come through the network for a while
+_DIRECT_S: Final = 50e-6  # some awaited data comes through shared memory, which needs no poll of the network
+_DIRECT_QUIET_S: Final = 400e-6  # all of it seems to, because the network has been quiet for a while
 _QUIET_AFTER_S: Final = 5e-3
 _DIRECT_PATIENCE: Final = 1 / 16  # as above, of the time for which the network has been quiet
 _IDLE_SLEEP_S: Final = 50e-3  # nothing awaited: only failures of other ranks can come
@@ -31,7 +31,7 @@ class Pacing:
     Args:
         is_spinning: Never sleep while something is awaited.
         cores_per_rank: Cores that this rank has, shared ones counted in part.
-        has_other_ways: Some of what is awaited does not come through the network.
+        has_other_ways: Some awaited data does not come through the network.
     """
 
     def __init__(self, *, is_spinning: bool, cores_per_rank: float, has_other_ways: bool = False) -> None:

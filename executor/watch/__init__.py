@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What a rank looks at while it runs: progress, silent peers, and whether all ranks run the same program."""
+"""Watches over a run: its progress, silent ranks, and whether all ranks run the same program."""

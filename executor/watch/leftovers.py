@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is left over at the end of a run: messages that were announced to this rank and that nobody has asked for."""
+"""Messages left over at the end of a run: announced to this rank, and claimed by no receive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 3
 def find_leftovers(
     native: NativeExecutor, communicator: Communicator, delegate: ExecutorDelegate
 ) -> InternalError | None:
-    """Return the error of a run that ends with messages for nobody, or None. Executor thread, after the last epoch."""
+    """Return the error of a run that ends with unclaimed messages, or None. Executor thread, after the last epoch."""
     unclaimed = native.unclaimed_pilots()
     unasked = communicator.unasked_payloads()
     if not unclaimed and not unasked:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tells whether a thread or a process does something, and where the thread that runs the program is."""
+"""Finds out whether a thread or process is active, and at which line the program's thread is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Activity:
         self._is_busy = True
 
     def is_busy(self, now_s: float) -> bool:
-        """Whether it has computed, read or written lately; of what it did in the last 2 s or more.
+        """Whether it has computed, read or written lately, in the last 2 s or somewhat more.
 
         A thread that sleeps, or waits for a lock, a message or a person, is not busy.
         """

@@ -53,11 +53,11 @@ class ProgramComparison:
         self._asked_since_s: float | None = None
 
     def claim(self) -> bytes:
-        """What this rank says of its program so far."""
+        """The claim of this rank for its program so far."""
         return _CLAIM.pack(*self._log.latest)
 
     def take_claim(self, source_rank: int, content: bytes) -> bytes:
-        """Compare with a claim, and return what follows it in the notice."""
+        """Compare with a claim, and return the rest of the notice behind it."""
         self._log.compare(source_rank, *_CLAIM.unpack_from(content))
         return content[_CLAIM.size :]
 
@@ -167,7 +167,7 @@ def _differing_aspects(ours: Aspects, theirs: Aspects) -> list[str]:
 
 
 def _describe(rank: int, aspects: Aspects, site: str, differing: list[str]) -> str:
-    """What a rank has called: the call itself, the aspects that differ, and the line."""
+    """Describe a call of a rank: the call itself, the aspects that differ, and the line."""
     shown = dict(aspects)
     call = " ".join(filter(None, (shown.pop("kind", "something that it does not say"), shown.pop("name", ""))))
     details = [f"{name} {text or 'none'}" for name, text in shown.items() if name in differing]

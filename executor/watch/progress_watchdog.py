@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Notices a run that does not move: says who waits for what, finds peers that are gone, and ends the run."""
+"""Notices a run that does not move: reports what each rank waits for, finds lost peers, and ends the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST_WORD: Final = 300  # characters of a status, which take up to six bytes
 
 @dataclass(frozen=True)
 class RankStatus:
-    """What a rank says about itself when another one has been waiting."""
+    """The status of a rank, its answer to another rank that has been waiting."""
 
     rank: int
     still_s: float = 0.0  # since something moved
@@ -62,7 +62,7 @@ class ProgressWatchdog:
         now_s: The time now.
     """
 
-    def __init__(  # noqa: PLR0917 - all that it looks at
+    def __init__(  # noqa: PLR0917 - a record
         self,
         native: NativeExecutor,
         communicator: Communicator,
@@ -90,7 +90,7 @@ class ProgressWatchdog:
         self._leaving_since_s: float | None = None
 
     def note_progress(self, moved_at_s: float) -> None:
-        """Something moved, or had moved already when this was told before."""
+        """Something has moved at this time; earlier times than a known one count for nothing."""
         if moved_at_s > self._moved_at_s:
             self._moved_at_s = moved_at_s
             self._has_reported = self._has_told_calls = False
@@ -133,7 +133,7 @@ class ProgressWatchdog:
         return self._consider_stall(now_s, active)
 
     def _tell_of_long_calls(self, now_s: float, active: list[ActiveInstruction]) -> None:
-        """A call that runs for long is no stall, but whoever wants to know what the run does is told once."""
+        """A call that runs for long is no stall; log it once, for those who wonder what the run does."""
         if not self._has_told_calls and active and now_s - self._moved_at_s >= self._times.report_s:
             self._has_told_calls = True
             for entry in [entry for entry in active if entry.is_computing][:_LONGEST_REPORT]:
@@ -181,12 +181,12 @@ class ProgressWatchdog:
         if not self._has_reported:
             self._has_reported = True
             print_whole(self._describe_stall(own, silent))
-        if 0 < self._times.stall_s <= stalled_s and not unseen:  # those unseen will be lost, if it goes on like this
+        if 0 < self._times.stall_s <= stalled_s and not unseen:  # unseen ranks count as lost soon
             return self._give_up(own, standing)
         return None
 
     def _is_first_of_all_that_stand(self, own: RankStatus, now_s: float, silent: Collection[int]) -> bool:
-        """Whether nobody moves, as far as the latest answers tell, and no rank before this one waits as well."""
+        """Whether no rank moves, by the latest answers, and no rank with a smaller number waits as well."""
         for rank in self._others:
             told_at_s, status = self._statuses.get(rank, (0.0, own))
             is_fresh = rank in self._statuses and now_s - told_at_s <= 2 * _LONGEST_QUERY_INTERVAL_S
@@ -238,7 +238,7 @@ class ProgressWatchdog:
         return ", ".join(parts)
 
     def _tell_others(self, silent: Collection[int]) -> list[str]:
-        """One line about each other rank, those that do not answer first: they are what the rest waits for."""
+        """One line about each other rank. Silent ranks come first, because the others wait for them."""
         answered = [self._statuses[rank][1] for rank in sorted(self._statuses) if rank not in silent]
         return [*map(self._silent.describe, sorted(silent)), *map(_tell, answered)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which other ranks owe an answer, and what those of them that run on this host can be seen to do."""
+"""Finds ranks that do not answer, and whether those on this host are active."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class SilentPeers:
         self._questions.pop(rank, None)
 
     def forget(self) -> None:
-        """Nobody is asked any more."""
+        """Forget all questions: this rank waits no longer."""
         self._questions.clear()
 
     def unseen(self, now_s: float, patience_s: float | None = None) -> list[int]:
-        """Those that do not answer, and whose process cannot be seen: on another host, or gone."""
+        """The ranks that do not answer, and whose process cannot be seen: on another host, or gone."""
         return [rank for rank in self._silent(now_s, patience_s) if not self._communicator.is_alive(rank)]
 
     def standing(self, now_s: float, still_s: float) -> list[int]:
-        """Those that do not answer, and whose process on this host has done nothing for `still_s` or longer."""
+        """The ranks that do not answer, and whose process on this host has been inactive for `still_s` or longer."""
         found = []
         for rank in self._silent(now_s):
             question = self._questions[rank]
