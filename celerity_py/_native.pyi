@@ -25,7 +25,7 @@ class Box:
 
     Raises:
         DimensionMismatch: If `min` and `max` differ in length, or have more than 3 dimensions.
-        TypeError: If they are not sequences of integers.
+        ArgumentTypeError: If they are not sequences of integers.
     """
 
     def __init__(self, min: Sequence[int], max: Sequence[int]) -> None: ...
@@ -118,13 +118,8 @@ class Box:
             DimensionMismatch: If the two boxes differ in their number of dimensions.
         """
 
-    @overload
-    def __contains__(self, part: Box) -> bool:
-        """Whether all elements of a box are in this one."""
-
-    @overload
-    def __contains__(self, element: Sequence[int] | int) -> bool:
-        """Whether an element is in the box."""
+    def __contains__(self, part: Box | Sequence[int] | int) -> bool:
+        """Whether all elements of a box, or one element, are in this one."""
 
     def __bool__(self) -> bool: ...
 
@@ -157,6 +152,7 @@ class Region:
 
     Raises:
         DimensionMismatch: If the boxes differ in their number of dimensions.
+        ArgumentTypeError: If something is no box.
     """
 
     def __init__(self, boxes: Iterable[Box] = ()) -> None: ...
@@ -225,17 +221,10 @@ class Region:
 
     def __rsub__(self, other: Box) -> Region: ...
 
-    @overload
-    def __contains__(self, part: Region) -> bool:
-        """Whether all elements of a region are in this one."""
-
-    @overload
-    def __contains__(self, part: Box) -> bool:
-        """Whether all elements of a box are in the region."""
-
-    @overload
-    def __contains__(self, element: Sequence[int] | int) -> bool:
-        """Whether an element is in the region."""
+    def __contains__(self, part: Region | Box | Sequence[int] | int) -> bool:
+        """
+        Whether all elements of a region or a box, or one element, are in this one.
+        """
 
     def __bool__(self) -> bool: ...
 
@@ -329,6 +318,8 @@ class RangeMapper:
 
     def describe(self) -> str:
         """As the user would write it."""
+
+    def __repr__(self) -> str: ...
 
     def check_dimensions(self, kernel_dims: int, buffer_dims: int) -> tuple[MisfitKind, int]:
         """How they do not fit, and the number that this is about."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import numbers
 import operator
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -26,6 +25,7 @@ from typing import Any
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.integers import is_int, is_step_one
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
@@ -75,15 +75,18 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
             if the buffer has no such index.
     """
     if at is None:
-        return _full_slice(dim)
+        try:
+            return _kept_slice(dim)
+        except TypeError:  # what cannot be hashed is refused below
+            pass
     _check_slice(dim)
-    if not is_int(at) or not 0 <= at < 2**63:
+    if at is None or not is_int(at) or not 0 <= at < 2**63:
         raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
     return RangeMapper.slice(dim, at)  # not kept: a loop has another one for each step
 
 
 @functools.lru_cache(maxsize=16, typed=True)
-def _full_slice(dim: int) -> RangeMapper:
+def _kept_slice(dim: int) -> RangeMapper:
     _check_slice(dim)
     return RangeMapper.slice(dim)
 
@@ -93,7 +96,6 @@ def _check_slice(dim: Any) -> None:
         raise UsageError(f"access.slice() needs the number of a dimension, 0 to 2, not {dim!r}.")
 
 
-@functools.lru_cache(maxsize=256, typed=True)
 def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
     """A chunk accesses its own coordinates, grown on both sides of every dimension: the halo of a stencil.
 
@@ -104,17 +106,27 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
     Raises:
         UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, or the shape is unknown.
     """
+    try:
+        return _kept_neighborhood(shape, *extents)
+    except TypeError:  # what cannot be hashed is refused
+        return _neighborhood(shape, *extents)
+
+
+def _neighborhood(shape: str, *extents: int) -> RangeMapper:
     if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and 0 <= extent < 2**63 for extent in extents):
         given = ", ".join(map(repr, extents))
         raise UsageError(
             f"access.neighborhood() needs one width per dimension, 1 to 3 integers from 0 to 2**63 - 1, not ({given})."
+            f"{_unpacked('neighborhood', extents)}"
         )
-    if shape not in {"box", "axes"}:
+    if not isinstance(shape, str) or shape not in {"box", "axes"}:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
     return RangeMapper.neighborhood(tuple(map(operator.index, extents)), shape)
 
 
-@functools.lru_cache(maxsize=64, typed=True)
+_kept_neighborhood = functools.lru_cache(maxsize=256, typed=True)(_neighborhood)
+
+
 def even_split(granularity: int = 1) -> RangeMapper:
     """The items of a one-dimensional index space divide dimension 0 of the buffer evenly among themselves.
 
@@ -124,12 +136,21 @@ def even_split(granularity: int = 1) -> RangeMapper:
     Raises:
         UsageError: If `granularity` is less than 1, or 2**63 or more.
     """
+    try:
+        return _kept_even_split(granularity)
+    except TypeError:  # what cannot be hashed is refused
+        return _even_split(granularity)
+
+
+def _even_split(granularity: int) -> RangeMapper:
     if not is_int(granularity) or not 1 <= granularity < 2**63:
         raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
     return RangeMapper.even_split(granularity)
 
 
-@functools.lru_cache(maxsize=64, typed=True)
+_kept_even_split = functools.lru_cache(maxsize=64, typed=True)(_even_split)
+
+
 def permute(*dims: int) -> RangeMapper:
     """Dimension i of the buffer follows dimension `dims[i]` of the index space: `permute(1, 0)` transposes the access.
 
@@ -139,9 +160,30 @@ def permute(*dims: int) -> RangeMapper:
     Raises:
         UsageError: If `dims` is no permutation of one to three dimensions.
     """
+    try:
+        return _kept_permute(*dims)
+    except TypeError:  # what cannot be hashed is refused
+        return _permute(*dims)
+
+
+def _permute(*dims: int) -> RangeMapper:
     if not 1 <= len(dims) <= 3 or not builtins.all(map(is_int, dims)) or sorted(dims) != list(range(len(dims))):
-        raise UsageError(f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}.")
+        raise UsageError(
+            f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}."
+            f"{_unpacked('permute', dims)}"
+        )
     return RangeMapper.permute(dims)
+
+
+_kept_permute = functools.lru_cache(maxsize=64, typed=True)(_permute)
+
+
+def _unpacked(name: str, given: tuple[Any, ...]) -> str:
+    """What to write for integers in one list, tuple or array; empty if it is something else."""
+    items = given[0] if len(given) == 1 and hasattr(given[0], "__len__") and hasattr(given[0], "__iter__") else ()
+    if not 1 <= len(items) <= 3 or not builtins.all(map(is_int, items)):
+        return ""
+    return f" Write access.{name}({', '.join(map(str, items))})."
 
 
 class PureMapper:
@@ -199,18 +241,10 @@ def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
     return mapper
 
 
-def is_int(value: Any) -> bool:
-    """Whether a value is an integer of any kind, but not a truth value."""
-    # First the usual class: an instance check of an abstract class takes ten times as long.
-    return value.__class__ is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
-
-
 def _box_of_slices(items: Any) -> Box:
     given = items if isinstance(items, tuple) else (items,)
     for item in given:
-        bounded = (
-            isinstance(item, builtins.slice) and item.step in {None, 1} and is_int(item.start) and is_int(item.stop)
-        )
+        bounded = isinstance(item, builtins.slice) and is_step_one(item) and is_int(item.start) and is_int(item.stop)
         if not bounded:
             raise ArgumentTypeError(
                 f"access.fixed() takes a Box, a Region, or slices with both bounds and step 1, not {items!r}."

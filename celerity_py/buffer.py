@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -29,8 +28,10 @@ from celerity_py.vocabulary.accesses import (
     new_access,
 )
 from celerity_py.vocabulary.buffer_records import BufferOwner, BufferRecord
+from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Site
+from celerity_py.vocabulary.type_rules import refuse_masked
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 
@@ -79,7 +80,9 @@ class Buffer(StandsForArray):
             UsageError: If the array is empty, has more than three dimensions, or holds objects.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
+            ArgumentTypeError: If it is a masked array.
         """
+        refuse_masked(array, "Buffer.from_array() got")
         contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")
         buffer = cls.__new__(cls)
         _shape_of(contents.shape)
@@ -264,7 +267,7 @@ def check_alive(record: BufferRecord, runtime: BufferOwner) -> None:
 
 def _shape_of(shape: Any) -> tuple[int, ...]:
     try:
-        extents = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+        extents = tuple(map(to_int, shape)) if isinstance(shape, Sequence) else (to_int(shape),)
     except TypeError:
         raise ArgumentTypeError(f"A buffer's shape is an int or a sequence of ints, not {shape!r}.") from None
     if len(extents) > 3:

@@ -184,7 +184,7 @@ def _parse(name: str, text: str, shown: str) -> Any:
 
 def _text_of(value: Any) -> str:
     if isinstance(value, bool):
-        return "1" if value else "0"
+        return "true" if value else "false"  # which is no number
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "".join(f"{item}," for item in value)
     return str(value)

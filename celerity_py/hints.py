@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from celerity_py.access import is_int
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.integers import is_int
 
 __all__ = ["Hint", "border_first", "oversubscribe", "split_1d", "split_2d"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, SupportsIndex, overload
+from typing import Any, Final, NoReturn, overload
 
 from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.integers import is_int, to_int
 from celerity_py.vocabulary.submissions import Site
 
 # The limits of CUDA; x first.
@@ -64,9 +64,9 @@ class CudaKernel(KernelRecord):
                 f"CudaKernel(block={self.block}) has {math.prod(self.block)} threads per block, but CUDA allows "
                 f"{_MOST_THREADS}."
             )
-        if not isinstance(shared_bytes, SupportsIndex) or operator.index(shared_bytes) < 0:
+        if not is_int(shared_bytes) or shared_bytes < 0:
             raise ArgumentTypeError(f"CudaKernel() takes a number of bytes as shared_bytes=, not {shared_bytes!r}.")
-        self.shared_bytes = operator.index(shared_bytes)
+        self.shared_bytes = to_int(shared_bytes)
         #: Where it was made, for messages of the compiler.
         self.site = Site(sys._getframe(1))
         self.memo = SubmitMemo()
@@ -80,7 +80,7 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
     if given is None:
         return None
     try:
-        extents = tuple(map(operator.index, given if isinstance(given, Sequence) else (given,)))
+        extents = tuple(map(to_int, given if isinstance(given, Sequence) else (given,)))
     except TypeError:
         raise ArgumentTypeError(f"CudaKernel() takes one int per dimension as {what}=, not {given!r}.") from None
     if len(extents) > 3:

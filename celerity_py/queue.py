@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, SupportsIndex, TypeAlias
+from typing import Any, Never, NoReturn, SupportsIndex, TypeAlias
 
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
@@ -25,6 +25,7 @@ from celerity_py.scheduler.errors import (
     OutOfMemory,
     UsageError,
 )
+from celerity_py.submit.arguments import refuse_names
 from celerity_py.submit.custom_mappers import box_from_slices
 from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.notation import show
@@ -70,6 +71,7 @@ class Queue:
         name: str | None = None,
         hints: Sequence[Hint] | Hint = (),
         constrain: SupportsIndex | Sequence[int] | None = None,
+        **unknown: Never,
     ) -> None:
         """Submit a kernel over an index space, which the runtime divides among the devices of all ranks. Collective.
 
@@ -86,6 +88,7 @@ class Queue:
             name: The task's name in messages and timelines; by default that of the kernel.
             hints: One or several of `celerity.hints`.
             constrain: One int per dimension of `shape`, in items: extents of chunks are multiples of it.
+            unknown: Nothing: `args` have no names.
 
         Raises:
             UsageError: If the index space is empty, an access does not fit, or two chunks write overlapping parts;
@@ -93,6 +96,8 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
+        if unknown:
+            refuse_names("parallel_for(shape, kernel", unknown, "name", "hints", "constrain")
         self._runtime.submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
 
     def host_task(
@@ -103,6 +108,7 @@ class Queue:
         name: str | None = None,
         constrain: SupportsIndex | Sequence[int] | None = None,
         unordered: bool = False,
+        **unknown: Never,
     ) -> None:
         """Submit a function that runs on the host, as `fn(part, *args)`. Collective.
 
@@ -118,12 +124,15 @@ class Queue:
             constrain: Not available yet for host tasks.
             unordered: Whether only data orders the task: it neither waits for earlier host tasks nor do later ones wait
                 for it.
+            unknown: Nothing: `args` have no names.
 
         Raises:
             UsageError: As for `parallel_for`.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
+        if unknown:
+            refuse_names("host_task(fn", unknown, "on", "name", "constrain", "unordered")
         self._runtime.submit_host_task(fn, args, on, name, constrain, unordered, _getframe(1))
 
     def collective(self, fn: Callable[..., Any], *args: Any, group: Any = None, name: str | None = None) -> NoReturn:

@@ -46,7 +46,7 @@ class ExecutorDelegate(Protocol):
         """
 
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
-        """Return (name of the task, "file:line" that submitted it), or None if that is not known (any more)."""
+        """Return (what messages call a task, "file:line" that submitted it), or None if it is not known any more."""
 
     def explain_violation(
         self,
@@ -57,8 +57,8 @@ class ExecutorDelegate(Protocol):
     ) -> BaseException:
         """The error of a kernel that would have left the declared region of one of its accesses, at `index`."""
 
-    def describe_buffer(self, buffer: int) -> str:
-        """Return how messages call a buffer, such as 'B3 "u"'."""
+    def describe_buffer(self, buffer: int, box: tuple[int, ...] | None = None) -> str:
+        """Return how messages call a buffer, such as 'B3 "u"', or a box of it, such as 'B3 "u" [0:4]'."""
 
     def describe_site(self, number: int) -> str:
         """Return the "file:line" of a number that the program log gives, or an empty string. Any thread."""

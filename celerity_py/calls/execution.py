@@ -22,6 +22,7 @@ from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, Part
 from celerity_py.vocabulary.submissions import Submission
+from celerity_py.vocabulary.type_rules import refuse_masked
 
 Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
 #: None if the chunk accesses nothing.
@@ -243,12 +244,14 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
     for flat in boxes:
         box = box_from_flat(flat, ndim)
         try:
-            contents = np.asarray(record.initializer(box))
+            returned = record.initializer(box)
+            contents = np.asarray(returned)
         except BaseException as error:
             raise TaskFailed(
                 f"The function of {record.label} (made at {record.site}) raised {describe_error(error)} "
                 f"for the box {show(box)}."
             ) from error
+        refuse_masked(returned, f"The function of {record.label} (made at {record.site}) returned")
         if contents.shape != box.shape:
             raise UsageError(
                 f"The function of {record.label} (made at {record.site}) returned an array of shape {contents.shape} "

@@ -14,7 +14,7 @@ from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.refused_operators import refuse_operators
 from celerity_py.vocabulary.submissions import Submission
-from celerity_py.vocabulary.type_rules import can_hold, describe_value
+from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked
 
 _SEQUENCES = (list, tuple, memoryview)
 
@@ -78,6 +78,8 @@ class Reducer(HolderRecord):
                     f"numpy.{self._operation.__name__}.reduce(partial, axis=None)."
                 )
             value = value.reshape(())
+        if is_masked(value):
+            refuse_masked(value, f"{self._owner.describe()} combines")
         if not can_hold(self._port.record.dtype, value):
             dtype = self._port.record.dtype
             raise UsageError(

@@ -17,9 +17,10 @@ from celerity_py.scheduler.errors import (
     UnsupportedIndex,
     UsageError,
 )
+from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
-from celerity_py.vocabulary.type_rules import can_hold, describe_value
+from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,6 +132,8 @@ class View(HolderRecord):
         target = self[index]
         if _is_same_array(target, value):
             return  # view[box] += 1 updates in place, and then assigns the result to where it lies
+        if value.__class__ is not target.__class__ and is_masked(value):
+            refuse_masked(value, f"{self._owner.describe()} assigns to {self._buffer.label} at {show(index)}")
         dtype = target.dtype
         if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
             raise UsageError(
@@ -220,9 +223,9 @@ class View(HolderRecord):
     def _range_of(self, item: slice, dim: int, index: Any) -> range:
         box = self.box
         try:
-            start = box.min[dim] if item.start is None else operator.index(item.start)
-            stop = box.max[dim] if item.stop is None else operator.index(item.stop)
-            step = 1 if item.step is None else operator.index(item.step)
+            start = box.min[dim] if item.start is None else to_int(item.start)
+            stop = box.max[dim] if item.stop is None else to_int(item.stop)
+            step = 1 if item.step is None else to_int(item.step)
         except TypeError:
             raise self._unsupported(index, "Bounds of slices must be integers.") from None
         if step < 1:

@@ -28,7 +28,7 @@ Args:
 
 Raises:
     DimensionMismatch: If `min` and `max` differ in length, or have more than 3 dimensions.
-    TypeError: If they are not sequences of integers.)";
+    ArgumentTypeError: If they are not sequences of integers.)";
 
 const char* const region_doc = R"(A set of elements, as a union of boxes.
 
@@ -40,13 +40,35 @@ Args:
     boxes: Boxes of the same number of dimensions; they may overlap.
 
 Raises:
-    DimensionMismatch: If the boxes differ in their number of dimensions.)";
+    DimensionMismatch: If the boxes differ in their number of dimensions.
+    ArgumentTypeError: If something is no box.)";
 
 [[noreturn]] void raise_mismatch(const std::string& a, const std::string& operation, const std::string& b) {
 	raise_dimension_mismatch(a + " " + operation + " " + b + ": the two have different numbers of dimensions. Use boxes of the same space.");
 }
 
-user_box make_box(const nb::handle min, const nb::handle max) {
+/// `Box(min, max)`, both by place or by name.
+user_box make_box(const nb::args& args, const nb::kwargs& kwargs) {
+	nb::handle corners[2];
+	const std::size_t by_place = args.size();
+	std::size_t count = by_place;
+	for(std::size_t i = 0; i < 2 && i < by_place; ++i) corners[i] = args[i];
+	for(const auto& [name, value] : kwargs) {
+		const std::size_t place = nb::cast<std::string>(name) == "min" ? 0 : 1;
+		const bool is_known = place == 0 || nb::cast<std::string>(name) == "max";
+		count = is_known && place >= by_place ? count + 1 : 3;
+		corners[place] = value;
+	}
+	if(count != 2) {
+		refuse_arguments("Box", args, kwargs,
+		    "a box takes its first element and one past its last, as two tuples: Box((0, 0), (4, 8)), or Box((0,), (4,)) "
+		    "in one dimension.");
+	}
+	const nb::handle min = corners[0];
+	const nb::handle max = corners[1];
+	if(PyLong_Check(min.ptr()) && PyLong_Check(max.ptr())) {
+		raise_type_error(std::string("Box takes two tuples of integers: write Box((") + nb::repr(min).c_str() + ",), (" + nb::repr(max).c_str() + ",)).");
+	}
 	int min_dims = 0;
 	int max_dims = 0;
 	const point lower = to_point(min, 0, min_dims, "Box");
@@ -64,8 +86,9 @@ user_box intersect(const user_box& a, const user_box& b) {
 }
 
 /// One offset or width per dimension.
-point to_amounts(const user_box& b, const nb::args& amounts, const char* const method) {
+point to_amounts(const user_box& b, const nb::args& amounts, const nb::kwargs& unknown, const char* const method) {
 	int count = 0;
+	if(unknown.size() > 0) refuse_arguments(method, amounts, unknown, "it takes one integer per dimension, and none by name.");
 	if(amounts.size() == static_cast<std::size_t>(b.dims)) return to_point(amounts, 0, count, method);
 	raise_dimension_mismatch(std::string(method) + "() takes one integer per dimension: " + repr(b) + " has " + std::to_string(b.dims) + ", but got "
 	                         + nb::repr(amounts).c_str() + ".");
@@ -79,8 +102,8 @@ coordinate saturating_add(const coordinate a, const coordinate b) {
 
 coordinate saturating_negation(const coordinate a) { return a == std::numeric_limits<coordinate>::min() ? std::numeric_limits<coordinate>::max() : -a; }
 
-user_box shift(const user_box& b, const nb::args& offsets) {
-	const point offset = to_amounts(b, offsets, "shift");
+user_box shift(const user_box& b, const nb::args& offsets, const nb::kwargs& unknown) {
+	const point offset = to_amounts(b, offsets, unknown, "shift");
 	if(b.b.empty()) return b;
 	point min = b.b.min();
 	point max = b.b.max();
@@ -154,7 +177,11 @@ nb::tuple slices_relative_to(const user_box& b, const point& origin) {
 	return nb::borrow<nb::tuple>(slices);
 }
 
-nb::tuple relative_slices(const user_box& b, const user_box& origin) {
+nb::tuple relative_slices(const user_box& b, const nb::handle origin_box) {
+	user_box origin;
+	if(!nb::try_cast<user_box>(origin_box, origin)) {
+		raise_type_error(std::string("relative_slices takes the Box from whose first element the slices count, not ") + nb::repr(origin_box).c_str() + ".");
+	}
 	if(b.dims != origin.dims) raise_mismatch(repr(b), "relative to", repr(origin));
 	for(std::size_t d = 0; d < 3 && !b.b.empty(); ++d) {
 		if(b.b.min(d) < origin.b.min(d)) throw nb::value_error((repr(b) + " begins before " + repr(origin) + ", which would give negative indices.").c_str());
@@ -162,7 +189,8 @@ nb::tuple relative_slices(const user_box& b, const user_box& origin) {
 	return slices_relative_to(b, origin.b.min());
 }
 
-nb::tuple to_flat(const user_box& b) {
+nb::tuple to_flat(const user_box& b, const nb::args& args, const nb::kwargs& kwargs) {
+	if(args.size() + kwargs.size() > 0) refuse_arguments("flat", args, kwargs, "it takes nothing.");
 	nb::object flat = nb::steal(PyTuple_New(6));
 	if(!flat.is_valid()) throw nb::python_error();
 	for(std::size_t d = 0; d < 3; ++d) {
@@ -185,9 +213,13 @@ user_box from_flat(const nb::tuple& flat, const int dims) {
 
 /// Whether an element, given as a tuple or (in one dimension) as an integer, lies in `container`, a user_box or user_region.
 template <typename Container>
-bool contains_element(const Container& container, const nb::handle element) {
+bool contains_element(const Container& container, const nb::handle element, const char* const expected) {
 	int dims = 1;
-	const bool is_number = PyIndex_Check(element.ptr()) != 0;
+	const bool is_number = PyIndex_Check(element.ptr()) != 0 && !PyBool_Check(element.ptr());
+	if(!is_number && (PySequence_Check(element.ptr()) == 0 || PyUnicode_Check(element.ptr()))) {
+		raise_type_error(std::string(nb::repr(element).c_str()) + " in " + repr(container) + ": `in` takes " + expected
+		                 + ", an element as a tuple of integers, or an integer in one dimension.");
+	}
 	const point position = to_point(is_number ? nb::make_tuple(element) : nb::borrow(element), 0, dims, "`in`");
 	if(container.dims != dims && container.dims != user_region::any_dims) raise_mismatch(nb::repr(element).c_str(), "in", repr(container));
 	point end = position;
@@ -213,13 +245,18 @@ bool contains_element(const Container& container, const nb::handle element) {
 
 user_region to_region(const user_box& b) { return {b.b, b.dims}; }
 
-user_region make_region(const nb::iterable& boxes) {
+user_region make_region(const nb::handle boxes, const nb::args& rest, const nb::kwargs& unknown) {
+	if(rest.size() > 0 || unknown.size() > 0 || PyObject_HasAttrString(boxes.ptr(), "__iter__") == 0) {
+		const bool is_box = nb::isinstance<user_box>(boxes);
+		refuse_arguments("Region", nb::borrow<nb::args>(nb::make_tuple(boxes) + rest), unknown,
+		    is_box ? "a region takes one list of boxes: write Region([box, ...])." : "a region takes one list of boxes: Region([Box((0,), (4,))]).");
+	}
 	user_region result;
 	box_vector all;
 	user_box first;
 	for(const nb::handle item : boxes) {
 		user_box b;
-		if(!nb::try_cast<user_box>(item, b)) { throw nb::type_error((std::string("Region takes boxes, but got ") + nb::repr(item).c_str() + ".").c_str()); }
+		if(!nb::try_cast<user_box>(item, b)) raise_type_error(std::string("Region takes boxes, but got ") + nb::repr(item).c_str() + ".");
 		if(result.dims == user_region::any_dims) {
 			first = b;
 			result.dims = b.dims;
@@ -242,10 +279,24 @@ user_region unite(const user_region& a, const user_region& b) { return combine(a
 user_region intersect_regions(const user_region& a, const user_region& b) { return combine(a, b, "&", region_intersection); }
 user_region subtract(const user_region& a, const user_region& b) { return combine(a, b, "-", region_difference); }
 
-bool region_contains(const user_region& outer, const user_region& inner) {
+bool region_contains_part(const user_region& outer, const user_region& inner) {
 	const bool is_any = outer.dims == user_region::any_dims || inner.dims == user_region::any_dims;
 	if(!is_any && outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
 	return outer.r.covers(inner.r);
+}
+
+bool box_contains(const user_box& outer, const nb::handle part) {
+	user_box inner;
+	if(!nb::try_cast<user_box>(part, inner)) return contains_element(outer, part, "a Box");
+	if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
+	return outer.b.covers(inner.b);
+}
+
+bool region_contains(const user_region& outer, const nb::handle part) {
+	user_box box_part;
+	if(nb::try_cast<user_box>(part, box_part)) return region_contains_part(outer, to_region(box_part));
+	if(nb::isinstance<user_region>(part)) return region_contains_part(outer, nb::cast<const user_region&>(part));
+	return contains_element(outer, part, "a Region, a Box");
 }
 
 nb::tuple boxes_of(const user_region& r) {
@@ -279,7 +330,7 @@ Py_hash_t hash_region(const user_region& r) {
 void bind_box(nb::module_& m) {
 	nb::class_<user_box>(m, "Box", nb::is_final(), box_doc)
 	    .def(
-	        "__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
+	        "__init__", [](user_box* const self, const nb::args& args, const nb::kwargs& kwargs) { std::construct_at(self, make_box(args, kwargs)); },
 	        nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
 	    .def_prop_ro(
 	        "min", [](const user_box& b) { return to_tuple(b.b.min(), b.dims); }, nb::sig("def min(self) -> tuple[int, ...]"), "The first element.")
@@ -297,7 +348,7 @@ Raises:
 	    .def_prop_ro(
 	        "slices", [](const user_box& b) { return slices_relative_to(b, point{}); }, nb::sig("def slices(self) -> tuple[slice, ...]"),
 	        "One slice per dimension, in global coordinates: indexes an array that covers the whole space.")
-	    .def("relative_slices", &relative_slices, "origin"_a, nb::sig("def relative_slices(self, origin: Box) -> tuple[slice, ...]"),
+	    .def("relative_slices", &relative_slices, nb::arg("origin").none() = nb::none(), nb::sig("def relative_slices(self, origin: Box) -> tuple[slice, ...]"),
 	        R"(One slice per dimension, counted from the first element of `origin`: indexes an array that covers `origin`.
 
 Raises:
@@ -312,7 +363,7 @@ Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.
     UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.)")
 	    .def(
-	        "shrink", [](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
+	        "shrink", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return shrink(b, to_amounts(b, widths, unknown, "shrink")); },
 	        nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
 
 Args:
@@ -321,7 +372,7 @@ Args:
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
 	    .def(
-	        "grow", [](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
+	        "grow", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return grow(b, to_amounts(b, widths, unknown, "grow")); },
 	        nb::sig("def grow(self, *widths: int) -> Box"),
 	        R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
 coordinates end, at -2**63 and 2**63 - 1.
@@ -337,15 +388,8 @@ Raises:
 
 Raises:
     DimensionMismatch: If the two boxes differ in their number of dimensions.)")
-	    .def(
-	        "__contains__",
-	        [](const user_box& outer, const user_box& inner) {
-		        if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
-		        return outer.b.covers(inner.b);
-	        },
-	        nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in this one.")
-	    .def("__contains__", &contains_element<user_box>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
-	        "Whether an element is in the box.")
+	    .def("__contains__", &box_contains, nb::arg("part").none(), nb::sig("def __contains__(self, part: Box | collections.abc.Sequence[int] | int) -> bool"),
+	        "Whether all elements of a box, or one element, are in this one.")
 	    .def("__bool__", [](const user_box& b) { return !b.b.empty(); })
 	    .def(
 	        "__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
@@ -365,8 +409,11 @@ Raises:
 void bind_region(nb::module_& m) {
 	nb::class_<user_region>(m, "Region", nb::is_final(), region_doc)
 	    .def(
-	        "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
-	        nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	        "__init__",
+	        [](user_region* const self, const nb::handle boxes, const nb::args& rest, const nb::kwargs& unknown) {
+		        std::construct_at(self, make_region(boxes, rest, unknown));
+	        },
+	        nb::arg("boxes").none() = nb::tuple(), "rest"_a, "unknown"_a, nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
 	    .def_prop_ro("boxes", &boxes_of, nb::sig("def boxes(self) -> tuple[Box, ...]"), "The disjoint boxes of the normal form.")
 	    .def_prop_ro(
 	        "bounding_box",
@@ -414,12 +461,9 @@ Raises:
 	    .def(
 	        "__rsub__", [](const user_region& a, const user_box& b) { return subtract(to_region(b), a); }, nb::is_operator(),
 	        nb::sig("def __rsub__(self, other: Box) -> Region"))
-	    .def("__contains__", &region_contains, nb::sig("def __contains__(self, part: Region) -> bool"), "Whether all elements of a region are in this one.")
-	    .def(
-	        "__contains__", [](const user_region& outer, const user_box& inner) { return region_contains(outer, to_region(inner)); },
-	        nb::sig("def __contains__(self, part: Box) -> bool"), "Whether all elements of a box are in the region.")
-	    .def("__contains__", &contains_element<user_region>, nb::sig("def __contains__(self, element: collections.abc.Sequence[int] | int) -> bool"),
-	        "Whether an element is in the region.")
+	    .def("__contains__", &region_contains, nb::arg("part").none(),
+	        nb::sig("def __contains__(self, part: Region | Box | collections.abc.Sequence[int] | int) -> bool"),
+	        "Whether all elements of a region or a box, or one element, are in this one.")
 	    .def("__bool__", [](const user_region& r) { return !r.r.empty(); })
 	    .def(
 	        "__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(),

@@ -25,7 +25,9 @@ region region_of(const nb::handle object) {
 }
 
 range_mapper fixed_region(const user_region& where) {
-	if(where.dims == user_region::any_dims) throw nb::value_error("fixed() takes a box or a region with a number of dimensions, but got Region().");
+	if(where.dims == user_region::any_dims)
+		raise_usage_error(
+		    "access.fixed() takes a box or a region with a number of dimensions, but got Region(). Write Box((0,), (0,)) for nothing in one dimension.");
 	return range_mapper::fixed(where.r, where.dims);
 }
 
@@ -87,6 +89,7 @@ void bind_range_mapper(nb::module_& m) {
 	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
 	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
 	    .def("describe", &range_mapper::describe, "As the user would write it.")
+	    .def("__repr__", [](const range_mapper& mapper) { return "access." + mapper.describe(); })
 	    .def(
 	        "check_dimensions",
 	        [](const range_mapper& self, const int kernel_dims, const int buffer_dims) {

@@ -83,6 +83,7 @@ task make_host_task(const user_box& space, const std::string& on, const bool uno
 task make_fence(const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
 	task result;
 	result.kind = task_kind::fence;
+	result.geometry.dims = where.dims;
 	result.geometry.can_split = false;
 	result.name = "fence";
 	result.accesses.push_back(buffer_access{buffer_id(buffer), access_mode::read, range_mapper::all()});

@@ -9,11 +9,10 @@ namespace {
 
 coordinate to_coordinate(const nb::handle item, const char* const what) {
 	const long long value = PyLong_CheckExact(item.ptr()) ? PyLong_AsLongLong(item.ptr()) : [&] {
-		const nb::object integer = nb::steal(PyNumber_Index(item.ptr())); // NumPy's integers come this way
+		const nb::object integer = nb::steal(PyBool_Check(item.ptr()) ? nullptr : PyNumber_Index(item.ptr())); // NumPy's integers come this way
 		if(integer.is_valid()) return PyLong_AsLongLong(integer.ptr());
 		PyErr_Clear();
-		const std::string message = std::string(what) + " takes integers, but got " + nb::repr(item).c_str() + ".";
-		throw nb::type_error(message.c_str());
+		raise_type_error(std::string(what) + " takes integers, but got " + nb::repr(item).c_str() + ".");
 	}();
 	if(value != -1 || PyErr_Occurred() == nullptr) return value;
 	PyErr_Clear(); // the one thing that can be wrong with an integer
@@ -24,6 +23,14 @@ coordinate to_coordinate(const nb::handle item, const char* const what) {
 	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr(name);
 	PyErr_SetString(type.ptr(), message.c_str());
 	throw nb::python_error();
+}
+
+/// Arguments as they were written: "1, x=2".
+std::string show_arguments(const nb::args& args, const nb::kwargs& kwargs) {
+	std::string text;
+	for(const nb::handle argument : args) text += (text.empty() ? "" : ", ") + std::string(nb::repr(argument).c_str());
+	for(const auto& [name, value] : kwargs) text += (text.empty() ? "" : ", ") + std::string(nb::str(name).c_str()) + "=" + nb::repr(value).c_str();
+	return text;
 }
 
 } // namespace
@@ -41,8 +48,7 @@ point to_point(const nb::handle sequence, const coordinate unused, int& count, c
 		items = nb::steal(PySequence_Tuple(sequence.ptr()));
 		if(!items.is_valid()) {
 			PyErr_Clear();
-			const std::string message = std::string(what) + " takes a sequence of integers, but got " + nb::repr(sequence).c_str() + ".";
-			throw nb::type_error(message.c_str());
+			raise_type_error(std::string(what) + " takes a sequence of integers, but got " + nb::repr(sequence).c_str() + ".");
 		}
 	}
 	const Py_ssize_t size = PyTuple_GET_SIZE(items.ptr());
@@ -84,6 +90,12 @@ std::string repr(const user_region& r) {
 }
 
 void raise_usage_error(const std::string& message) { raise("UsageError", message); }
+
+void raise_type_error(const std::string& message) { raise("ArgumentTypeError", message); }
+
+void refuse_arguments(const std::string& call, const nb::args& args, const nb::kwargs& kwargs, const char* const usage) {
+	raise_type_error(call + "(" + show_arguments(args, kwargs) + "): " + usage);
+}
 
 void raise_dimension_mismatch(const std::string& message) { raise("DimensionMismatch", message); }
 

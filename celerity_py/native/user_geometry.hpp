@@ -28,7 +28,7 @@ struct user_region {
 
 /// The first `count` coordinates as a tuple.
 nanobind::tuple to_tuple(const point& p, int count);
-/// From up to three integers; `unused` stands for the dimensions not given. `what` begins the sentence of the TypeError or DimensionMismatch.
+/// From up to three integers; `unused` stands for the dimensions not given. `what` begins the sentence of the ArgumentTypeError or DimensionMismatch.
 point to_point(nanobind::handle sequence, coordinate unused, int& count, const char* what);
 /// The box of a whole buffer or index space of this shape.
 user_box box_of_shape(nanobind::handle shape);
@@ -39,6 +39,10 @@ std::string repr(const user_region& r);
 
 /// Raises celerity_py.errors.UsageError.
 [[noreturn]] void raise_usage_error(const std::string& message);
+/// Raises celerity_py.errors.ArgumentTypeError.
+[[noreturn]] void raise_type_error(const std::string& message);
+/// Refuses a call that has too few or too many arguments, or unknown ones by name; `usage` says what it takes.
+[[noreturn]] void refuse_arguments(const std::string& call, const nanobind::args& args, const nanobind::kwargs& kwargs, const char* usage);
 /// Raises celerity_py.DimensionMismatch.
 [[noreturn]] void raise_dimension_mismatch(const std::string& message);
 

@@ -75,9 +75,9 @@ class RuntimeDelegate:
         self._runtime.failed(failure)
 
     def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
-        """Name and "file:line" of a submission, if it is still known."""
+        """What messages call a submission, and its "file:line", if it is still known."""
         submission = self._runtime.submissions.get(submission_id)
-        return None if submission is None else (submission.name, submission.site)
+        return None if submission is None else (submission.subject, submission.site)
 
     def explain_violation(
         self,
@@ -98,9 +98,10 @@ class RuntimeDelegate:
             f"(the whole buffer is {show(record.box)})."
         )
 
-    def describe_buffer(self, buffer: int) -> str:
-        """How messages call a buffer: with its name, as long as its handle lives."""
-        return self._runtime.labels.get(buffer, f"B{buffer}")
+    def describe_buffer(self, buffer: int, box: tuple[int, ...] | None = None) -> str:
+        """How messages call a buffer, or a box of it: with its name, as long as its handle lives."""
+        label, ndim = self._runtime.labels.get(buffer, (f"B{buffer}", 3))
+        return label if box is None else f"{label} {show(_native.Box(box[:ndim], box[3 : 3 + ndim]))}"
 
     def describe_site(self, number: int) -> str:
         """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""

@@ -75,6 +75,8 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self.raw = 0
         #: Its submission.
         self.number = 0
+        #: What it is of, as messages call it.
+        self.subject = ""
         #: Whether only the call that waits has this future.
         self.is_private = False
         #: With a timeline: called with the time since which a thread has waited, and the submission.
@@ -160,7 +162,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     def __repr__(self) -> str:
         outcome = self._outcome
         state = "pending" if outcome is None else "finished" if outcome.error is None else "failed"
-        return f"<{type(self).__name__} of submission {self.number}, {state}>"
+        return f"<{type(self).__name__} of {self.subject or f'submission {self.number}'}, {state}>"
 
     def _explain(self, use: str) -> str:
         return f"{self!r} is {use}, but it is a future and not the result. Write .result() behind it, which waits."

@@ -86,8 +86,8 @@ class Runtime:
         self.num_queues = 0
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
-        #: Labels of buffers whose handles live, by id.
-        self.labels: dict[int, str] = {}
+        #: Label and number of dimensions of buffers whose handles live, by id.
+        self.labels: dict[int, tuple[str, int]] = {}
         self._forget_me = forget
         #: The digests that the ranks compare; None with a single rank.
         self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
@@ -315,7 +315,7 @@ class Runtime:
             self.origins.of_buffer(contents, record.initializer),
             self.submitter.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
         )
-        self.labels[record.id] = record.label
+        self.labels[record.id] = (record.label, len(record.shape))
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
         if initial == "function":
@@ -351,6 +351,7 @@ class Runtime:
         num_bytes = box.size * record.dtype.itemsize
         future.array = array if takes_part else None
         submission = Submission("fence", record.label, None, [], box, frame, future)
+        future.subject = submission.label
         self.submitter.submit_fence(submission, record.id, box, address, num_bytes, on_all)
         self._poison_late(future)
         if self.is_dry and takes_part:

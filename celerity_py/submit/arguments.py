@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+from collections.abc import Mapping
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.buffer import check_alive
@@ -61,6 +63,26 @@ def check_name(name: object) -> None:
     """Refuse what is no name of a task."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"The name of a task is a string, not {name!r}.")
+
+
+def refuse_names(call: str, given: Mapping[str, object], *known: str) -> NoReturn:
+    """Refuse arguments of a task that were given by name.
+
+    Args:
+        call: The call as far as its own arguments, without the closing parenthesis.
+        given: Name -> value.
+        known: The names that the call takes.
+
+    Raises:
+        ArgumentTypeError: Always.
+    """
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    close = [f"{name}=" for name in given for name in difflib.get_close_matches(name, known, n=1)]
+    meant = f" Did you mean {close[0]}?" if close else ""
+    raise ArgumentTypeError(
+        f"{call}, ...) got {shown}.{meant} The names that it takes are {', '.join(known)}. Arguments of the task "
+        f"go by position: write {call}, {', '.join(given)}), in the order of the function's parameters."
+    )
 
 
 def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:

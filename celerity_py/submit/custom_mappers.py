@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from celerity_py._native import Box, RangeMapper, Region, Task, call_inside
-from celerity_py.access import PureMapper, is_int
+from celerity_py.access import PureMapper
 from celerity_py.comparison.mapper_identity import code_of
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe, new_access
+from celerity_py.vocabulary.integers import is_int, is_step_one, to_int
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import MapperChunk
 from celerity_py.vocabulary.submissions import Submission
@@ -71,7 +71,11 @@ _wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def wants_shape(function: Callable[..., Any]) -> bool:
-    """Whether a mapper takes (chunk, buffer_shape) instead of (chunk)."""
+    """Whether a mapper takes (chunk, buffer_shape) instead of (chunk).
+
+    Raises:
+        ArgumentTypeError: If it takes neither.
+    """
     try:
         return _wants_shape[function]
     except (KeyError, TypeError):
@@ -84,13 +88,22 @@ def wants_shape(function: Callable[..., Any]) -> bool:
 
 def _inspect_mapper(function: Callable[..., Any]) -> bool:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return False  # a builtin without a signature
+    parameters = signature.parameters.values()
     positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     # A default marks an idiom for loop variables, `lambda chunk, i=i: ...`, and not a place for the shape.
     required = [p for p in positional if p.default is p.empty]
-    return len(required) >= 2 or any(p.name == "buffer_shape" for p in positional[1:2])
+    with_shape = len(required) >= 2 or any(p.name == "buffer_shape" for p in positional[1:2])
+    try:
+        signature.bind(*(None, None) if with_shape else (None,))
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"A mapper is called with a chunk, or with a chunk and the shape of the buffer: write lambda chunk: ... or "
+            f"lambda chunk, buffer_shape: ... Its signature {signature} fits neither: {error}."
+        ) from None
+    return with_shape
 
 
 def evaluate(
@@ -110,7 +123,10 @@ def evaluate(
         DimensionMismatch: If a result has another number of dimensions than the buffer.
     """
     function = mapper.function if isinstance(mapper, PureMapper) else mapper
-    with_shape = wants_shape(function)
+    try:
+        with_shape = wants_shape(function)
+    except ArgumentTypeError as error:
+        raise MapperError(f"{who}: {error} Nothing was submitted.") from None
     results: list[tuple[Box, Box | Region]] = []
     for box in chunks:
         chunk = MapperChunk(box, global_box)
@@ -170,7 +186,7 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
         DimensionMismatch: If their number is not that of the dimensions.
     """
     given = items if isinstance(items, tuple) else (items,)
-    if not all(item is ... or (isinstance(item, slice) and item.step in {None, 1}) for item in given):
+    if not all(item is ... or (isinstance(item, slice) and is_step_one(item)) for item in given):
         raise ArgumentTypeError(f"{expected} {_what_to_write(given)}")
     if any(item is ... for item in given):
         where = given.index(...)
@@ -181,8 +197,8 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
     high: list[int] = []
     for dim, item in enumerate(given):
         try:
-            low.append(0 if item.start is None else operator.index(item.start))
-            high.append(shape[dim] if item.stop is None else operator.index(item.stop))
+            low.append(0 if item.start is None else to_int(item.start))
+            high.append(shape[dim] if item.stop is None else to_int(item.stop))
         except TypeError:
             raise ArgumentTypeError(f"{expected} {_what_to_write(given)}") from None
     return Box(low, [max(a, b) for a, b in zip(low, high, strict=True)])

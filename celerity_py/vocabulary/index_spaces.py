@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show
 
 _MAX_CACHED = 4096
@@ -17,6 +17,18 @@ _ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
 
 #: The boxes of earlier index spaces, by the argument of the submit.
 boxes: dict[Any, Box] = {}
+
+
+def known_box(shape: Any) -> Box | None:
+    """An index space that was seen before; None if it was not, or if it is only equal to one: True equals 1."""
+    kind = shape.__class__
+    if kind is tuple:
+        for extent in shape:
+            if extent.__class__ is not int:
+                return None
+    elif kind is not int and kind is not Box:
+        return None
+    return boxes.get(shape)
 
 
 def box_of(shape: Any, who: str) -> Box:
@@ -29,8 +41,8 @@ def box_of(shape: Any, who: str) -> Box:
         box = shape
     else:
         try:
-            extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
-            extents = tuple(map(operator.index, extents))
+            extents = tuple(shape) if isinstance(shape, Sequence) else (to_int(shape),)
+            extents = tuple(map(to_int, extents))
         except TypeError:
             raise ArgumentTypeError(
                 f"{who}: an index space is an int, a tuple of ints, or a Box, not {shape!r}."
@@ -70,8 +82,8 @@ def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
         UsageError: If it is something else.
     """
     try:
-        given = tuple(constrain) if isinstance(constrain, Sequence) else (operator.index(constrain),)
-        given = tuple(map(operator.index, given))
+        given = tuple(constrain) if isinstance(constrain, Sequence) else (to_int(constrain),)
+        given = tuple(map(to_int, given))
     except TypeError:
         raise ArgumentTypeError(f"{who}: constrain= takes one int per dimension, not {constrain!r}.") from None
     if len(given) != box.ndim:

@@ -85,7 +85,12 @@ class Submission(SubmissionRecord):
     @property
     def label(self) -> str:
         """Kind and name."""
-        return f'{self.kind} "{self.name}"'
+        return f"fence of {self.name}" if self.kind == "fence" else f'{self.kind} "{self.name}"'
+
+    @property
+    def subject(self) -> str:
+        """As the subject of a sentence about a failure."""
+        return f"the {self.label}" if self.kind == "fence" else f"task {self.name!r}"
 
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""

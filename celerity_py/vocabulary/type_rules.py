@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
+
+from celerity_py.scheduler.errors import ArgumentTypeError
 
 #: Kinds of dtypes that hold a Python number, by its class.
 _KINDS_OF_NUMBERS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
@@ -50,6 +53,29 @@ def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
     if isinstance(value, list | tuple) and given.kind in _KINDS_OF_LISTS:
         return dtype.kind in _KINDS_OF_LISTS[given.kind]
     return np.can_cast(given, dtype, "same_kind")
+
+
+def is_masked(value: Any) -> bool:
+    """Whether a value is an array with a mask, which no buffer keeps."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(value, masked.MaskedArray)
+
+
+def refuse_masked(value: Any, use: str) -> None:
+    """Refuse an array whose mask would be lost.
+
+    Args:
+        value: Anything.
+        use: Who does what with it, as the beginning of a sentence.
+
+    Raises:
+        ArgumentTypeError: If it is one.
+    """
+    if is_masked(value):
+        raise ArgumentTypeError(
+            f"{use} a masked array of shape {value.shape}, whose mask would be lost. Write array.filled(value), with a "
+            f"value for the masked elements, or pass array.data and array.mask, each by itself."
+        )
 
 
 def describe_value(value: Any) -> str:

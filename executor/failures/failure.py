@@ -41,7 +41,7 @@ class Failure:
 
     rank: int  # where it happened
     text: str  # type and message of the exception
-    task: str = ""  # name of the task; empty if it was not in a task
+    task: str = ""  # what messages call the task; empty if it was not in one
     site: str = ""  # "file:line" that submitted the task, or that raised
     submission: int | None = None
     error: BaseException | None = None  # None: it happened on another rank
@@ -73,7 +73,7 @@ class Failure:
             where = rank or "the program"
             site = f" at {self.site}" if self.site else ""
         else:
-            where = f"{rank}: task '{self.task}'" if rank else f"task '{self.task}'"
+            where = f"{rank}: {self.task}" if rank else self.task
             site = f" (submitted at {self.site})" if self.site and self.site not in self.text else ""
         return f"{where} failed{site}: {'as told above' if is_told else self.text}"
 

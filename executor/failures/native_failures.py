@@ -58,16 +58,16 @@ def explain_device(
         return DeviceError(text), submission
     tasks = Counter(delegate.describe_submission(task) or (f"submission {task}", "") for task in in_flight)
     shown = [
-        (f"{count} times " if count > 1 else "") + f"'{name}'" + (f" (submitted at {site})" if site else "")
+        (f"{count} times " if count > 1 else "") + name + (f" (submitted at {site})" if site else "")
         for (name, site), count in tasks.items()
     ]
     if len(shown) > _MOST_TASKS_NAMED:
         shown[_MOST_TASKS_NAMED:] = [f"and {len(shown) - _MOST_TASKS_NAMED} others"]
     listed = "; ".join(shown)
     if len(in_flight) == 1:
-        return DeviceError(f"{text}. The task in flight is {listed}."), in_flight[0]
+        return DeviceError(f"{text}. In flight is {listed}."), in_flight[0]
     return DeviceError(
-        f"{text}. The tasks in flight, of which any may be the cause, are: {listed}. "
+        f"{text}. In flight are the following, of which any may be the cause: {listed}. "
         f"Run with CELERITY_SYNC=1 to find out which one it is."
     ), None
 

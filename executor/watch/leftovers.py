@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.watch.progress_watchdog import show_box, show_transfer
+from celerity_py.executor.watch.progress_watchdog import show_transfer
 from celerity_py.scheduler.errors import InternalError
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ def find_leftovers(
     if not unclaimed and not unasked:
         return None
     shown = [
-        f"rank {pilot.source} sent message {pilot.message} with {delegate.describe_buffer(pilot.transfer[1])} "
-        f"{show_box(pilot.sent_box)}".rstrip()
-        + f" for transfer {show_transfer(pilot.transfer)}"
+        f"rank {pilot.source} sent message {pilot.message} with "
+        f"{delegate.describe_buffer(pilot.transfer[1], pilot.sent_box)} for transfer {show_transfer(pilot.transfer)}"
         for pilot in unclaimed[:_MOST_SHOWN]
     ]
     if len(unclaimed) > _MOST_SHOWN:

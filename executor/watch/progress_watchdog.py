@@ -228,13 +228,13 @@ class ProgressWatchdog:
     def _describe(self, entry: ActiveInstruction) -> str:
         parts = [entry.text]
         if entry.buffer:
-            parts.append(f"{self._delegate.describe_buffer(entry.buffer)} {show_box(entry.where)}".rstrip())
+            parts.append(self._delegate.describe_buffer(entry.buffer, entry.where))
         if entry.peer is not None:
             parts.append(f"peer rank {entry.peer}")
         if entry.transfer is not None:
             parts.append(f"transfer {show_transfer(entry.transfer)}")
         if entry.submission and (found := self._delegate.describe_submission(entry.submission)) is not None:
-            parts.append(f"task '{found[0]}' (submitted at {found[1]})")
+            parts.append(f"{found[0]} (submitted at {found[1]})")
         return ", ".join(parts)
 
     def _tell_others(self, silent: Collection[int]) -> list[str]:
@@ -259,16 +259,6 @@ def _tell(status: RankStatus) -> str:
     wait = f"waits for {status.waits_for}" if status.is_waiting else "has nothing to do"
     line = f" (its program is at {status.line})" if status.line else ""
     return f"rank {status.rank} {wait}{line}"
-
-
-def show_box(flat: tuple[int, ...] | None) -> str:
-    """Show a flat box without the unit dimensions that pad it to three."""
-    if flat is None:
-        return ""
-    ranges = list(zip(flat[:3], flat[3:], strict=True))
-    while ranges and ranges[-1] == (0, 1):
-        ranges.pop()
-    return f"[{', '.join(f'{start}:{stop}' for start, stop in ranges)}]"
 
 
 def show_transfer(transfer: tuple[int, int, int]) -> str:

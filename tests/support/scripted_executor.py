@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from celerity_py import _native
-from celerity_py._native import ActiveInstruction, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
+from celerity_py._native import ActiveInstruction, Box, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
 from celerity_py.executor.network.communicator import Arrivals, Notice
+from celerity_py.vocabulary.notation import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -178,15 +179,16 @@ class ScriptedRuntime:
 
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         function = self.functions.get(submission)
-        return (function.__name__, f"program.py:{submission}") if function else None
+        return (f"task {function.__name__!r}", f"program.py:{submission}") if function else None
 
     def explain_violation(
         self, submission_id: int, access: int, index: tuple[int, ...], declared: Sequence[tuple[int, ...]]
     ) -> BaseException:
         return IndexError(f"submission {submission_id}, access {access}, at {index}, declared {declared}")
 
-    def describe_buffer(self, buffer: int) -> str:
-        return f'B{buffer} "u"'
+    def describe_buffer(self, buffer: int, box: tuple[int, ...] | None = None) -> str:
+        where = "" if box is None else f" {show(Box(box[:2], box[3:5]))}"
+        return f'B{buffer} "u"{where}'
 
     def describe_site(self, number: int) -> str:
         return f"program.py:{number}" if number else ""

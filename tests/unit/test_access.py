@@ -71,7 +71,7 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.neighborhood(-1), r"widths?.*\(-1\)"),
         (access.neighborhood, "one width per dimension"),
         (lambda: access.neighborhood(1, 1, 1, 1), "one width per dimension"),
-        (lambda: access.neighborhood(1.5), "integers"),
+        (lambda: access.neighborhood(1.5), "integers"),  # type: ignore[arg-type]
         (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),
         (lambda: access.slice(3), "0 to 2, not 3"),
         (lambda: access.slice(True), "0 to 2, not True"),
@@ -83,6 +83,19 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.permute(0, 0), r"permutation of 0 to 1, not \(0, 0\)"),
         (lambda: access.permute(1, 2), "permutation"),
         (access.permute, "permutation"),
+        (lambda: access.neighborhood([1, 1]), r"not \(\[1, 1\]\)\. Write access\.neighborhood\(1, 1\)\."),  # type: ignore[arg-type]
+        (lambda: access.neighborhood((1, 2)), r"Write access\.neighborhood\(1, 2\)\."),  # type: ignore[arg-type]
+        (lambda: access.neighborhood(np.array([1])), r"Write access\.neighborhood\(1\)\."),  # type: ignore[arg-type]
+        (lambda: access.neighborhood({}), r"not \(\{\}\)\.$"),  # type: ignore[arg-type]
+        (lambda: access.neighborhood(True), r"not \(True\)"),
+        (lambda: access.neighborhood(1, shape=["box"]), r"'box' and 'axes', not \['box'\]"),  # type: ignore[arg-type]
+        (lambda: access.slice([0]), r"0 to 2, not \[0\]"),  # type: ignore[arg-type]
+        (lambda: access.slice(0, at=[1]), r"at least 0, not at=\[1\]"),  # type: ignore[arg-type]
+        (lambda: access.even_split([2]), r"at least 1, not \[2\]"),  # type: ignore[arg-type]
+        (lambda: access.even_split(True), "at least 1, not True"),
+        (lambda: access.permute([1, 0]), r"not \(\[1, 0\],\)\. Write access\.permute\(1, 0\)\."),  # type: ignore[arg-type]
+        (lambda: access.permute(0, [1]), r"permutation of 0 to 1, not \(0, \[1\]\)\.$"),  # type: ignore[arg-type]
+        (lambda: access.fixed(Region()), r"got Region\(\)\. Write Box\("),
         (lambda: access.fixed(slice(1, None)), "both bounds"),
         (lambda: access.fixed(3), "both bounds"),
     ],
@@ -90,6 +103,12 @@ def test_fixed_takes_a_region() -> None:
 def test_a_wrong_parameter_of_a_built_in_mapper_is_an_error(make: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make()
+
+
+def test_a_mapper_is_shown_as_it_is_written() -> None:
+    shown = [access.all(), access.neighborhood(1, 2, shape="axes"), access.slice(0, at=3), access.fixed(slice(0, 4))]
+    expected = ["all()", "neighborhood(1, 2, shape='axes')", "slice(0, at=3)", "fixed(Box((0,), (4,)))"]
+    assert list(map(repr, shown)) == [f"access.{text}" for text in expected]
 
 
 # ---- what can be a mapper
@@ -374,7 +393,7 @@ def test_the_module_offers_mappers_and_nothing_else() -> None:
 
 
 def test_pure_needs_a_callable_and_a_hashable_key() -> None:
-    with pytest.raises(ArgumentTypeError, match="not <"):
+    with pytest.raises(ArgumentTypeError, match=r"not access\.all\(\)"):
         access.pure(access.all())  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"hashable key, not \[1\]"):
         access.pure(lambda chunk: chunk.box, key=[1])  # type: ignore[arg-type]

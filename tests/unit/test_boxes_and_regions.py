@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celerity_py._native import Box, Region, box_from_flat
-from celerity_py.scheduler.errors import DimensionMismatch, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 
 EXTENT = 6
 Mask: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"
@@ -217,7 +217,7 @@ def test_corners_must_be_sequences_of_up_to_three_integers() -> None:
         Box((0,) * 4, (1,) * 4)
     with pytest.raises(TypeError, match=r"takes integers, but got 0\.5"):
         Box((0.5,), (1.5,))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="sequence"):
+    with pytest.raises(TypeError, match=r"write Box\(\(0,\), \(4,\)\)"):
         Box(0, 4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Region takes boxes"):
         Region([(0, 4)])  # type: ignore[list-item]
@@ -292,3 +292,68 @@ def test_elements_beyond_all_boxes_are_in_none() -> None:
         _ = 2**63 in EXTREME
     with pytest.raises(UsageError, match="Box takes integers"):
         Box((0,), (2**63,))
+
+
+LINE = Box((2,), (6,))
+REGION = Region([LINE])
+ANY: Any = None
+
+
+def among(container: Any, part: Any) -> bool:
+    return part in container
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: Box(*ANY or ((3,),)), r"Box\(\(3,\)\): a box takes its first element and one past its last"),
+        (lambda: Box(*ANY or ()), r"Box\(\): a box takes"),
+        (lambda: Box(*ANY or (0, 0, 4, 4)), r"Box\(0, 0, 4, 4\): a box takes .* Box\(\(0, 0\), \(4, 8\)\)"),
+        (lambda: Box(**ANY or {"lo": (0,), "hi": (1,)}), r"Box\(lo=\(0,\), hi=\(1,\)\): a box takes"),
+        (lambda: Box((0,), **ANY or {"min": (0,)}), r"Box\(\(0,\), min=\(0,\)\): a box takes"),
+        (lambda: Box(*ANY or ("a", "b")), "Box takes integers, but got 'a'"),
+        (lambda: Box(None, None), "Box takes a sequence of integers, but got None"),  # type: ignore[arg-type]
+        (lambda: Box((False,), (True,)), "Box takes integers, but got False"),
+        (lambda: Box((np.False_,), (np.True_,)), "Box takes integers, but got"),  # type: ignore[arg-type]
+        (lambda: LINE.shift(True), "shift takes integers, but got True"),
+        (lambda: LINE.grow(True), "grow takes integers, but got True"),
+        (lambda: LINE.shrink(True), "shrink takes integers, but got True"),
+        (lambda: LINE.shift(**ANY or {"x": 1}), r"shift\(x=1\): it takes one integer per dimension"),
+        (lambda: LINE.grow((1,)), r"grow takes integers, but got \(1,\)"),  # type: ignore[arg-type]
+        (lambda: LINE.flat(*ANY or (1,)), r"flat\(1\): it takes nothing"),
+        (
+            lambda: LINE.relative_slices(*ANY or ()),
+            "relative_slices takes the Box from whose first element .* not None",
+        ),
+        (lambda: LINE.relative_slices(3), r"relative_slices takes the Box .* not 3\."),  # type: ignore[arg-type]
+        (
+            lambda: among(LINE, None),
+            r"None in Box\(\(2,\), \(6,\)\): `in` takes a Box, an element as a tuple of integers",
+        ),
+        (lambda: True in LINE, r"True in Box\("),
+        (lambda: (True,) in LINE, "`in` takes integers, but got True"),
+        (lambda: among(LINE, "a"), "'a' in Box"),
+        (lambda: among(LINE, 1.5), r"1\.5 in Box"),
+        (lambda: among(LINE, REGION), r"Region\(.*\) in Box"),
+        (lambda: among(REGION, None), r"None in Region\(.*`in` takes a Region, a Box, an element"),
+        (lambda: True in REGION, r"True in Region\("),
+        (lambda: Region(3), r"Region\(3\): a region takes one list of boxes"),  # type: ignore[arg-type]
+        (lambda: Region(None), r"Region\(None\): a region takes"),  # type: ignore[arg-type]
+        (lambda: Region(LINE), r"Region\(Box\(.*\)\): .* write Region\(\[box, \.\.\.\]\)"),  # type: ignore[arg-type]
+        (lambda: Region(*ANY or (LINE, LINE)), r"write Region\(\[box, \.\.\.\]\)"),
+        (lambda: Region(REGION), r"a region takes one list of boxes"),  # type: ignore[arg-type]
+        (lambda: Region([3]), "Region takes boxes, but got 3"),  # type: ignore[list-item]
+    ],
+)
+def test_a_wrong_use_is_told_in_words_and_not_by_the_signatures_of_the_binding(use: Any, message: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=message) as caught:
+        use()
+    assert "incompatible" not in str(caught.value)
+
+
+def test_corners_may_be_given_by_name_and_elements_as_any_sequence() -> None:
+    assert Box(min=(2,), max=(6,)) == Box((2,), max=(6,)) == Box(max=[6], min=[2]) == LINE
+    assert Region(boxes=[LINE]) == REGION
+    assert [2] in LINE
+    assert among(REGION, (np.int64(5),))
+    assert LINE.relative_slices(origin=Box((1,), (2,))) == (slice(1, 5),)

@@ -54,6 +54,8 @@ def test_a_shape_is_an_int_or_a_sequence_of_up_to_three(given: Any, shape: tuple
         (1.5, ArgumentTypeError, r"not 1\.5"),
         ("12", ArgumentTypeError, "not '12'"),
         (None, ArgumentTypeError, "not None"),
+        (True, ArgumentTypeError, "not True"),
+        ((2, True), ArgumentTypeError, r"not \(2, True\)"),
     ],
 )
 def test_an_impossible_shape_is_an_error(shape: Any, error: type[Exception], message: str) -> None:

@@ -182,7 +182,7 @@ def test_what_cupy_raises_after_a_device_has_failed_names_the_tasks_in_flight(
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
     assert isinstance(single.runtime.failure.error, DeviceError if is_lost else CUDARuntimeError)
-    assert ("in any words. The task in flight is 'launch'" in single.runtime.failure.text) is is_lost
+    assert ("in any words. In flight is task 'launch'" in single.runtime.failure.text) is is_lost
 
 
 def test_with_one_rank_nothing_is_printed_and_no_hook_ends_the_job(
@@ -471,13 +471,13 @@ def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest
 def test_a_device_that_fails_names_the_tasks_in_flight_once_each_and_not_hundreds_of_them(
     single: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sites = {task: (f"step{task % 10}", f"program.py:{task % 10}") for task in range(1, 500)}
+    sites = {task: (f"task 'step{task % 10}'", f"program.py:{task % 10}") for task in range(1, 500)}
     monkeypatch.setattr(single.runtime, "describe_submission", sites.get)
     failure = ScriptedFailure(FailureKind.DEVICE, "a kernel or copy failed", in_flight=sorted(sites))
     single.native.emit(("failed", failure))
     wait_until(lambda: single.executor.failure)
     assert single.executor.failure is not None
     text = single.executor.failure.message()
-    assert "50 times 'step1' (submitted at program.py:1); 50 times 'step2'" in text
+    assert "50 times task 'step1' (submitted at program.py:1); 50 times task 'step2'" in text
     assert "; and 2 others. Run with CELERITY_SYNC=1" in text
     assert len(text) < 1000

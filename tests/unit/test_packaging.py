@@ -37,7 +37,7 @@ INSTALLED = {
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ recorder",
     "celerity_py/vocabulary": """
-        __init__ accesses buffer_records index_spaces notation operations parts refused_operators
+        __init__ accesses buffer_records index_spaces integers notation operations parts refused_operators
         submissions type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",

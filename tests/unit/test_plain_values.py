@@ -30,6 +30,38 @@ class Settings:
     values: Any
 
 
+MASKED = np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])
+
+
+def test_no_buffer_is_filled_from_a_masked_array() -> None:
+    with celerity.Queue():
+        for copy in (True, False):
+            with pytest.raises(ArgumentTypeError, match=r"from_array\(\) got a masked array .* array\.filled\(value\)"):
+                celerity.Buffer.from_array(MASKED, copy=copy)
+
+
+@pytest.mark.parametrize(
+    ("call", "did"),
+    [
+        ("queue.parallel_for(3, assign, u.write(access.one_to_one()))", 'assigns to B1 "u" at [...] a masked array'),
+        ("queue.parallel_for(1, combine, celerity.reduction(t, 'sum'))", "combines a masked array of shape ()"),
+        ("queue.fence(celerity.Buffer.from_function(3, 'f8', lambda box: masked))", "returned a masked array"),
+    ],
+)
+def test_no_task_writes_a_masked_array(call: str, did: str, tmp_path: Path) -> None:
+    program = """
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])
+    def assign(chunk, out):
+        out[...] = masked[chunk.box.slices]
+    def combine(chunk, out):
+        out.combine(masked[:1])
+    u = celerity.Buffer.from_array(np.zeros(3), name="u")
+    t = celerity.Buffer.from_array(np.zeros(()), name="t")
+    with celerity.Queue() as queue:
+    """
+    assert did in run(tmp_path, f"{program}    {call}\n").stderr
+
+
 class Pair(NamedTuple):
     left: Any
     right: Any

@@ -139,6 +139,14 @@ def test_the_first_difference_is_found_by_the_digests() -> None:
         assert one.log.digests(1, 50, 1000) == mine[::50]
 
 
+def test_a_fence_is_described_with_a_box_of_as_many_dimensions_as_its_buffer() -> None:
+    with Planned() as rank:
+        _fence(rank, 4, True)
+        latest, _ = rank.latest()
+        _, aspects = rank.log.describe(latest) or (0, [])
+        assert dict(aspects)["box"] == "[0:4]"
+
+
 def test_an_entry_to_come_and_one_too_old_cannot_be_described() -> None:
     with Planned() as rank:
         u = rank.buffer()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,10 @@ class UnprintableError(Exception):
         (2**64, UsageError, r"fewer than 2\*\*63 items, but \(18446744073709551616,\) has more"),
         ((2**40, 2**40), UsageError, r"fewer than 2\*\*63 items"),
         (Box((-(2**63),), (2**63 - 1,)), UsageError, r"fewer than 2\*\*63 items"),
+        (True, ArgumentTypeError, "an int, a tuple of ints, or a Box, not True"),
+        ((4, True), ArgumentTypeError, r"not \(4, True\)"),
+        (np.True_, ArgumentTypeError, "not np.True_"),
+        (1.0, ArgumentTypeError, r"not 1\.0"),
     ],
 )
 def test_an_impossible_index_space_is_an_error(
@@ -82,6 +87,67 @@ def test_a_name_with_half_of_a_surrogate_pair_is_refused(queue: celerity.Queue, 
         celerity.Buffer(8, name=name)
     queue.parallel_for(8, fill, target, name="\u00e9\U0001f30d")
     celerity.Buffer(8, name="\u00e9\U0001f30d")
+
+
+@pytest.mark.parametrize("equal", [True, np.True_, 1.0, (1.0,), (True,)])
+def test_an_index_space_that_equals_an_earlier_one_is_checked_as_well(queue: celerity.Queue, equal: Any) -> None:
+    def kernel(chunk: Any) -> None: ...
+
+    for space in (1, (1,)):
+        queue.parallel_for(space, kernel)
+    with pytest.raises(ArgumentTypeError, match="an index space is an int"):
+        queue.parallel_for(equal, kernel)
+
+
+def test_arguments_of_tasks_have_no_names(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.zeros(4), name="u")
+    submit: Any = queue.parallel_for
+    expected = (
+        r"got c=3\. The names that it takes are name, hints, constrain\. .*write parallel_for\(shape, kernel, c\)"
+    )
+    with pytest.raises(ArgumentTypeError, match=expected):
+        submit(4, lambda chunk, c: None, c=3)
+    with pytest.raises(ArgumentTypeError, match=r"got out=<write access to B\d+ \"u\" by all\(\)>\."):
+        submit(4, lambda chunk, out: None, out=u.write(access.all()))
+    with pytest.raises(ArgumentTypeError, match=r"got hint=split_2d\(\)\. Did you mean hints=\?"):
+        submit(4, nothing, hint=celerity.hints.split_2d())
+    host_task: Any = queue.host_task
+    with pytest.raises(ArgumentTypeError, match=r"takes are on, name, constrain, unordered\. .* host_task\(fn, c, d\)"):
+        host_task(nothing, c=3, d=4)
+    assert queue.statistics().num_submissions == 0
+
+
+@pytest.mark.parametrize(
+    "mapper",
+    [lambda: Box((0,), (4,)), lambda a, b, c: a.box, lambda *, chunk: chunk.box, lambda chunk, *, n: chunk.box],
+)
+def test_a_mapper_that_cannot_be_called_with_a_chunk_is_told_by_its_signature(
+    queue: celerity.Queue, mapper: Any
+) -> None:
+    u = celerity.Buffer.from_array(np.zeros(4), name="u")
+    expected = (
+        r'kernel "k" .*read access to B\d+ "u" by .* write lambda chunk: \.\.\. .*signature \(.*Nothing was submitted'
+    )
+    for _ in range(2):
+        with pytest.raises(MapperError, match=expected) as caught:
+            queue.parallel_for(4, nothing, u.read(mapper), name="k")
+        assert caught.value.__cause__ is None
+
+
+def choose(result: Any, chunk: Any) -> Any:
+    return result
+
+
+def test_slices_have_no_truth_values_as_bounds(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.zeros(4), name="u")
+    wrong: Any
+    for wrong in (slice(False, 2), slice(0, True), slice(0, 2, True), slice(0, 2, [])):
+        with pytest.raises(ArgumentTypeError, match="one slice per dimension"):
+            queue.fence(u, wrong)
+        with pytest.raises(MapperError, match="one slice per dimension"):
+            queue.parallel_for(4, nothing, u.read(functools.partial(choose, wrong)))
+        with pytest.raises(ArgumentTypeError, match=r"access\.fixed\(\) takes"):
+            access.fixed(wrong)
 
 
 def test_names_and_hints_that_are_none_are_named(queue: celerity.Queue) -> None:
@@ -385,7 +451,12 @@ def test_what_cannot_be_compared_is_no_choice_of_a_word(queue: celerity.Queue, v
 
 
 def test_a_constraint_needs_one_positive_int_per_dimension(queue: celerity.Queue) -> None:
-    for constrain, message in [((2,), "one int per dimension"), ((2, 0), "positive ints"), ("ab", "one int per dim")]:
+    for constrain, message in [
+        ((2,), "one int per dimension"),
+        ((2, 0), "positive ints"),
+        ("ab", "one int per dim"),
+        ((True, 1), r"not \(True, 1\)"),
+    ]:
         with pytest.raises(UsageError, match=message):
             queue.parallel_for((4, 4), lambda chunk: None, constrain=constrain)  # type: ignore[arg-type]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 import threading
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py.errors import OutOfMemory
 from tests.support.kernels import iota, scale
+from tests.support.scripts import run
 
 
 def test_a_fence_gives_a_fresh_writable_array_of_the_box(queue: celerity.Queue) -> None:
@@ -75,6 +78,31 @@ def test_a_fence_can_be_awaited(queue: celerity.Queue) -> None:
         return [*first, *second, *(await queue.fence(buffer, slice(9, 10)))]
 
     assert asyncio.run(program()) == [0, 1, 5, 6, 9]
+
+
+def test_a_fence_is_named_by_its_buffer(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.zeros(4), name="u")
+    future = queue.fence(u)
+    future.result(10)
+    assert re.fullmatch(r'<RuntimeFuture of fence of B\d+ "u", finished>', repr(future))
+
+
+def test_a_fence_that_fails_is_not_called_a_task(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        queue = celerity.Queue()
+        u = celerity.Buffer(5, name="u")
+        try:
+            queue.fence(u).result()
+        except celerity.CelerityError as error:
+            print(error)
+        """,
+        CELERITY_CHECK="1",
+    )
+    assert re.match(
+        r'rank 0: the fence of B\d+ "u" failed: UninitializedRead: .* "u" \[0:5\], but nothing', result.stdout
+    )
 
 
 def test_a_pending_fence_times_out_and_cannot_be_cancelled(queue: celerity.Queue) -> None:

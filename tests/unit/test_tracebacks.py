@@ -126,7 +126,7 @@ def test_every_call_after_a_failure_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_tells_of_itself_is_named_once() -> None:
-    failure = Failure(1, "ValueError: mine", "step", "app.py:3")
+    failure = Failure(1, "ValueError: mine", "task 'step'", "app.py:3")
     assert failure.message() == "rank 1: task 'step' failed (submitted at app.py:3): ValueError: mine"
     assert failure.message(teller=0) == failure.message()
     assert failure.message(teller=1) == "task 'step' failed (submitted at app.py:3): ValueError: mine"

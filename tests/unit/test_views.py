@@ -190,6 +190,8 @@ def test_negative_indices_do_not_count_from_the_end(inner: View, index: Any) -> 
         (None, "view.array"),
         (4.0, "view.array"),
         (slice(4.0, 5.0), "must be integers"),
+        (slice(4, True), "must be integers"),
+        ((slice(4, 8, True), 0), "must be integers"),
         (Region([Box((4, 0), (5, 6))]), "box by box"),
     ],
 )

@@ -146,7 +146,7 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
 	} else if(node.kind == task_kind::fence) {
 		out.aspects.emplace_back("name", "of B" + std::to_string(node.accesses.front().buffer.value));
-		out.aspects.emplace_back("box", to_string(node.fence_box, 3));
+		out.aspects.emplace_back("box", to_string(node.fence_box, node.geometry.dims));
 		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
 	}
 	return out;

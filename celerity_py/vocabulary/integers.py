@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+"""What counts as an integer where a call takes one: any kind of integer, but no truth value."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+
+def is_int(value: Any) -> bool:
+    """Whether a value is an integer of any kind, but not a truth value."""
+    # What it mostly is first: to ask an abstract class takes ten times as long.
+    return value.__class__ is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
+
+
+def is_step_one(item: slice) -> bool:
+    """Whether a slice takes all elements between its bounds."""
+    return item.step is None or (is_int(item.step) and item.step == 1)
+
+
+def to_int(value: Any) -> int:
+    """The value of anything that counts as an integer.
+
+    Raises:
+        TypeError: If it is a truth value, or no integer.
+    """
+    if isinstance(value, bool):
+        raise TypeError("a truth value")
+    return operator.index(value)
