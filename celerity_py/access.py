@@ -17,9 +17,9 @@ if two chunks write overlapping parts.
 from __future__ import annotations
 
 import builtins
-import functools
 import operator
 from collections.abc import Callable, Hashable
+from itertools import permutations
 from typing import Any
 
 from celerity_py._native import Box, RangeMapper, Region
@@ -31,6 +31,12 @@ __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute"
 
 _ONE_TO_ONE = RangeMapper.one_to_one()
 _ALL = RangeMapper.all()
+
+_SLICES = tuple(map(RangeMapper.slice, range(3)))
+_PERMUTATIONS = {dims: RangeMapper.permute(dims) for count in (1, 2, 3) for dims in permutations(range(count))}
+_MOST_KEPT = 256
+#: Loops make the mapper of a stencil anew for each submit.
+_neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {"box": {}, "axes": {}}
 
 
 def one_to_one() -> RangeMapper:
@@ -74,26 +80,13 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
         UsageError: If `dim` is not 0, 1 or 2, or `at` is no integer from 0 to 2**63 - 1. A submit raises it
             if the buffer has no such index.
     """
-    if at is None:
-        try:
-            return _kept_slice(dim)
-        except TypeError:  # what cannot be hashed is refused below
-            pass
-    _check_slice(dim)
-    if at is None or not is_int(at) or not 0 <= at < 2**63:
-        raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
-    return RangeMapper.slice(dim, at)  # not kept: a loop has another one for each step
-
-
-@functools.lru_cache(maxsize=16, typed=True)
-def _kept_slice(dim: int) -> RangeMapper:
-    _check_slice(dim)
-    return RangeMapper.slice(dim)
-
-
-def _check_slice(dim: Any) -> None:
     if not is_int(dim) or not 0 <= dim <= 2:
         raise UsageError(f"access.slice() needs the number of a dimension, 0 to 2, not {dim!r}.")
+    if at is None:
+        return _SLICES[dim]
+    if not is_int(at) or not 0 <= at < 2**63:
+        raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
+    return RangeMapper.slice(dim, at)
 
 
 def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
@@ -107,24 +100,27 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
         UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, or the shape is unknown.
     """
     try:
-        return _kept_neighborhood(shape, *extents)
-    except TypeError:  # what cannot be hashed is refused
-        return _neighborhood(shape, *extents)
-
-
-def _neighborhood(shape: str, *extents: int) -> RangeMapper:
+        for extent in extents:
+            if extent.__class__ is not int:  # True equals 1
+                break
+        else:
+            return _neighborhoods[shape][extents]
+    except (KeyError, TypeError):
+        pass
     if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and 0 <= extent < 2**63 for extent in extents):
         given = ", ".join(map(repr, extents))
         raise UsageError(
             f"access.neighborhood() needs one width per dimension, 1 to 3 integers from 0 to 2**63 - 1, not ({given})."
             f"{_unpacked('neighborhood', extents)}"
         )
-    if not isinstance(shape, str) or shape not in {"box", "axes"}:
+    if not isinstance(shape, str) or shape not in _neighborhoods:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
-    return RangeMapper.neighborhood(tuple(map(operator.index, extents)), shape)
-
-
-_kept_neighborhood = functools.lru_cache(maxsize=256, typed=True)(_neighborhood)
+    kept = _neighborhoods[shape]
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
+    widths = tuple(map(operator.index, extents))
+    kept[widths] = RangeMapper.neighborhood(widths, shape)
+    return kept[widths]
 
 
 def even_split(granularity: int = 1) -> RangeMapper:
@@ -136,19 +132,9 @@ def even_split(granularity: int = 1) -> RangeMapper:
     Raises:
         UsageError: If `granularity` is less than 1, or 2**63 or more.
     """
-    try:
-        return _kept_even_split(granularity)
-    except TypeError:  # what cannot be hashed is refused
-        return _even_split(granularity)
-
-
-def _even_split(granularity: int) -> RangeMapper:
     if not is_int(granularity) or not 1 <= granularity < 2**63:
         raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
     return RangeMapper.even_split(granularity)
-
-
-_kept_even_split = functools.lru_cache(maxsize=64, typed=True)(_even_split)
 
 
 def permute(*dims: int) -> RangeMapper:
@@ -160,22 +146,12 @@ def permute(*dims: int) -> RangeMapper:
     Raises:
         UsageError: If `dims` is no permutation of one to three dimensions.
     """
-    try:
-        return _kept_permute(*dims)
-    except TypeError:  # what cannot be hashed is refused
-        return _permute(*dims)
-
-
-def _permute(*dims: int) -> RangeMapper:
-    if not 1 <= len(dims) <= 3 or not builtins.all(map(is_int, dims)) or sorted(dims) != list(range(len(dims))):
+    if not builtins.all(map(is_int, dims)) or dims not in _PERMUTATIONS:
         raise UsageError(
             f"access.permute() needs a permutation of 0 to {max(len(dims) - 1, 0)}, not {dims!r}."
             f"{_unpacked('permute', dims)}"
         )
-    return RangeMapper.permute(dims)
-
-
-_kept_permute = functools.lru_cache(maxsize=64, typed=True)(_permute)
+    return _PERMUTATIONS[dims]
 
 
 def _unpacked(name: str, given: tuple[Any, ...]) -> str:

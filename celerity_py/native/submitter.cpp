@@ -153,13 +153,14 @@ void submitter::submit_kernel(const kernel_call& given) {
 	call now = begin("parallel_for()");
 	work made;
 	made.args = given.args;
-	if(given.constrain.is_none() && repeat(given, made)) {
+	const nb::object space = find_space(given.shape.ptr()); // first: comparing keys may run code of others
+	if(space && given.constrain.is_none() && repeat(given, space, made)) {
 		finish(now, std::move(made));
 		++m_num_repeated;
 		return;
 	}
 	submit_memo::entry found;
-	plan(given, made, found);
+	plan(given, space, made, found);
 	const nb::object submission = made.submission;
 	finish(now, std::move(made));
 	remember(given, submission, std::move(found));
@@ -210,8 +211,10 @@ void submitter::finish(call& now, work&& made) {
 
 // ---- what Python finds out
 
-void submitter::plan(const kernel_call& given, work& out, submit_memo::entry& found) {
-	take_over(m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame), out.submission, out.node);
+void submitter::plan(const kernel_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
+	take_over(
+	    m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame, known_space ? known_space : nb::none()),
+	    out.submission, out.node);
 	found.geometry = out.node.geometry;
 	found.code_digest = out.node.code_digest;
 	found.repeats = m_may_repeat && given.constrain.is_none();
@@ -267,9 +270,7 @@ submit_memo* submitter::memo_of(const nb::handle kernel) const {
 
 // ---- what is known already
 
-bool submitter::repeat(const kernel_call& given, work& out) {
-	const nb::object box_object = find_space(given.shape.ptr()); // first: among the keys may be some that run code of others to be compared
-	if(!box_object) return false;
+bool submitter::repeat(const kernel_call& given, const nb::object& box_object, work& out) {
 	const submit_memo* const memo = memo_of(given.kernel);
 	if(memo == nullptr || !find_kinds(given.args.ptr()) || !find_hints(given.hints.ptr())) return false;
 	const user_box space = nb::cast<const user_box&>(box_object);

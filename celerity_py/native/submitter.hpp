@@ -123,9 +123,9 @@ class submitter {
 	bool is_inside();
 
 	/// False, with nothing done, if something is new or wrong, or if code of others would have to run.
-	bool repeat(const kernel_call& given, work& out);
-	/// By the delegate.
-	void plan(const kernel_call& given, work& out, submit_memo::entry& found);
+	bool repeat(const kernel_call& given, const nanobind::object& box_object, work& out);
+	/// By the delegate. `known_space`: null if the shape is new.
+	void plan(const kernel_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
 	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
 	void remember(const kernel_call& given, nanobind::handle submission, submit_memo::entry&& found);
 

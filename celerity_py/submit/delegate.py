@@ -19,7 +19,7 @@ from celerity_py.submit.arguments import arities, check_kernel, check_launch, ch
 from celerity_py.submit.custom_mappers import resolve_custom
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.index_spaces import box_of, granularity_of, known_box
+from celerity_py.vocabulary.index_spaces import box_of, granularity_of
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
@@ -55,8 +55,11 @@ class SubmitDelegate:
         hints: Sequence[Hint] | Hint,
         constrain: Any,
         frame: FrameType,
+        known_space: Box | None,
     ) -> tuple[Submission, Task, list[Access]]:
         """Check a call of `parallel_for`, and tell what it comes to.
+
+        `known_space` is the index space if a task had this shape before.
 
         Returns:
             The submission; the task without name and accesses; and the accesses, whose mappers are native ones.
@@ -77,7 +80,7 @@ class SubmitDelegate:
         is_native = function.__class__ is CudaKernel and runtime.is_cuda
         try:
             is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
-            box = known_box(shape) if is_known else None
+            box = known_space if is_known else None
         except (KeyError, TypeError, AttributeError):
             box = None
         if box is None:  # not inside of the block above, whose exceptions would become the context of errors

@@ -34,7 +34,6 @@ def test_built_in_mappers_are_made_once() -> None:
     assert access.neighborhood(1, 2) is not access.neighborhood(1, 2, shape="axes")
     assert access.slice(1) is access.slice(1)
     assert access.permute(1, 0) is access.permute(1, 0)
-    assert access.even_split() is access.even_split()
 
 
 @pytest.mark.parametrize(

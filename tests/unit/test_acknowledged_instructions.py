@@ -59,9 +59,7 @@ def test_an_answer_does_not_stand_for_what_the_lane_of_the_flag_has_waited_for()
     submit(engine, 1, task=1)
     submit(engine, 2, task=2)
     submit(engine, 3, 1, task=3, phase="send", lane_class=1, policy="signal")
-    submit(
-        engine, 4, 2, task=4, phase="send", lane_class=1, policy="signal"
-    )  # its flag may be written right behind 2
+    submit(engine, 4, 2, task=4, phase="send", lane_class=1, policy="signal")  # its flag may be written right behind 2
     submit(engine, 5, task=5)
     submit(engine, 6, 1, 4, 5, task=6)
     found = {}
