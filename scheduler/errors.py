@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Everything that a user can get wrong, and everything that can go wrong under a user, as one tree of exceptions.
+"""All mistakes of users, and all failures of the machine and of other ranks, as one tree of exceptions.
 
 Each class also derives from the builtin that a Python programmer would catch for it. A message tells who (task,
 buffer), where (rank, device), what happened, the exact values, and what to do; an error that surfaces after the submit

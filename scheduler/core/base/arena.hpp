@@ -14,7 +14,7 @@
 
 namespace celerity {
 
-/// Keeps the blocks of dropped arenas, so that a loop in steady state touches the same memory again and again. Not thread-safe.
+/// The blocks of freed arenas, kept for new ones. A loop in steady state thus touches the same memory again and again. Not thread-safe.
 class arena_block_pool {
   public:
 	static constexpr std::size_t block_size_bytes = 64 * 1024;
@@ -31,7 +31,7 @@ class arena_block_pool {
 	std::vector<std::unique_ptr<std::byte[]>> m_free;
 };
 
-/// Holds trivially destructible objects; all of them die with the arena. Addresses are stable.
+/// Memory for trivially destructible objects, which all die with the arena. Addresses are stable.
 class arena {
   public:
 	explicit arena(arena_block_pool& pool) : m_pool(&pool) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A struct that lists its fields once. Records, their parser, reports, timelines and Python follow from the list.
+// Structs that list their fields once. Records, their parser, reports, timelines and Python classes are derived from the list.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace celerity {
 
-/// Stands at the end of a struct, and names all of its fields in their order. A macro, because C++20 has no other way from a field to its name.
+/// The last line of a struct: the names of all its fields, in their order. It is a macro because C++20 has no other way from a field to its name.
 #define CELERITY_FIELDS(...) \
 	static constexpr std::string_view field_list = #__VA_ARGS__; \
 	constexpr auto fields() const { return std::tie(__VA_ARGS__); } \
 	constexpr auto fields() { return std::tie(__VA_ARGS__); }
 
-/// The same for an alternative of a variant, before all of whose fields stands its name.
+/// The same for a struct that is an alternative of a variant: first the name of the alternative, then its fields.
 #define CELERITY_KIND(NAME, ...) \
 	static constexpr const char* kind_name = #NAME; \
 	CELERITY_FIELDS(__VA_ARGS__)
@@ -85,7 +85,7 @@ constexpr void for_each_field(Struct& value, F&& f) {
 	[&]<std::size_t... I>(std::index_sequence<I...>) { (f(field_names<plain>[I], std::get<I>(fields)), ...); }(std::make_index_sequence<num_fields<plain>>());
 }
 
-/// How the alternatives of a variant are called, by their index. Each has a `kind_name`.
+/// The names of the alternatives of a variant, by index. Each alternative has a `kind_name`.
 template <typename Variant>
 inline constexpr auto kind_names = nullptr;
 template <typename... Kinds>

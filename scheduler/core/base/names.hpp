@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How messages, records, statistics, timelines and Python call the values of an enumeration: one list, which stands below the enumeration, in its order.
+// The names of enumerators in messages, records, statistics, timelines and Python. One list stands below each enumeration, in the order of its values.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A vector whose first N elements live inside the object: most regions have one to three boxes and most access fronts a few readers,
-// and a heap allocation for each would dominate graph generation.
+// A vector whose first N elements live inside the object. Most regions have one to three boxes, and most access fronts have few readers.
+// A heap allocation for each of them would dominate the time of planning.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class small_vector {
 
 	void clear() noexcept { m_size = 0; }
 	void push_back(const T& item) {
-		const T copy = item; // `item` may lie in the storage that grow() replaces
+		const T copy = item; // grow() may replace the storage in which `item` lies
 		if(m_size == m_capacity) grow(m_size + 1);
 		data()[m_size++] = copy;
 	}

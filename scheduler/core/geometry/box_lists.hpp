@@ -12,12 +12,12 @@
 
 namespace celerity {
 
-/// As connected_bounding_boxes(), but one box for many parts that fill a good part of it.
+/// As connected_bounding_boxes(), but a single box if the parts are many and fill a good share of it.
 box_vector contiguous_boxes(const region& r);
-/// What merge_overlapping_bounding_boxes() and then merge_connected_boxes() make of `boxes` and `added`, given that they leave `boxes` as it is. Linear.
+/// Adds a box to `boxes`, to which merge_overlapping_bounding_boxes() and then merge_connected_boxes() have been applied, and applies both again. Linear.
 void merge_into(box_vector& boxes, const box& added);
-/// Merges neighbours among disjoint items that have boxes, as box_of(item) tells, until no two boxes form a larger box. merge(item, neighbour) lets an item
-/// absorb a neighbour, which is dropped, or returns false.
+/// Merges disjoint items whose boxes form a larger box, until no two do. box_of(item) is the box of an item. merge(item, neighbour) lets the item absorb its
+/// neighbour and returns true, or returns false if the two must stay apart. Absorbed items are removed.
 template <typename Items, typename BoxOf, typename Merge>
 void merge_along_all(Items& items, BoxOf&& box_of, Merge&& merge) {
 	std::size_t dims_without_merge = 0;
@@ -42,17 +42,19 @@ void merge_along_all(Items& items, BoxOf&& box_of, Merge&& merge) {
 		dims_without_merge = 1; // along `d` nothing is left to merge
 	}
 }
-/// Sorted along this dimension, a box has the fewest candidates for neighbours. `boxes`: not empty.
+/// The dimension in which the boxes are shortest, compared with the extent of all. Sorted along it, each box has the fewest candidates for neighbours.
+/// `boxes` must not be empty.
 std::size_t dimension_of_shortest_boxes(std::span<const box> boxes);
 
-/// Finds those of many boxes that overlap a given one, in logarithmic time and some for each that it finds. An interval tree along one dimension.
+/// An interval tree along one dimension, which finds the boxes that overlap a given box. The time is logarithmic in the number of boxes, and linear in that of
+/// the boxes found.
 class box_index {
   public:
-	/// From so many boxes on it is faster than to look at each.
+	/// For fewer boxes it is faster to look at each of them.
 	static constexpr std::size_t min_size = 24;
 
 	box_index() = default;
-	/// Copies the boxes; they are known by their position in `boxes` from then on.
+	/// Copies the boxes. Their positions in `boxes` name them from then on.
 	explicit box_index(std::span<const box> boxes);
 
 	std::size_t size() const { return m_entries.size(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How two boxes lie to each other, mostly without branches, whose outcomes are as good as random; and their union, if it is a box.
+// Predicates on pairs of boxes, and the union of two boxes if it is a box. Most avoid branches, because a processor could only guess their outcome.
 #pragma once
 
 #include <cstddef>

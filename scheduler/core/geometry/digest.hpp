@@ -10,7 +10,8 @@
 
 namespace celerity {
 
-/// A 64-bit hash of a sequence of values, equal on all ranks for equal sequences. Each step is the finaliser of splitmix64 (Steele, Lea and Flood, 2014).
+/// A 64-bit hash of a sequence of values. Equal sequences have equal digests on all ranks.
+/// Each step is the finaliser of splitmix64 (Steele, Lea and Flood, 2014).
 class digest {
   public:
 	digest() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bounding boxes of runs of leaves, for a region_map with many.
+// Bounding boxes of groups of leaves, with which a large region_map skips most leaves in a search.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@
 
 namespace celerity {
 
-/// Leaves are items of a vector with a member `bounds`; those that lie near each other follow each other. The bounds of a group may be larger than need be.
+/// Leaves are the items of a vector, and have a member `bounds`. Leaves that lie near each other follow each other in the vector. The bounds of a group may be
+/// larger than necessary.
 class leaf_groups {
   public:
-	/// The first leaf from the n-th on that is_near(bounds) accepts; as many as there are, or more, if there is none.
+	/// The position of the first leaf, from the n-th on, whose bounds is_near(bounds) accepts. Without such a leaf, the number of leaves or more.
 	template <typename Leaves, typename F>
 	std::size_t next(const Leaves& leaves, std::size_t n, F&& is_near) const {
 		while(n < leaves.size()) {
@@ -26,12 +27,12 @@ class leaf_groups {
 		}
 		return n;
 	}
-	/// The n-th leaf has come to hold `b`.
+	/// To be called when `b` has been added to the n-th leaf.
 	void widen(const std::size_t n, const box& b) {
 		box& bounds = m_bounds[n / group_size];
 		bounds = bounding_box(bounds, b);
 	}
-	/// The n-th leaf was cut in two: from the next group on, each begins with what was the last leaf of the group before.
+	/// To be called when the n-th leaf has been cut in two. Each later group then begins with the former last leaf of the group before it.
 	template <typename Leaves>
 	void note_split(const Leaves& leaves, const std::size_t n) {
 		if(++m_num_shifts > group_size) return find(leaves);
@@ -40,7 +41,7 @@ class leaf_groups {
 			m_bounds[g] = bounding_box(m_bounds[g], leaves[g * group_size].bounds);
 		}
 	}
-	/// From scratch.
+	/// Computes all bounds from scratch.
 	template <typename Leaves>
 	void find(const Leaves& leaves) {
 		m_num_shifts = 0;

@@ -12,7 +12,7 @@
 
 namespace celerity {
 
-/// A box seen along two dimensions, the third being the same for all boxes of a sweep.
+/// The extents of a box in two dimensions. In the third, all boxes of a sweep are equal.
 struct rectangle {
 	coordinate slow_min;
 	coordinate slow_max;
@@ -20,7 +20,7 @@ struct rectangle {
 	coordinate fast_max;
 };
 
-/// Keeps its arrays from call to call.
+/// (union of `plus`) \ (union of `minus`) in two dimensions. An object keeps its arrays from call to call.
 class plane_sweep {
   public:
 	std::vector<rectangle> plus;  ///< input: any non-empty rectangles, sorted by slow_min
@@ -62,7 +62,7 @@ class plane_sweep {
 		}
 	};
 
-	/// An output that ends at the sweep line, and is longer if the next row repeats its interval.
+	/// An output that ends at the sweep line. It grows if the next row repeats its interval.
 	struct open_output {
 		coordinate fast_min;
 		coordinate fast_max;
@@ -102,7 +102,7 @@ class space_sweep {
 	void emit_slab(box_vector& out, coordinate now, coordinate next);
 };
 
-/// Short inputs are the rule.
+/// Sorts. Fast for few items, which are the rule.
 template <typename T, typename Less>
 void sort_few(T* const first, T* const last, const Less& less) {
 	if(last - first > 16) return std::sort(first, last, less);

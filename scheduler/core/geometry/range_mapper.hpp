@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which part of a buffer a part of an index space touches.
+// Range mappers: rules that say which part of a buffer a chunk of an index space accesses.
 #pragma once
 
 #include <functional>
@@ -50,11 +50,11 @@ class range_mapper {
 	static range_mapper one_to_one();
 	static range_mapper all();
 	static range_mapper fixed(const region& where, int dims);
-	/// The chunk, but in dimension `dim` of the buffer all of it, or the one element `at`.
+	/// The chunk, except in dimension `dim` of the buffer: there the whole extent, or the element `at`.
 	static range_mapper slice(int dim, coordinate at = full_extent);
 	static range_mapper neighborhood(const point& extents, int dims, neighborhood_shape shape);
-	/// Of a 1-D index space of G items, item i gets the i-th of G blocks of dimension 0, as even as multiples of `granularity` allow: the first blocks
-	/// are larger, the last takes what is left over. The other dimensions are whole.
+	/// For a 1-D index space of G items. Dimension 0 of the buffer is cut into G blocks, and item i gets block i; the other dimensions are whole. Blocks are as
+	/// even as multiples of `granularity` allow: the first ones are larger, and the last one also takes the remainder.
 	static range_mapper even_split(coordinate granularity);
 	/// Dimension i of the buffer takes its interval from dimension dims[i] of the chunk.
 	static range_mapper permute(std::span<const int> dims);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A function from the elements of an index space to values, constant on boxes.
 //
-// Entries are kept in arrays, boxes apart from values, that are searched from front to back: most maps have less than 32 entries, for which this beats
-// any tree. Larger maps keep several such arrays ("leaves") with a bounding box each, and one for each group of leaves that follow each other, so that a
-// search looks at few of them.
+// Boxes and values lie in two arrays, which are searched from front to back. Most maps have fewer than 32 entries, and for them this is faster than any tree.
+// A larger map has several such pairs of arrays ("leaves"). Each leaf and each group of leaves has a bounding box, so that a search looks at few leaves.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +23,9 @@
 
 namespace celerity {
 
-/// Maps every element of `domain` to a value. Neighbours of equal value whose union is a box are merged when one of them is written, or when the map has
-/// grown for a while; a map that has come to have the same value everywhere is a single entry.
-/// V: copyable, ==, not bool. Values may own heap memory (small_vector).
+/// Maps every element of `domain` to a value. Two neighbours with equal values whose union is a box are merged when one of them is written, or when the map
+/// has grown for a while. A map with the same value everywhere is a single entry.
+/// V is copyable, comparable with ==, and not bool. Values may own heap memory.
 template <typename V>
 class region_map {
   public:
@@ -108,8 +107,8 @@ class region_map {
 		for(const box& b : where) update(b, copy);
 	}
 
-	/// Cuts entries at the border of `where` and replaces the value v of each part inside by calling f(V& v); then merges. If f returns a bool, it tells
-	/// whether v may now equal a value that it differed from: without that, and without a cut, nothing but a map that is uniform is merged.
+	/// Cuts entries at the border of `where`, calls f(V&) for the value of each part inside, and merges neighbours. f may return a bool: false promises that the
+	/// value equals no value that it differed from before. If all calls return false and no entry is cut, the search for neighbours is left out.
 	template <typename F>
 	void modify(const box& where, F&& f) {
 		const box target = intersection(where, m_domain);
@@ -151,7 +150,7 @@ class region_map {
 		for(const box& b : where) modify(b, f);
 	}
 
-	/// Calls f(V&) for every entry, then merges what became equal. For epochs.
+	/// Calls f(V&) for every entry, then merges neighbours that have become equal. For epochs.
 	template <typename F>
 	void transform(F&& f) {
 		for(leaf& l : leaves()) {
@@ -187,8 +186,8 @@ class region_map {
 	static constexpr std::size_t min_tree_size = 24; // hysteresis: no rebuilding back and forth
 	static constexpr std::size_t max_leaf_size = 32;
 	static constexpr std::size_t min_average_leaf_size = 6;
-	/// What an update leaves of the entries that it cuts may have come to fit its neighbours, which only a search of the whole map finds: before it is
-	/// worth a tree, and then each time it has doubled, so that the search costs a constant per entry.
+	/// The rests of entries that an update cuts may fit their neighbours, which only a search of the whole map finds. The first search comes before the map
+	/// becomes a tree, and the next ones each time it has doubled: that costs a constant per entry.
 	static constexpr std::size_t min_size_for_search = 40;
 	/// From so many changed entries on, sorting all entries is cheaper than searching the neighbours of each.
 	static constexpr std::size_t min_changes_for_sorting = 9;
@@ -221,7 +220,7 @@ class region_map {
 		m_groups.widen(n, b);
 	}
 
-	/// Unsigned, because that of a huge domain may overflow; sums still cancel out.
+	/// Unsigned: the area of a huge domain may overflow, and sums and differences are then still right.
 	static std::uint64_t area_of(const box& b) {
 		return static_cast<std::uint64_t>(b.extent(0)) * static_cast<std::uint64_t>(b.extent(1)) * static_cast<std::uint64_t>(b.extent(2));
 	}
@@ -308,7 +307,7 @@ class region_map {
 		}
 		tidy();
 	}
-	/// Does nothing if a neighbour has already absorbed it.
+	/// Does nothing if a neighbour has already absorbed the entry with this box.
 	void merge_around_box(const box& b) {
 		const std::span<leaf> all = leaves();
 		for(std::size_t n = overlapping_leaf(0, b); n < all.size(); n = overlapping_leaf(n + 1, b)) {
@@ -373,7 +372,7 @@ class region_map {
 		return true;
 	}
 
-	/// Restores what holds between calls: uniform maps have one entry, leaves are neither empty nor too large nor too many.
+	/// Restores the invariants: a uniform map has one entry, and leaves are neither empty nor too large nor too many.
 	void tidy() {
 		if(m_size >= m_search_at) {
 			merge_all(m_domain);

@@ -96,7 +96,7 @@ void command_graph_generator::resolve_pending_reductions(const std::shared_ptr<c
 }
 
 void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out) {
-	// Who reads the result? Partial results go only there.
+	// Partial results go only to the ranks that read the result.
 	std::vector<rank_id> participants;
 	for(std::size_t i = 0; i < m_chunks.size(); ++i) {
 		bool reads = false;
@@ -161,7 +161,7 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 }
 
 void command_graph_generator::collect_pushes(const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push) {
-	// Often several ranks need the same: to look once is enough.
+	// Often several ranks need the same region: one look at it is enough.
 	region needed_by_all;
 	small_vector<rank_id, 16> targets;
 	for(std::size_t r = 0; r < m_chunks.size(); ++r) {
@@ -265,7 +265,7 @@ void command_graph_generator::mark_stale(const task& node) {
 	}
 }
 
-/// The newest values are those of other ranks.
+/// Notes that other ranks have overwritten `where`.
 void command_graph_generator::lose(buffer_state& buffer, const region& where) {
 	if(where.empty()) return;
 	buffer.local.modify(where, [](local_state& state) {

@@ -41,11 +41,11 @@ struct push_command {
 	std::vector<std::pair<rank_id, region>> targets;
 	CELERITY_KIND(push, transfer, targets)
 };
-/// Receives all data of one buffer that this rank's chunk of one task reads and lacks: later tasks count on all of it, whether or not a device reads it.
+/// Receives all data of one buffer that this rank's chunk of one task reads and lacks. Later tasks rely on all of it, even if no device reads some of it.
 struct await_push_command {
 	transfer_id transfer;
 	region awaited;
-	box chunk; ///< that reads it
+	box chunk; ///< the chunk that reads the data
 	CELERITY_KIND(await_push, transfer, awaited, chunk)
 };
 /// Combines the partial results of several ranks (in rank order) into the buffer.
@@ -72,8 +72,8 @@ using command_record = node_record<command, command_id>;
 /// The chunks of a task, the i-th one for rank i: at most one per rank.
 box_vector split_among_ranks(const task& node, std::size_t num_ranks);
 
-/// Lowers tasks to the commands of one rank, without talking to the others: every rank evaluates every rank's chunks, and so knows what each
-/// of them writes and lacks. Distribution after Salzmann et al. (CCGrid'23).
+/// Lowers tasks to the commands of one rank, without messages to other ranks: every rank evaluates the chunks of all ranks, and so knows the data that each of
+/// them writes and lacks. Distribution after Salzmann et al. (CCGrid'23).
 class command_graph_generator {
   public:
 	using record_callback = std::function<void(command_record&&)>;
@@ -90,7 +90,7 @@ class command_graph_generator {
 	struct local_state {
 		access_front<command_id> front;
 		bool is_fresh = true;       ///< this rank holds the newest value
-		bool is_replicated = false; ///< but another rank owns it
+		bool is_replicated = false; ///< another rank owns the newest value, and this rank holds a copy
 		rank_set holders;           ///< of data that this rank owns: the ranks that have been sent a copy
 		friend bool operator==(const local_state&, const local_state&) = default;
 	};
@@ -130,9 +130,9 @@ class command_graph_generator {
 	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
 	void generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
-	/// `owned` bounds what this rank owns of the buffer.
+	/// `owned` is the bounding box of the elements that this rank owns.
 	void collect_pushes(const task& node, const buffer_access& access, buffer_state& buffer, const box& owned, push_command& push);
-	/// Adds what of `needed` this rank owns and the targets have not got.
+	/// Adds the part of `needed` that this rank owns and the targets lack.
 	void collect_push(buffer_state& buffer, std::span<const rank_id> targets, const region& needed, push_command& push);
 	void add_push(buffer_state& buffer, std::span<const rank_id> targets, const region& sent, push_command& push);
 	void generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
@@ -146,8 +146,8 @@ class command_graph_generator {
 	std::optional<box> local_chunk() const;
 	bool is_first_access_to_its_buffer(const task& node, std::size_t index) const;
 	static void lose(buffer_state& buffer, const region& where);
-	/// Appends a command, which depends on earlier commands with the same data, and notes it for later ones. What it writes is this rank's own afterwards,
-	/// or, if `is_replicated`, a copy of what another rank owns.
+	/// Appends a command. It depends on the earlier commands that access the same data, and later commands will depend on it. This rank owns the data that the
+	/// command writes; if `is_replicated`, another rank owns it, and this rank holds a copy.
 	command_id emit(const std::shared_ptr<const task>& node, command_operation&& operation, std::span<const chunk_access> accesses, bool is_replicated,
 	    std::vector<command>& out);
 	void apply_epoch(command_id epoch);

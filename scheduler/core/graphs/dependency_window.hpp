@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dependencies and execution front of one graph, for the part of it that can still be depended upon.
+// Dependencies and execution front of one graph, for the nodes that later nodes can still depend on.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,9 @@ enum class dependency_kind : std::uint8_t { anti, dataflow };
 template <>
 inline constexpr std::array<const char*, 2> names_of<dependency_kind>{"anti", "true"};
 
-/// Hands out the ids of one graph in order and collects the edges of the node under construction. Ids below the applied epoch stand for the
-/// epoch, so that no edge ever leads to a node that may be gone; except that what is not younger than the *settled* one stands for that.
+/// Hands out the ids of one graph in order, and collects the edges of the node under construction. The applied epoch replaces all nodes older than itself, so
+/// that no edge leads to a node that may be gone. A graph may name a *settled* node, which replaces itself and all nodes older than itself; the epoch then
+/// replaces the nodes between the two.
 template <typename Id>
 class dependency_window {
   public:
@@ -28,7 +29,7 @@ class dependency_window {
 
 	Id current() const { return Id(m_base + m_slots.size() - 1); }
 	Id epoch() const { return m_epoch; }
-	/// An id below the epoch stands for it, or for the settled one.
+	/// The node that replaces `id`: the settled one, the epoch, or none.
 	Id resolve(const Id id) const { return id <= m_settled ? m_settled : id < m_epoch ? m_epoch : id; }
 
 	/// Starts the next node.
@@ -60,7 +61,7 @@ class dependency_window {
 		m_kinds.push_back(kind);
 	}
 
-	/// Nodes that nothing tracked precedes come after the epoch.
+	/// A node that depends on no other node depends on the epoch.
 	void depend_on_epoch_if_alone(const bool only_dataflow_counts) {
 		if(only_dataflow_counts ? !m_has_dataflow : m_edges.empty()) depend(m_epoch);
 	}
@@ -79,8 +80,8 @@ class dependency_window {
 	std::span<const Id> edges() const { return m_edges; }
 	std::span<const dependency_kind> kinds() const { return m_kinds; }
 
-	/// From now on `epoch` stands for everything before it that `settled`, a node that came before everything after it, does not stand for. Without
-	/// `settled` it does for all.
+	/// From now on `epoch` replaces all nodes older than itself, except that `settled` replaces itself and all nodes older than itself. Every node younger than
+	/// `settled` must depend on it, directly or through others.
 	void apply_epoch(const Id epoch, const Id settled = Id{}) {
 		m_epoch = epoch;
 		m_settled = settled;
@@ -103,7 +104,7 @@ class dependency_window {
 	std::vector<slot> m_slots;
 	Id m_epoch{};
 	Id m_settled{};
-	slot m_settled_slot{0, true}; ///< when it has left m_slots: then an epoch has depended on it
+	slot m_settled_slot{0, true}; ///< of the settled node once it has left m_slots; an epoch depends on it by then
 	small_vector<Id, 16> m_edges;
 	small_vector<dependency_kind, 16> m_kinds;
 	bool m_has_dataflow = false;
@@ -115,7 +116,7 @@ class dependency_window {
 	}
 };
 
-/// A chain of nodes: each waits for the one before it. Stands for side effects outside of all buffers.
+/// A chain of nodes, each of which waits for the one before it: the order of side effects outside of all buffers.
 template <typename Id>
 class ordered_chain {
   public:
@@ -126,10 +127,10 @@ class ordered_chain {
 	}
 
   private:
-	Id m_last{}; ///< the window knows what stands for it once it is older than the epoch
+	Id m_last{}; ///< the window resolves it once it is older than the epoch
 };
 
-/// Who last wrote a piece of data, and who has read it since. Writers wait for the readers, or, if there are none, for the writer.
+/// The last writer of a piece of data, and the readers since then. The next writer waits for the readers, or, if there are none, for the last writer.
 template <typename Id>
 struct access_front {
 	Id writer{};
@@ -137,15 +138,15 @@ struct access_front {
 
 	friend bool operator==(const access_front&, const access_front&) = default;
 
-	/// Whether it was one already.
+	/// Returns whether `reader` was already the newest reader.
 	bool add_reader(const Id reader) {
 		if(!readers.empty() && readers.back() == reader) return true;
 		readers.push_back(reader);
 		return false;
 	}
-	/// Replaces everything older than `epoch` by it, except for a writer that is not younger than `settled`. Readers that stay may have been created
-	/// before the epoch was applied, so nothing orders them after it: then the epoch stays as a reader too. And so it does if the writer stays. Readers that
-	/// `settled` stands for leave nothing, as every later node comes after it.
+	/// Replaces nodes as dependency_window::apply_epoch() does. Dropped readers leave the epoch as a reader in two cases. If younger readers stay: they may have
+	/// been created before the epoch was applied, so that nothing orders them after it. And if the settled node becomes the writer. Readers that are not younger
+	/// than `settled` leave nothing, because every later node comes after `settled`.
 	void apply_epoch(const Id epoch, const Id settled = Id{}) {
 		std::size_t kept = 0;
 		bool dropped = false;

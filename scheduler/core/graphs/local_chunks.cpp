@@ -7,8 +7,8 @@ namespace celerity {
 
 namespace {
 
-/// Cuts off what lies next to another share: in dimension 0 over the whole width, then, if dimension 1 is split too, at the sides of what is left.
-/// A share that its borders would use up is left whole in that dimension.
+/// Cuts off the borders to other shares: in dimension 0 over the whole width, then, if dimension 1 is split too, at the sides of the rest. If the borders would
+/// use up the share in a dimension, it is not cut there.
 void cut_borders(const task_geometry& geometry, const box& share, const memory_id memory, std::vector<local_chunk>& out) {
 	box inner = share;
 	for(std::size_t d = 0; d < (geometry.split == split_kind::split_2d ? 2 : 1); ++d) {

@@ -14,12 +14,12 @@ namespace celerity {
 struct local_chunk {
 	box chunk;
 	memory_id memory;
-	bool is_border = false; ///< other devices wait for what it computes
+	bool is_border = false; ///< other devices wait for its results
 };
 
-/// Divides a rank's chunk of a task among its devices, then each device's share into oversubscribed parts, so that what one device works on
-/// stays contiguous, or into borders and what they enclose, borders first. Host tasks stay whole, and so do the shares of tasks with reductions:
-/// each device has one place for its partial result.
+/// Divides a rank's chunk of a task among its devices, so that the share of each device is contiguous. Each share is then divided into oversubscribed parts, or
+/// into borders and the interior that they enclose, borders first. Host tasks stay whole. So do the shares of tasks with reductions, because each device has
+/// one place for its partial result.
 void split_among_devices(const task& node, const box& rank_chunk, std::size_t num_devices, std::vector<local_chunk>& out);
 
 } // namespace celerity

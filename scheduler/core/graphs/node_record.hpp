@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Accesses of tasks and commands to buffers, and the form in which tests and graph printing see a node of their graphs.
+// Accesses of tasks and commands to buffers, and the records of nodes that tests read.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@
 
 namespace celerity {
 
-/// The part of a buffer that a node accesses. `Buffer`: the tracking of the buffer in one graph, with a member `info`.
+/// The part of a buffer that a node accesses. `Buffer` is the state of a buffer in one of the graphs, with a member `info`.
 template <typename Buffer>
 struct tracked_access {
 	Buffer* buffer;

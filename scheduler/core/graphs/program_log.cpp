@@ -228,7 +228,7 @@ program_log::verdict program_log::compare_task(const rank_id peer, const task_id
 	return claimed == 0 ? verdict::unknown : note({peer, true, id.value, claimed});
 }
 
-/// `unknown`: still to come. What is too old to be compared counts as equal.
+/// `unknown`: this rank has not come so far yet. A claim that is too old to be compared counts as `same`.
 program_log::verdict program_log::judge(const claim& claimed) const {
 	if(claimed.number > (claimed.is_task ? m_last_task : m_latest.entries)) return verdict::unknown;
 	std::uint64_t entry = claimed.number;

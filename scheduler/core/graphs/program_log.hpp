@@ -45,15 +45,15 @@ class program_log {
 	void add_task(std::shared_ptr<const task> added);
 
 	program_position latest() const;
-	/// Of the program up to this task; 0 if it is not known (any more).
+	/// The digest of the program up to this task; 0 if it is not known yet or any more.
 	std::uint64_t digest_at(task_id id) const;
-	/// Of up to `count` entries: `first`, `first + stride`, .... It ends where this rank's program ends.
+	/// The digests of up to `count` entries: `first`, `first + stride`, .... The list ends where this rank's program ends.
 	std::vector<std::uint64_t> digests(std::uint64_t first, std::uint64_t stride, std::size_t count) const;
 	/// The first entry whose digest is still known.
 	std::uint64_t oldest() const;
 
 	enum class verdict : std::uint8_t { same, different, unknown };
-	/// Compares with the program of `peer`. What this rank has not come to yet is compared when it does.
+	/// Compares with the program of `peer`. If this rank has not come so far yet, it compares when it does.
 	verdict compare(rank_id peer, const program_position& claimed);
 	/// The same for the digest up to a task. A digest of 0 is not compared.
 	verdict compare_task(rank_id peer, task_id id, std::uint64_t claimed);
@@ -62,11 +62,11 @@ class program_log {
 	bool has_diverged() const { return m_has_diverged.load(std::memory_order_relaxed); }
 	struct divergence {
 		rank_id peer;
-		std::uint64_t entry = 0; ///< at or before it
+		std::uint64_t entry = 0; ///< the first difference is at or before this entry
 	};
 	std::optional<divergence> first_divergence() const;
 
-	/// What a rank says about one entry; the aspects that two ranks compare one by one, in words.
+	/// A description of one entry in words. Two ranks compare its aspects one by one.
 	struct description {
 		std::uint64_t site = 0; ///< the line of the program, as `task::site` has it; 0 if it is not known
 		std::vector<std::pair<std::string, std::string>> aspects;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which buffers a horizon or epoch has to look at.
+// The buffers that a horizon or epoch has to visit.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace celerity {
 
-/// Buffers whose tracking may name nodes that the next epochs are to replace. The others need no visit: their nodes are older than an epoch that was applied,
-/// and `dependency_window::resolve` lets the newest epoch stand for those. So horizons cost nothing for buffers that nobody uses.
+/// Keeps the buffers whose state may name nodes that the next epochs replace. Other buffers need no visit: all nodes in their state are older than an applied
+/// epoch, and `dependency_window::resolve` replaces those. A horizon thus costs nothing for buffers that nobody uses.
 class recent_buffers {
   public:
 	/// Kept with each buffer. 0: not used yet.
 	using round = std::uint64_t;
 
-	/// To be called whenever a node is about to be noted in the buffer. `last_use` is the buffer's.
+	/// To be called whenever a node is about to enter the state of the buffer. `last_use` belongs to the buffer.
 	void use(const buffer_id id, round& last_use) {
 		if(last_use == m_round) return;
 		last_use = m_round;
 		m_in_this_round.push_back(id);
 	}
 
-	/// Calls f(buffer) for the buffers used in this round or the one before, and begins the next round. A horizon is applied one round late, so that nodes
-	/// of this round may outlive the first visit. `buffers` maps ids to buffers with a member `last_use`; those that are gone are left out.
+	/// Calls f(buffer) for the buffers used in this round or the one before, and begins the next round. Two visits are necessary because a horizon is applied
+	/// one round late: nodes of this round may survive the first one. `buffers` maps ids to buffers with a member `last_use`; destroyed buffers are left out.
 	template <typename Buffers, typename F>
 	void apply_epoch(Buffers& buffers, F&& f) {
 		for(const buffer_id id : m_in_last_round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where an access pattern that keeps growing will end, from how it has grown so far.
+// Predicts where a growing access pattern will end, from its growth so far.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@
 
 namespace celerity {
 
-/// Watches, at every horizon, what is wanted of one buffer in one memory. A side that moved outwards in several horizons in a row, as in a program that
-/// writes one row per step, is expected to reach the end of the buffer.
+/// Watches, at every horizon, the box that is wanted of one buffer in one memory. If a side of the box has moved outwards in several horizons in a row, it
+/// is expected to reach the end of the buffer. A program that writes one row per step is an example.
 class growth_forecast {
   public:
-	/// `wanted`, not empty, never shrinks; `horizon` counts the horizons of the program. Returns the box with which the growth will end, or `wanted` as long
-	/// as there is no telling. Need not be called when nothing has grown.
+	/// `wanted` is not empty and never shrinks; `horizon` counts the horizons of the program. Returns the box that the growth is expected to reach, or `wanted` if
+	/// nothing can be expected yet. Need not be called when nothing has grown.
 	box observe(const box& wanted, const std::uint64_t horizon, const box& domain) {
 		const bool is_first = m_last.empty();
 		if(horizon != m_last_horizon + 1) m_times = {}; // it has paused

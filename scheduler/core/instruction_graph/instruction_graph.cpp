@@ -106,8 +106,8 @@ void instruction_graph_generator::compile_horizon(const command_phase& now, cons
 	m_pending_horizon = self;
 }
 
-// What was written before the last epoch keeps it as its writer: with a horizon instead, whoever reads a constant would wait for all that came before
-// the horizon. Only one epoch is kept, which bounds history as well.
+// Data written before the last epoch keeps this epoch as its writer. With a horizon as the writer, each reader of a constant would wait for all instructions
+// before the horizon. Only one epoch is kept, which bounds history as well.
 void instruction_graph_generator::apply_epoch(const instruction_id epoch) {
 	m_window.apply_epoch(epoch, m_settled);
 	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
@@ -232,7 +232,7 @@ void instruction_graph_generator::foresee_growth(buffer_state& buffer, const mem
 	m_foreseen_bytes[memory.value] += more_bytes;
 }
 
-/// What arrives though no device reads it, because a mapper returns more for the rank's chunk than for its parts together.
+/// The data that arrives although no device reads it, because a mapper returns more for the rank's chunk than for its parts together.
 region instruction_graph_generator::find_unread(const task& node, const await_push_command& await) const {
 	const buffer_id id = await.transfer.buffer;
 	const auto reads = [=](const buffer_access& access) { return access.buffer == id && is_consumer(access.mode); };

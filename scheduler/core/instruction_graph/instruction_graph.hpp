@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Lowers the commands of one rank to what its memories, devices and links really do: allocations, copies, kernels, sends, receives.
-// After the instruction graph of Knorr et al. (arXiv 2503.10516); copies here come from the nearest up-to-date memory, and peers that reach each
-// other's device memory exchange data without host memory.
+// Lowers the commands of one rank to the operations of its memories, devices and links: allocations, copies, kernels, sends, receives.
+// After the instruction graph of Knorr et al. (arXiv 2503.10516). Different from there, copies come from the nearest up-to-date memory, and ranks that reach
+// each other's device memory exchange data without host memory.
 #pragma once
 
 #include <algorithm>
@@ -40,21 +40,21 @@ class instruction_graph_generator {
 	/// Frees the buffer's allocations after their last use.
 	void destroy_buffer(buffer_id id, instruction_batch& out);
 
-	/// The parts of an execution on this rank, and the region of each of them for each access. Nothing that happens before it is compiled changes them.
+	/// The parts of an execution on this rank, and the region of each part for each access. They stay the same until the execution is compiled.
 	struct execution_plan {
 		std::vector<local_chunk> chunks;
 		std::vector<region> regions; ///< of access a by chunk c: regions[a * chunks.size() + c]
 
 		const region& accessed(const std::size_t access, const std::size_t chunk) const { return regions[access * chunks.size() + chunk]; }
 	};
-	/// Splits and maps `cmd`. Empty if that is no execution.
+	/// Splits and maps `cmd`. Empty if `cmd` is no execution.
 	execution_plan plan(const command& cmd);
 
-	/// Notes which memory `cmd` will want once compiled. True if some of it is not allocated yet, so that waiting for further commands may pay:
-	/// all wants noted so far become one allocation.
+	/// Notes the memory that `cmd` will want when it is compiled. Returns whether some of it is not allocated yet. Waiting for further commands may then pay, as
+	/// all wants of a buffer become one allocation.
 	bool anticipate(const command& cmd, const execution_plan& plan);
-	/// To be called at each horizon that is held back. Where wants have grown in the same direction for several horizons, notes what they will grow to, if
-	/// there is memory to spare: then nothing more is wanted, and execution need not wait for the end of the growth.
+	/// To be called at each horizon that is held back. If the wants of a buffer have grown in one direction for several horizons, and there is memory to spare,
+	/// the rest of the buffer in this direction is wanted at once. Execution then need not wait for the end of the growth.
 	void foresee_growth();
 	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
 	void compile(const command& cmd, execution_plan&& plan, instruction_batch& out);
@@ -75,18 +75,18 @@ class instruction_graph_generator {
 	};
 	struct memory_state {
 		std::vector<allocation_state> allocations; ///< disjoint boxes
-		box_index places;                          ///< of the allocations, once they are many and somebody has looked for one
+		box_index places;                          ///< of the allocations; made by the first search among many
 		box_vector anticipated;                    ///< wanted by commands not compiled yet
 		growth_forecast forecast;
-		bool has_grown = false;                    ///< what is anticipated, since the last horizon
-		std::size_t foreseen_bytes = 0;            ///< beyond what has been asked for when it was foreseen
+		bool has_grown = false;                    ///< `anticipated` has grown since the last horizon
+		std::size_t foreseen_bytes = 0;            ///< allocated or wanted for growth that is only expected
 		std::size_t num_allocations_made = 0;
 	};
-	/// Who holds the newest value of an element on this rank.
+	/// The memories of this rank that hold the newest value of an element, and its producer.
 	struct content_state {
 		std::uint64_t up_to_date = 0; ///< bit per memory; none: never written, or held by another rank
-		instruction_id origin;        ///< what produced the value (never a copy)
-		memory_id origin_memory;      ///< where it was produced; up to date as long as any memory is
+		instruction_id origin;        ///< the instruction that produced the value (never a copy)
+		memory_id origin_memory;      ///< the memory in which it was produced; up to date as long as any memory is
 		friend bool operator==(const content_state&, const content_state&) = default;
 	};
 	struct pending_receive {
@@ -108,7 +108,7 @@ class instruction_graph_generator {
 		memory_id memory;
 		region where;
 	};
-	/// What one command wants of one buffer.
+	/// The memory and the data that one command wants of one buffer.
 	struct buffer_requirements {
 		std::vector<std::pair<memory_id, box>> contiguous; ///< not empty; each must lie in a single allocation
 		std::vector<read_requirement> reads;
@@ -121,31 +121,31 @@ class instruction_graph_generator {
 		region where;
 		small_vector<memory_id, 8> destinations;
 	};
-	/// Not of a buffer: what copies pass through, or where partial results meet.
+	/// Memory of no buffer: copies pass through it, or partial results meet there.
 	struct staging_allocation {
 		allocation_id id;
 		std::size_t size_bytes;
 		std::size_t alignment_bytes;
-		instruction_id ready;                 ///< what the next user has to wait for
-		small_vector<instruction_id, 6> uses; ///< since then, in order
+		instruction_id ready;                 ///< the next user waits for this instruction
+		small_vector<instruction_id, 6> uses; ///< the users since `ready`, in order
 	};
 	/// One side of a copy.
 	struct copy_place {
 		allocation_id allocation;
 		copy_layout layout;
 	};
-	/// Where one reduction of the current task collects this rank's partial results.
+	/// One reduction of the task that is compiled, and the place that collects this rank's partial results.
 	struct local_reduction {
 		const task_reduction* reduction;
 		bool is_complete; ///< no other rank holds a partial result
 		bool includes_current;
-		std::optional<staging_allocation> gather; ///< if there is more than one
+		std::optional<staging_allocation> gather; ///< if there is more than one partial result
 	};
 	struct arena_bucket {
 		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
 		arena nodes;
 	};
-	/// One phase of the command that is compiled: what its instructions have in common, and where they go.
+	/// One phase of the command that is compiled: the common properties of its instructions, and the batch that receives them.
 	struct command_phase {
 		instruction_batch& out;
 		instruction_key key;
@@ -155,8 +155,8 @@ class instruction_graph_generator {
 		command_phase in(const phase other) const { return {out, {key.task, other}, submission, boost}; }
 	};
 
-	/// One instruction under construction; there is one at a time. Whatever it reads or writes makes it depend on those before it at once, and is recorded
-	/// for those after it when it is emitted. Allocations and regions must live until then.
+	/// One instruction under construction; there is one at a time. Each access adds its dependencies on earlier instructions at once. emit() notes the accesses,
+	/// so that later instructions depend on this one. Allocations and regions must live until then.
 	class instruction_builder {
 	  public:
 		instruction_builder(instruction_graph_generator& graph, const command_phase& now) : m_graph(graph), m_now(now) { window().begin(); }
@@ -172,11 +172,11 @@ class instruction_graph_generator {
 		}
 		/// Overwrites staging.
 		void fill(staging_allocation& staging) { use(staging, staging.ready); }
-		/// Reads what `filler` has left in staging.
+		/// Reads the data that `filler` has stored in staging.
 		void drain(staging_allocation& staging, const instruction_id filler) { use(staging, filler); }
 		void read(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::read, nullptr); }
 		void write(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::write, nullptr); }
-		/// As the access of a kernel: what it writes is the newest value of the buffer.
+		/// As the access of a kernel: the values that it writes are the newest ones of the buffer.
 		void access(buffer_state& buffer, allocation_state& allocation, const region& where, const access_mode mode) {
 			note(allocation, where, mode, is_producer(mode) ? &buffer : nullptr);
 		}
@@ -191,7 +191,7 @@ class instruction_graph_generator {
 		struct noted_access {
 			allocation_state* allocation;
 			const region* where;
-			buffer_state* produced; ///< null: what is written is a copy
+			buffer_state* produced; ///< whose newest values are written; null for a copy
 			bool is_write;
 		};
 
@@ -224,7 +224,7 @@ class instruction_graph_generator {
 	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
 	std::uint64_t m_last_message = 0;
 	std::uint64_t m_num_held_horizons = 0;
-	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< whose memory_state::has_grown
+	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< the memory states with `has_grown`
 	std::vector<std::size_t> m_foreseen_bytes;              ///< by memory id
 	task_id m_last_compiled;
 
@@ -236,7 +236,7 @@ class instruction_graph_generator {
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
-	/// The buffer, in which the command that is compiled is about to note its instructions.
+	/// The buffer, for a command whose instructions will access it.
 	buffer_state& use_buffer(buffer_id id);
 	void compile_epoch(const command_phase& now, const task& node);
 	void compile_horizon(const command_phase& now, const task& node);
@@ -258,7 +258,7 @@ class instruction_graph_generator {
 	void require_contiguous(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements);
 	void require_on_host(const command_phase& now, buffer_state& buffer, const region& where);
 	void allocate_contiguous(const command_phase& now, buffer_state& buffer, memory_id memory, box_vector&& wanted);
-	/// Takes out the allocations that boxes of `target` swallow, and leaves in `target` only boxes without an allocation.
+	/// Removes and returns the allocations that boxes of `target` contain but do not equal. Removes the boxes from `target` that are allocated already.
 	static std::vector<allocation_state> take_replaced(memory_state& memory, box_vector& target);
 	void warn_of_many_allocations(buffer_state& buffer, memory_id memory, std::size_t count, submission_id submission);
 	void resize_into(const command_phase& now, buffer_state& buffer, memory_id memory, allocation_state& target, allocation_state& old);
@@ -306,7 +306,7 @@ class instruction_graph_generator {
 	void compile_await_push(const await_push_command& await);
 	std::vector<source_region> find_host_sources(const command_phase& now, buffer_state& buffer, const region& where);
 	std::vector<source_region> find_direct_sources(const buffer_state& buffer, const region& where) const;
-	/// Calls f(region) for what leaves from host memory; once for ranks in a row that need the same.
+	/// Calls f(region) for each region that is sent from host memory; once for consecutive ranks that need the same region.
 	template <typename F>
 	void for_each_sent_from_host(const push_command& push, F&& f) const;
 	bool is_sent_directly(const push_command& push, const rank_id target) const {
@@ -339,7 +339,7 @@ class instruction_graph_generator {
 	std::vector<instruction_id> copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node);
 };
 
-/// Calls f(allocation, what of `where` lies in it) for each allocation of which that is not empty. f must not allocate.
+/// Calls f(allocation, part of `where` in it) for each allocation that overlaps `where`. f must not allocate.
 template <typename F>
 void instruction_graph_generator::for_each_part(memory_state& memory, const region& where, F&& f) {
 	if(memory.allocations.size() < box_index::min_size) {
@@ -379,8 +379,8 @@ void instruction_graph_generator::for_each_sent_from_host(const push_command& pu
 	}
 }
 
-/// Parts of `where`, by the memory that select(content_state) names and by origin: what leaves in one piece waits for one producer only, but for what is so
-/// little that each piece costs more than waiting. Without what this rank does not hold.
+/// Divides the part of `where` that this rank holds by producer, and by the memory that select(content_state) names. A piece then waits for one producer only.
+/// Pieces so small that each costs more than waiting are joined.
 template <typename Select>
 std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(const buffer_state& buffer, const region& where,
     Select&& select) const {

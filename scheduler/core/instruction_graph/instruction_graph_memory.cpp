@@ -34,7 +34,7 @@ std::vector<instruction_graph_generator::read_requirement> instruction_graph_gen
 	std::vector<read_requirement> all_missing;
 	std::vector<box_vector> parts_of; // by read, from `first` on
 	for(std::size_t first = 0; first < reads.size();) {
-		// Chunks on many devices often read the same: to look once is enough.
+		// Chunks on many devices often read the same region: one look at it is enough.
 		std::size_t last = first + 1;
 		while(last < reads.size() && reads[last].where == reads[first].where) ++last;
 		std::uint64_t readers = 0;
@@ -124,8 +124,8 @@ void instruction_graph_generator::copy_missing(const command_phase& now, buffer_
 	}
 }
 
-// One instruction for what would be a copy per source, if that is possible and worth it: every device that reads what all of them have written would
-// otherwise make their number squared.
+// Emits one instruction instead of a copy per source, if that is possible and pays. If every device reads data of all devices, the number of copies would be
+// the square of the number of devices.
 bool instruction_graph_generator::gather(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
     const std::span<const source_region> sources) {
 	if(sources.size() < 2 || !is_device_memory(destination)) return false;
@@ -193,7 +193,7 @@ instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy,
 }
 
 void instruction_graph_generator::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {
-	// A value that several devices lack crosses the source's link once: make the regions of each source disjoint, and note who wants each.
+	// A value that several devices lack crosses the link of its source once. Therefore the regions of each source are made disjoint, each with its destinations.
 	std::vector<staged_copy> plan;
 	std::vector<bool> done(staged.size());
 	for(std::size_t i = 0; i < staged.size(); ++i) {

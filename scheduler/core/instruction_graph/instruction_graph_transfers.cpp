@@ -13,7 +13,7 @@ namespace celerity {
 
 namespace {
 
-/// What of `whole` lies in none of `parts`, which are disjoint and lie in it.
+/// The part of `whole` outside of all `parts`, which are disjoint parts of it.
 region find_rest(const region& whole, const std::span<const region> parts) {
 	coordinate area = 0;
 	for(const auto& part : parts) area += part.area();
@@ -33,7 +33,7 @@ void instruction_graph_generator::compile_push(const command_phase& now, const p
 		for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
 	});
 	require_contiguous(now, buffer, on_host);
-	// Ranks that need the same get it from the same places: sending changes nothing of where data lies, and to copy to the host is enough once.
+	// Ranks that need the same region get it from the same places: a send moves no data between this rank's memories, and one copy to the host is enough.
 	std::vector<source_region> sources;
 	const region* sources_of = nullptr;
 	bool are_direct = false;
@@ -165,8 +165,8 @@ void instruction_graph_generator::receive_to_readers(const command_phase& now, b
 	}
 }
 
-// A receive takes microseconds, however little it brings. What forms a box likely comes from one rank, so that no reader waits for what another one needs; the
-// ring of a halo does not.
+// A receive takes microseconds, however little data it brings. Parts that form a box likely come from one rank, so that no reader waits for the part of another
+// one. The ring of a halo forms no box.
 void instruction_graph_generator::join_small_neighbours(std::vector<read_requirement>& arrivals, const std::size_t element_size_bytes) const {
 	std::vector<read_requirement> joined;
 	for(std::size_t i = 0; i < arrivals.size(); ++i) {

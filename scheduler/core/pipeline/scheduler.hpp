@@ -26,7 +26,7 @@ struct scheduler_settings {
 	pipeline_settings pipeline;
 	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
 	std::uint64_t run_ahead = 16;
-	/// After its last work the thread looks for more for so long before it sleeps.
+	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 };
@@ -63,7 +63,7 @@ class scheduler {
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit);
-	/// From now on nothing throttles any more: the run has failed, and no horizon is going to be reached. Any thread.
+	/// To be called when the run has failed: no horizon will be reached, and `throttle` never blocks again. Any thread.
 	void release();
 	/// True without taking a lock if `throttle` would not block.
 	bool may_submit() const;
@@ -77,14 +77,14 @@ class scheduler {
 	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
 	void set_busy_callback(std::function<void(bool)> callback) { m_on_busy = std::move(callback); }
 
-	/// Called when a thread that sleeps gets input, by whoever brings it: there will soon be instructions. Set before start().
+	/// Called when a sleeping thread gets input, on the thread that brings it: instructions will follow soon. Set before start().
 	void set_wake_callback(std::function<void()> callback) { m_on_wake = std::move(callback); }
 	/// Called with the text if planning fails. On the scheduler thread; set before start().
 	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
 
-	/// Since the last call.
+	/// The notices since the last call.
 	std::vector<planning_notice> take_notices();
-	/// Those that the next call of `take_notices` returns.
+	/// The notices that the next call of `take_notices` returns.
 	std::vector<planning_notice> notices() const;
 	bool has_notices() const { return m_has_notices.load(std::memory_order_relaxed); }
 	scheduler_statistics statistics() const;

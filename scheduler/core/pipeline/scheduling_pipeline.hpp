@@ -63,7 +63,7 @@ class scheduling_pipeline {
 	void submit(std::shared_ptr<task> submitted);
 	/// Compiles everything that is held back.
 	void flush();
-	/// The executor has passed this horizon or epoch: what the graphs keep for the time before it can go.
+	/// The executor has passed this horizon or epoch. The graphs drop what they keep of the time before it.
 	void notify_epoch_reached(task_id reached);
 
 	bool is_holding_back() const { return !m_held.empty(); }

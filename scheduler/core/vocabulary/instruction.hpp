@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The vocabulary between planning and execution: what one rank's machine really does. Everything here is trivially destructible, lives in an
-// arena of the instruction graph, and is immutable once handed to the executor; it stays valid until the executor has reported the horizon or
-// epoch after the next one.
+// Instructions: the output of planning, and the operations of one rank's machine. They are trivially destructible, lie in an arena of the instruction graph,
+// and do not change once the executor has them. They stay valid until the executor has reported the horizon or epoch after the next one.
 #pragma once
 
 #include <array>
@@ -19,8 +18,8 @@
 
 namespace celerity {
 
-/// Orders lane instructions of all ranks alike: (task, phase) topologically sorts every instruction graph, across ranks too. The engine issues
-/// a wait for another rank only when every lane instruction with a smaller key has been issued.
+/// The order of lane instructions, which is the same on all ranks. (task, phase) sorts the instruction graphs of all ranks together topologically. The engine
+/// issues a wait for another rank only when every lane instruction with a smaller key has been issued.
 struct instruction_key {
 	task_id task;
 	enum class phase_type : std::uint8_t { send, receive, work } phase = phase_type::work;
@@ -29,8 +28,8 @@ struct instruction_key {
 template <>
 inline constexpr std::array<const char*, 3> names_of<instruction_key::phase_type>{"send", "receive", "work"};
 
-/// Where an nd-copy reads or writes: inside an allocation that is a dense row-major array over `allocated_box` (in buffer coordinates), or, if
-/// `is_linear`, packed from `offset_bytes` on: the boxes of the copied region one after the other, each row-major.
+/// The layout of the data that an nd-copy reads or writes. By default, the allocation is a dense row-major array over `allocated_box`, in buffer coordinates.
+/// If `is_linear`, the boxes of the copied region lie packed from `offset_bytes` on, one after the other, each row-major.
 struct copy_layout {
 	bool is_linear = false;
 	box allocated_box;
@@ -68,7 +67,7 @@ struct copy_instruction {
 	buffer_id buffer;
 	CELERITY_KIND(copy, source, source_layout, destination, destination_layout, boxes, element_size_bytes, reason, buffer)
 };
-/// Of all sources of a gather_copy_instruction: what a device can be expected to fetch at once.
+/// The greatest number of boxes of all sources of a gather_copy_instruction together. A device can fetch so many at once.
 inline constexpr std::size_t max_gathered_boxes = 8;
 struct copy_source {
 	allocation_id allocation;
@@ -76,7 +75,7 @@ struct copy_source {
 	std::span<const box> boxes; ///< disjoint, in buffer coordinates
 	CELERITY_FIELDS(allocation, layout, boxes)
 };
-/// For coherence: little data out of the memories of several devices, into that of a device which reaches them all.
+/// Copies little data from the memories of several devices into the memory of a device that reaches all of them, for coherence.
 struct gather_copy_instruction {
 	std::span<const copy_source> sources; ///< in different memories; none of the boxes of all overlap
 	allocation_id destination;
@@ -86,7 +85,7 @@ struct gather_copy_instruction {
 	CELERITY_KIND(gather_copy, sources, destination, destination_layout, element_size_bytes, buffer)
 };
 
-/// What one access of a task means for one chunk on this rank.
+/// An access of a task, for one chunk on this rank.
 struct access_binding {
 	buffer_id buffer;
 	access_mode mode;
@@ -96,7 +95,7 @@ struct access_binding {
 	std::span<const box> accessed; ///< the mapped region
 	CELERITY_FIELDS(buffer, mode, allocation, allocated_box, bounding_box, accessed)
 };
-/// Where a kernel leaves the partial result of a reduction (one element; the kernel's wrapper fills in the identity first).
+/// The allocation in which a kernel leaves its partial result of a reduction: one element. The wrapper of the kernel stores the identity there first.
 struct reduction_binding {
 	reduction_id reduction;
 	buffer_id buffer;
@@ -112,7 +111,7 @@ struct device_kernel_instruction {
 	box chunk;
 	std::span<const access_binding> accesses; ///< in the order of the task's accesses
 	std::span<const reduction_binding> reductions;
-	bool is_border = false; ///< goes before other kernels of the device: others wait for what it computes
+	bool is_border = false; ///< goes before other kernels of the device, because other devices wait for its results
 	CELERITY_KIND(device_kernel, device, submission, chunk, accesses, reductions, is_border)
 };
 struct host_task_instruction {
@@ -184,17 +183,17 @@ struct reduce_instruction {
 	allocation_id source;
 	std::size_t count;
 	allocation_id destination;
-	bool is_all_of_it; ///< there are no further partial results, and no current value is among these
+	bool is_all_of_it; ///< there are no further partial results, and the current value of the buffer is not included
 	CELERITY_KIND(reduce, reduction, op, type, source, count, destination, is_all_of_it)
 };
-/// All of the fence's data is in user memory: fulfil the future of `submission`.
+/// Fulfils the future of `submission`: all data of the fence is in user memory.
 struct fence_instruction {
 	submission_id submission;
 	CELERITY_KIND(fence, submission)
 };
 struct horizon_instruction {
 	task_id task;
-	submission_id last_submission; ///< everything submitted up to here is complete once this is; its Python objects can go
+	submission_id last_submission; ///< complete with all before it once the horizon is; their Python objects can then be dropped
 	CELERITY_KIND(horizon, task, last_submission)
 };
 struct epoch_instruction {
@@ -245,20 +244,20 @@ struct instruction_batch {
 	bool empty() const { return instructions.empty() && pilots.empty(); }
 };
 
-/// What memories, devices and peers can do; agreed by all ranks at start.
+/// The abilities of memories, devices and other ranks. All ranks agree on them at their start.
 struct system_capabilities {
 	std::size_t num_ranks = 1;
 	rank_id local_rank;
 	std::size_t num_devices = 1; ///< of this rank
 	bool device_peers = true;      ///< one copy instruction moves data from device to device
 	bool user_device_peers = true; ///< ... between user memory and devices
-	/// By rank: whether data moves between the memories of all devices of that rank and this one; else only through host memory of both.
+	/// By rank: whether data moves directly between the memories of the devices of that rank and this one. Otherwise it passes through host memory of both.
 	std::vector<bool> direct_ranks;
-	/// How much of each memory may be taken for growth that is only expected.
+	/// The part of each memory that may be allocated for growth that is only expected.
 	std::size_t foreseeable_bytes = 0;
-	/// What several producers have made and one copy or message can take leaves together if it is no more, else as each of them is done.
+	/// Data of several producers that one copy or message can take: up to this size it leaves together, beyond it leaves producer by producer.
 	std::size_t joined_bytes = 0;
-	/// What a device lacks of several others arrives together if it is no more, else as a copy from each of them.
+	/// Data that a device lacks of several others: up to this size it arrives by one gather, beyond it by one copy from each of them.
 	std::size_t gathered_bytes = 0;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }

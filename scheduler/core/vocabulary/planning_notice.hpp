@@ -11,7 +11,7 @@
 
 namespace celerity {
 
-/// What planning has to tell the program, which words it. Fields are 0 or empty where they do not apply.
+/// A notice of planning to the program. Python words it. Fields are 0 or empty where they do not apply.
 struct planning_notice {
 	enum class kind_type : std::uint8_t {
 		fault,            ///< planning itself has failed; `text` tells how
@@ -20,7 +20,7 @@ struct planning_notice {
 		full_lookahead,   ///< lookahead has held back `count` commands, and lets go of them
 	};
 	kind_type kind = kind_type::fault;
-	submission_id submission{}; ///< that it is about
+	submission_id submission{}; ///< the submission that the notice is about
 	task_id task{};             ///< null: `submission` is a fence
 	std::string task_name{};
 	buffer_id buffer{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the application submits.
+// Tasks and buffers, as the application submits them: the input of planning.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happened when, for the timeline. Both cores write to it, from any thread, and none waits for another: a ring in which the newest events replace the
-// oldest. Without a recorder all this costs is a test of a null pointer.
+// Events for the timeline. Any thread of both cores records them, and none waits for another: they lie in a ring, in which the newest events replace the
+// oldest. Without a recorder, an event costs the test of a null pointer.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class application_call : std::uint8_t { submit, blocked, wait };
 template <>
 inline constexpr std::array<const char*, 3> names_of<application_call>{"submit", "blocked", "wait"};
 
-// What happened. Ids are 0 where they do not apply.
+// The kinds of events. Ids are 0 where they do not apply.
 
 /// The executor put an instruction on a lane, gave it to a thread, or carried it out itself.
 struct traced_issue {
@@ -43,7 +43,7 @@ struct traced_issue {
 	std::uint64_t position = 0; ///< on the lane
 	CELERITY_KIND(issue, instruction, operation, reason, submission, buffer, size_bytes, peer, lane, position)
 };
-/// A lane was at one of its positions. The traced_issue with the same lane and position tells with what.
+/// A lane worked on one of its positions. The traced_issue with the same lane and position names the instruction.
 struct traced_lane {
 	std::uint32_t lane = 0;
 	std::uint64_t position = 0;
@@ -64,7 +64,7 @@ struct traced_send {
 	rank_id peer;
 	CELERITY_KIND(send, instruction, buffer, size_bytes, message, peer)
 };
-/// From the request until the data is there.
+/// From the request until the data has arrived.
 struct traced_receive {
 	instruction_id instruction;
 	buffer_id buffer;
@@ -82,7 +82,7 @@ struct traced_work {
 	std::uint64_t instructions_issued = 0;
 	CELERITY_KIND(work, instructions_issued)
 };
-/// The executor thread carried out in Python what it was asked for.
+/// The executor thread carried out requests in Python.
 struct traced_python {
 	CELERITY_KIND(python)
 };
@@ -120,9 +120,9 @@ class trace_recorder {
 	std::size_t capacity() const { return m_mask + 1; }
 	/// Any thread; never blocks.
 	void record(const trace_event& event);
-	/// What is there now, by start; of two that start together the longer one first. Any thread.
+	/// The events in the ring, sorted by start. Of two that start together, the longer one comes first. Any thread.
 	std::vector<trace_event> events() const;
-	/// Replaced by newer ones, or dropped because another thread was writing at the same place.
+	/// The number of events that newer ones have replaced, or that were dropped because another thread was writing at the same place.
 	std::uint64_t num_lost() const;
 
   private:
