@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the executor asks of a kind of device.
+// The interface of a kind of device, as the executor uses it.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace celerity {
 
-/// A copy with its addresses. Layouts and boxes belong to somebody who outlives the copy.
+/// A copy with its addresses. Layouts and boxes outlive the copy.
 struct copy_operation {
 	const void* source = nullptr;
 	void* destination = nullptr;
@@ -34,7 +34,7 @@ struct shared_flag {
 	friend bool operator==(const shared_flag&, const shared_flag&) = default;
 };
 
-/// What must have happened before something on a lane runs; what is before it on the lane goes without saying.
+/// The waits of an operation on a lane, besides the operations before it on its lane.
 struct lane_waits {
 	std::span<const lane_position> positions;
 	std::span<const shared_flag> answers; ///< of other ranks
@@ -46,7 +46,7 @@ struct pull_operation {
 	shared_flag ready;
 	copy_operation copy;
 	shared_flag answer;
-	std::span<const lane_position> answer_after; ///< what else must have happened before `answer` is written; outlives the position
+	std::span<const lane_position> answer_after; ///< further positions to wait for before `answer` is written; outlives the position
 };
 
 /// Where another rank of the host finds an allocation: in a slab that it maps once.
@@ -54,16 +54,16 @@ struct shared_location {
 	std::uint64_t slab = 0; ///< number within the owner's process
 	std::size_t slab_size_bytes = 0;
 	std::size_t offset_bytes = 0;
-	std::array<std::byte, 64> handle{}; ///< what the owner's backend gives to that of the peer
+	std::array<std::byte, 64> handle{}; ///< from the backend of the owner, for the backend of the peer
 };
 
-/// A device has failed, not necessarily because of what was asked of it last.
+/// A device has failed. Its latest operation need not be the cause.
 class device_failure : public std::runtime_error {
   public:
 	using std::runtime_error::runtime_error;
 };
 
-/// The first element that a kernel which checks bounds would have accessed outside of what its access declares.
+/// The first element outside of a declared region that a kernel with checked bounds would have accessed.
 struct bounds_violation {
 	const device_kernel_instruction* kernel = nullptr;
 	std::uint32_t access = 0; ///< which of the kernel's
@@ -80,7 +80,7 @@ class backend {
 	virtual ~backend() = default;
 
 	virtual std::span<const lane_class> lane_classes() const = 0;
-	/// `is_urgent`: others wait for what it computes.
+	/// `is_urgent`: other devices or ranks wait for the result.
 	virtual std::uint32_t kernel_class(device_id device, bool is_urgent) const = 0;
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
 	/// Of copies out of several devices into one.
@@ -104,7 +104,7 @@ class backend {
 	}
 	/// Sets every byte, and returns when that is done.
 	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;
-	/// What Python calls the stream behind a lane; 0 if there is none.
+	/// The handle of the stream behind a lane; 0 if there is none.
 	virtual std::uintptr_t stream_handle(lane_index /* lane */) const { return 0; }
 	/// Whether completed() has to be called for lanes to get further: nobody signals.
 	virtual bool must_poll() const { return false; }
@@ -122,9 +122,9 @@ class backend {
 	virtual bool has_direct_transfers() const { return false; }
 	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise somebody has to look.
 	virtual bool signals_flags() const { return false; }
-	/// The class for what begins with a wait for another rank.
+	/// The class of lanes for operations that begin with a wait for another rank.
 	virtual std::uint32_t pull_class(memory_id /* to */) const { throw std::logic_error("this backend has no direct transfers"); }
-	/// The class for flags that follow what wrote a memory.
+	/// The class of lanes for flags that say that data in a memory is ready.
 	virtual std::uint32_t signal_class(memory_id /* from */) const { throw std::logic_error("this backend has no direct transfers"); }
 	virtual shared_location locate(memory_id /* memory */, const void* /* address */) const { throw std::logic_error("this backend has no direct transfers"); }
 	/// The address of a peer's slab here; the same slab is opened once. Throws std::runtime_error.

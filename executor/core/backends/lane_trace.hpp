@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a lane tells the timeline: when it was at which position. It does not know what for.
+// The record of a lane in the timeline: when it was at which position. The lane does not know the instruction.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline void trace_lane(trace_recorder& trace, const lane_position& position, con
 	trace.record({start_ns, end_ns, traced_lane{position.lane, position.sequence}});
 }
 
-/// Reports what happens between its construction and its end as the lane being at `position`; nothing without a recorder.
+/// Records its own lifetime as the time during which the lane was at `position`. Records nothing without a recorder.
 class lane_trace {
   public:
 	lane_trace(trace_recorder* const trace, const lane_position& position)

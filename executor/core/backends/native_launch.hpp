@@ -15,7 +15,7 @@
 
 namespace celerity {
 
-/// Compiled for all devices of this rank; what is behind it is known to the backend.
+/// A kernel, compiled for all devices of this rank. Each backend has its own subclass.
 class native_kernel {
   public:
 	native_kernel() = default;
@@ -24,7 +24,7 @@ class native_kernel {
 	virtual ~native_kernel() = default;
 };
 
-/// What one submission launches for each of its chunks.
+/// The launch of a submission, without its chunks.
 struct native_launch {
 	std::shared_ptr<const native_kernel> kernel;
 	std::vector<std::byte> scalars; ///< one after the other, without padding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lanes: in-order queues of a device (a CUDA stream) or of the host (a thread), and what each lane is known to have waited for.
+// Lanes: in-order queues of a device (a CUDA stream) or of the host (a thread), with the positions that each lane has waited for.
 #pragma once
 
 #include <array>

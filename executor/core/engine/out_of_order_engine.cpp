@@ -289,12 +289,12 @@ void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane
 			same_lane->sequence = position.sequence; // the clock said that the one before was smaller
 		}
 	};
-	// Youngest first: what it has waited for itself often implies the others.
+	// Youngest first: the waits of the youngest predecessor often imply the others.
 	for(std::size_t i = n.predecessors.size(); i-- > 0;) {
 		const slot_type slot = m_window.find(n.predecessors[i]);
 		if(slot == instruction_window::no_slot) continue;
 		const node& predecessor = m_nodes[slot];
-		// Its answer says that its predecessors are complete, but not what else its lane has waited for.
+		// The answer says that the predecessors of the signal are complete. It says nothing of other waits of its lane.
 		if(predecessor.policy == issue_policy::signal) continue;
 		if(is_on_lane(predecessor.policy)) {
 			add({predecessor.lane, predecessor.sequence});
@@ -371,7 +371,7 @@ void out_of_order_engine::settle_clocks() {
 	}
 }
 
-// An explicit stack, since predecessors on other lanes may form long chains. Everything on it was issued before what lies below it.
+// An explicit stack, since predecessors on other lanes may form long chains. Each entry was issued before the entries below it.
 void out_of_order_engine::complete_slot(const slot_type target, const bool is_passed) {
 	m_completion_stack.push_back({target, is_passed});
 	while(!m_completion_stack.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decides which instruction is issued next, where, and after what. A pure machine: no clock, no thread, no device.
+// The engine decides which instruction is issued next, on which lane, and behind which others. A pure machine: no clock, thread or device.
 //
 // Its ancestor is the out-of-order engine of the Celerity runtime, which issues an instruction early only if all its incomplete predecessors are
 // at the tail of one lane. Here an instruction is issued as soon as all predecessors are issued to lanes that can wait for each other, and horizons
@@ -39,7 +39,7 @@ constexpr bool is_on_lane(const issue_policy policy) { return policy >= issue_po
 template <>
 inline constexpr std::array<const char*, 7> names_of<issue_policy>{"host", "clock", "plain", "launched", "deferred", "signal", "pull"};
 
-/// What lanes wait for besides each other.
+/// The waits of lanes for other ranks.
 enum class remote_waits : std::uint8_t {
 	none,    ///< There are no pulls, and keys cost nothing.
 	pulls,   ///< An instruction that depends on a signal is issued after the answer.
@@ -50,10 +50,10 @@ inline constexpr std::array<const char*, 3> names_of<remote_waits>{"none", "pull
 
 struct engine_options {
 	remote_waits remote = remote_waits::pulls;
-	bool lanes_wait = true; ///< for each other; otherwise nothing is issued before all its predecessors are complete, to measure what that costs
+	bool lanes_wait = true; ///< for each other; otherwise the host waits for all predecessors before it issues, to measure the cost
 };
 
-/// What the engine wants to know of an instruction.
+/// An instruction, as the engine sees it.
 struct engine_request {
 	instruction_id id;
 	instruction_key key;
@@ -69,7 +69,7 @@ struct issue {
 	const instruction* payload = nullptr;
 	lane_index lane = no_lane; ///< `no_lane` for the host
 	std::uint64_t sequence = 0;
-	/// What must be complete on other lanes before this may run; valid until the next call of the engine.
+	/// Positions of other lanes that must be complete before this may run; valid until the next call of the engine.
 	std::span<const lane_position> waits;
 	/// Signals that must be answered before this may run; likewise.
 	std::span<const instruction_id> signals;
@@ -108,11 +108,11 @@ class out_of_order_engine {
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
-	/// What a signal or pull is held for is there. `is_ready`: whatever a pull waits for on its lane is enqueued, so that it can block nothing. Once.
+	/// A signal or pull need not be held any more. `is_ready`: the pull finds its data in place, so that it can block nothing. Once.
 	void release(instruction_id id, bool is_ready = false);
 	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
 	void allow_remote_waits(bool allowed);
-	/// While it is not allowed, next() hands out nothing for lanes. What the host does goes on: another rank may need it for what a full lane waits for.
+	/// While it is not allowed, next() hands out nothing for lanes. The host goes on: a full lane may wait for another rank, which may need the host of this one.
 	void allow_lanes(bool allowed);
 
 	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for signals; a signal only its
@@ -167,10 +167,10 @@ class out_of_order_engine {
 		std::uint64_t stamp = 0;
 		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
 		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
-		std::uint32_t num_remote = 0;     ///< what it waits for of other ranks on its lane: answers, and its data if that may not be ready
+		std::uint32_t num_remote = 0;     ///< waits for other ranks on its lane: answers, and its data if that may not be ready
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
 		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
-		small_vector<lane_position, 2> frontier;      ///< clock only: what a successor on a lane has to wait for
+		small_vector<lane_position, 2> frontier;      ///< clock only: positions that a successor on a lane has to wait for
 	};
 	struct ready_entry {
 		instruction_priority priority;
@@ -231,7 +231,7 @@ class out_of_order_engine {
 	lane_index choose_lane(node& n);
 	bool wait_for_the_only_one(const node& n);
 	bool must_stay_gated(const node& n) const;
-	/// Appends to `waits` what is neither complete nor implied by `clock`, and raises `clock` by it.
+	/// Appends to `waits` the positions that are neither complete nor implied by `clock`, and raises `clock` by them.
 	template <typename Waits>
 	void collect_waits(const node& n, lane_index own_lane, std::span<std::uint64_t> clock, Waits& waits) const;
 	void issue_to_lane(slot_type slot, lane_index lane);
@@ -239,7 +239,7 @@ class out_of_order_engine {
 	void propagate_issue(slot_type slot);
 	void settle_clocks();
 	void complete_slot(slot_type slot, bool is_passed);
-	/// What has to be dealt with before; `no_slot` if there is nothing.
+	/// A node that must be completed before `n`; `no_slot` if there is none.
 	completion find_prerequisite(const node& n, bool is_passed) const;
 	void finalize(slot_type slot);
 	void free_slot(slot_type slot);

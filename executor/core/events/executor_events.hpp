@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the executor thread hands to the outside: requests to communicate, news, and calls of user functions.
+// The output of the executor: requests to communicate, news, and calls of user functions.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ struct barrier_event {
 /// A fence or an epoch is complete.
 struct completed_event {
 	submission_id submission;
-	bool is_known = false; ///< whoever waited for it knows already
+	bool is_known = false; ///< watch() has told the thread that waited for it
 	CELERITY_KIND(completed, submission, is_known)
 };
 /// Everything submitted up to here is complete.
@@ -84,15 +84,15 @@ struct memory_holders {
 /// The executor could not go on; it is in the failed state.
 struct executor_failure {
 	enum class kind_type : std::uint8_t {
-		fault,  ///< of the executor itself, or of what it was given
+		fault,  ///< of the executor itself, or of its input
 		memory, ///< an allocation failed for good
-		device, ///< a device has failed, not necessarily because of what was asked of it last
+		device, ///< a device has failed; its latest operation need not be the cause
 		bounds, ///< a kernel left the declared region of one of its accesses
 		peer,   ///< this rank could not reach the memory of another one
 	};
 	kind_type kind = kind_type::fault;
-	std::string text;        ///< in the words of who has failed, such as a driver
-	std::string instruction; ///< what the executor was at, if anything
+	std::string text;        ///< in the words of the part that has failed, such as a driver
+	std::string instruction; ///< the one that was being issued, if any
 	submission_id submission;
 	std::uint32_t access = 0; ///< bounds: which access, where, and what it declares
 	point index;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What goes over the wire ahead of the data.
+// The announcement of a message, which travels ahead of the data.
 #pragma once
 
 #include <array>

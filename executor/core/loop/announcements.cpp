@@ -33,7 +33,7 @@ bool announcements::has_urgent() const {
 
 bool announcements::must_hand_over() {
 	if(m_events.empty()) return false;
-	// In the order of the events: what comes before a completion, as that memory of the user is free, is known before it.
+	// In the order of the events: that an array of the user is free is known before a later completion.
 	for(auto& event : m_events) {
 		if(auto* const completed = std::get_if<completed_event>(&event); completed != nullptr && !completed->is_known) {
 			completed->is_known = tell_watchers(completed->submission);

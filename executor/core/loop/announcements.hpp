@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// News for the outside. It hears at once of what somebody waits for, and otherwise a little later.
+// Events on their way out of the executor. Those that somebody waits for leave at once, the others a little later.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ class announcements {
 	bool is_empty() const { return m_events.empty(); }
 	/// Whether somebody waits for any of it.
 	bool has_urgent() const;
-	/// Sets the flags of those who watch what has completed, and says whether the outside must hear now.
+	/// Sets the flags of the threads in watch() whose submission is complete. Returns whether the events must leave now.
 	bool must_hand_over();
-	/// When the outside must hear of what is not urgent, after must_hand_over().
+	/// When events that nobody waits for must leave, after must_hand_over().
 	event_count::clock::time_point deadline() const { return m_deadline; }
 	/// Swaps buffers with the caller.
 	void take(std::vector<executor_event>& out) {
@@ -50,9 +50,9 @@ class announcements {
 	};
 
 	std::vector<executor_event> m_events;
-	event_count::clock::time_point m_deadline{}; ///< if m_events holds nothing but what may come later
+	event_count::clock::time_point m_deadline{}; ///< if nobody waits for any of m_events
 	std::mutex m_mutex;
-	std::vector<watcher*> m_watchers; ///< who is in watch()
+	std::vector<watcher*> m_watchers; ///< the threads in watch()
 
 	bool tell_watchers(submission_id submission);
 };

@@ -42,7 +42,7 @@ class call_board {
 	/// Handed out, and not done.
 	bool is_running(call_ticket ticket);
 
-	/// Drops what waits and what comes.
+	/// Drops all calls that wait or come later.
 	void discard();
 	/// Wakes every thread.
 	void close();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From instructions to what the engine is asked for. Nothing here changes anything.
+// From instructions to requests of the engine. A pure function.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace celerity {
 
-/// What decides about requests besides the instruction itself.
+/// The facts that a request depends on, besides the instruction itself.
 struct request_rules {
 	const backend& devices; ///< whose classes of lanes there are
 	const launch_table& launches;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What other threads than the executor's call: scheduler, application, launchers, host tasks, and whoever reports.
+// The functions for threads other than the executor's: scheduler, application, launchers, host tasks, reports.
 #include <algorithm>
 #include <chrono>
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the executor does with each kind of instruction when its time has come.
+// Carries out or hands out an instruction that the engine issues, by its kind.
 #include <algorithm>
 #include <cstring>
 #include <map>

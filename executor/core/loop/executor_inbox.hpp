@@ -11,7 +11,7 @@
 
 namespace celerity {
 
-/// What other threads tell the executor's.
+/// Messages of other threads for the executor's thread.
 struct executor_mail {
 	std::vector<instruction_batch> batches;
 	std::vector<std::pair<rank_id, pilot_message>> pilots;
@@ -39,7 +39,7 @@ class executor_inbox {
 		const std::lock_guard lock(m_mutex);
 		add(m_mail);
 	}
-	/// What has come since the last call; valid until the next one. Executor thread.
+	/// The mail since the last call; valid until the next one. Executor thread.
 	executor_mail& take() {
 		m_taken.clear();
 		const std::lock_guard lock(m_mutex);

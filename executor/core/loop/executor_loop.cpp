@@ -19,9 +19,9 @@ namespace {
 constexpr int rounds_before_hand_over = 4;
 /// Between two looks at the lanes.
 constexpr int issues_per_round = 64;
-/// What has completed is looked at so often even while there is something to issue.
+/// The lanes are polled at least so often, even while there are instructions to issue.
 constexpr std::int64_t longest_without_poll_ns = 10'000;
-/// About what falling asleep and being woken costs.
+/// About the cost of falling asleep and waking up.
 constexpr std::chrono::microseconds spin_time{20};
 /// Between two looks at the devices, where there are fewer cores than busy threads.
 constexpr std::chrono::microseconds shortest_pause{10};
@@ -125,7 +125,7 @@ bool executor_loop::is_lane_in_flight() const {
 	return std::any_of(lanes.open_lanes().begin(), lanes.open_lanes().end(), [&](const lane_index lane) { return lanes.in_flight(lane) > 0; });
 }
 
-// Nobody signals what a device has done. Only this thread changes the engine, so it may be read without the lock.
+// Some devices do not signal their progress. Only this thread changes the engine, so it may be read without the lock.
 void executor_loop::poll_until_progress(const std::uint64_t seen, const event_count::clock::time_point deadline) {
 	const auto& lanes = m_engine.lanes();
 	auto pause = shortest_pause;
@@ -258,12 +258,12 @@ bool executor_loop::poll_direct() {
 void executor_loop::release_held() {
 	for(const auto& released : m_direct.released) m_engine.release(released.id, released.is_ready);
 	m_direct.released.clear();
-	// A peer cannot answer what it has not been told of, and a wait for it may block whatever would tell it.
+	// A peer cannot answer a send before it has its pilot, and a wait for the peer may block the thread that sends the pilot.
 	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_sender.has_unsent_pilots());
 }
 
 bool executor_loop::is_communication_outstanding() const {
-	// Those who fetch from this rank wake it where the backend sees to that.
+	// Some backends wake this thread when a peer has fetched.
 	const bool must_look = m_sender.num_unanswered() > 0 && !m_backend->signals_flags();
 	return m_communication.is_outstanding() || must_look;
 }

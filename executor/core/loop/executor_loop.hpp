@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The executor of one rank: takes batches from the scheduler, carries out or hands out every instruction when its time has come, and says what is done.
+// The executor of one rank: takes batches from the scheduler, carries out or hands out every instruction when its time has come, and reports completion.
 //
 // Threads: the scheduler thread calls submit(); one thread, the executor's, calls run() again and again; launcher threads sit in next_kernel(), host-task
 // threads in next_host_task(); anybody may call the rest. m_state_mutex is held while the executor thread works, never while it waits.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the timeline tells of an instruction.
+// The record of an instruction in the timeline.
 #pragma once
 
 #include "engine/out_of_order_engine.hpp"

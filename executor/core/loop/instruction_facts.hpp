@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What reports and timelines tell of an instruction, whatever its kind: found by the names of its fields.
+// Facts about an instruction of any kind, for reports and timelines. They are found by the names of its fields.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace celerity {
 
-/// An instruction that has been issued and is not complete, as a person who looks for the reason of a hang wants to see it.
+/// An instruction that has been issued and is not complete, for a person who looks for the reason of a hang.
 struct active_instruction {
 	double age_s = 0;
 	std::string text;         ///< what it is, and what it lacks
@@ -29,7 +29,7 @@ struct active_instruction {
 /// Where a call of the user's code is.
 enum class call_state { waiting, running, on_stream };
 
-/// Everything but the age. `call` only matters for kernels and for what threads of the user carry out.
+/// All fields but the age. `call` only matters for kernels and host tasks.
 active_instruction describe(const instruction& instruction, bool is_issued, call_state call, const receive_arbiter& arbiter);
 
 } // namespace celerity

@@ -13,7 +13,7 @@
 
 namespace celerity {
 
-/// From allocation ids to addresses. The executor thread adds and removes what the runtime allocates; any thread registers arrays of the user.
+/// From allocation ids to addresses. The executor thread adds and removes allocations of the runtime; any thread registers arrays of the user.
 class allocation_table {
   public:
 	struct entry {

@@ -12,7 +12,7 @@ std::size_t size_of(scalar_type type);
 /// Bitwise operations are not defined on floating-point and complex numbers.
 bool is_defined(reduction_op op, scalar_type type);
 
-/// Whether the value is what `min` or `max` of nothing gives; false for other operations, of which nothing has a result.
+/// Whether the value is the result of `min` or `max` of no elements; false for other operations.
 bool is_extremum_of_nothing(reduction_op op, scalar_type type, const void* value);
 
 /// *destination := (((source[0] op source[1]) op source[2]) ...), strictly in this order, in the type itself; `count` >= 1. Integers wrap. NaN wins

@@ -18,7 +18,7 @@ class shared_memory {
 
 	/// Zeroes, backed by pages as they are touched. Throws std::bad_alloc.
 	static shared_memory create(std::size_t size_bytes);
-	/// What another process has created, and still holds. Throws std::runtime_error.
+	/// Maps memory that another process has created and still holds. Throws std::runtime_error.
 	static shared_memory open(const std::string& path, std::size_t size_bytes);
 
 	void* address() const { return m_address; }

@@ -18,7 +18,7 @@ namespace celerity {
 /// Best fit with coalescing, in logarithmic time. Never touches the memory that it hands out. Not thread-safe.
 class slab_arena {
   public:
-	/// Throws std::bad_alloc. What it returns is aligned at least as the arena's allocations are.
+	/// Throws std::bad_alloc. The memory is aligned at least as the arena's allocations are.
 	using slab_maker = std::function<void*(std::size_t size_bytes)>;
 
 	struct slab {
@@ -30,7 +30,7 @@ class slab_arena {
 		std::size_t offset_bytes = 0;
 	};
 
-	/// All addresses and sizes are multiples of `alignment_bytes`, a power of two. Slabs have `slab_bytes`, or what a larger allocation takes.
+	/// All addresses and sizes are multiples of `alignment_bytes`, a power of two. Slabs have `slab_bytes`, or the size of a larger allocation.
 	slab_arena(slab_maker make_slab, const std::size_t alignment_bytes, const std::size_t slab_bytes)
 	    : m_make_slab(std::move(make_slab)), m_alignment_bytes(alignment_bytes), m_slab_bytes(slab_bytes) {
 		if(alignment_bytes == 0 || (alignment_bytes & (alignment_bytes - 1)) != 0) throw std::invalid_argument("an alignment is a power of two");
@@ -59,7 +59,7 @@ class slab_arena {
 	/// Takes over a slab that was made elsewhere; its size is a multiple of the alignment.
 	void adopt(const slab& made) { insert_slab(made.address, made.size_bytes); }
 
-	/// What an allocation of so many bytes takes.
+	/// The room that an allocation of so many bytes takes.
 	std::size_t round_up(const std::size_t size_bytes) const {
 		if(size_bytes > SIZE_MAX - m_alignment_bytes) throw std::bad_alloc();
 		return size_bytes == 0 ? m_alignment_bytes : (size_bytes + m_alignment_bytes - 1) & ~(m_alignment_bytes - 1);

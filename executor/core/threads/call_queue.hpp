@@ -39,7 +39,7 @@ class call_queue {
 		return m_is_closed || !m_calls.empty();
 	}
 
-	/// Drops what waits and what comes; threads in pop() go on waiting for close().
+	/// Drops all calls that wait or come later; threads in pop() go on waiting for close().
 	void discard() {
 		const std::lock_guard lock(m_mutex);
 		m_is_discarding = true;

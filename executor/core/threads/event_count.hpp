@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sleep until something has happened, without losing what happens between the last look and the sleep.
+// Sleep until an event, without losing events between the last look and the sleep.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class event_count {
 
 	std::uint64_t prepare() const { return m_epoch.load(std::memory_order_seq_cst); }
 
-	/// A system call only if the waiter sleeps, and then only by the first of those who signal.
+	/// A system call only if the waiter sleeps, and then only by the first thread that signals.
 	void signal() {
 		m_epoch.fetch_add(1, std::memory_order_seq_cst);
 		if(!m_is_sleeping.load(std::memory_order_seq_cst) || !m_is_sleeping.exchange(false, std::memory_order_seq_cst)) return;

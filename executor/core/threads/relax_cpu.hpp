@@ -5,7 +5,7 @@
 
 namespace celerity {
 
-/// Between two looks at what another thread is about to do.
+/// A short pause between two looks at a value that another thread is about to change.
 inline void relax_cpu() {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();

@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
-/// How those who wait recognise each other. Linux shows up to 15 characters.
+/// The thread name by which ranks that wait recognise each other. Linux shows up to 15 characters.
 constexpr const char* thread_name = "celerity-start";
 constexpr auto look_interval = 1s;
 /// A rank is taken for ended only if it has not been there for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
 constexpr auto speaker_patience = 3s;
-/// Of a core: who sleeps or waits takes less.
+/// Of a core: a process that sleeps or waits takes less.
 constexpr double busy_share = 0.05;
 
 std::string read_file(const fs::path& path) {
@@ -48,7 +48,7 @@ struct process_state {
 	std::uint64_t ticks = 0; ///< of processor time
 };
 
-/// What follows the name in `stat`: a space, the state, the parent, and further on the processor time in and out of the kernel.
+/// The rest of `stat` behind the name: a space, the state, the parent, and further on the processor time in and out of the kernel.
 std::optional<process_state> parse_stat(const std::string& stat) {
 	const auto name_end = stat.rfind(')');
 	if(name_end == std::string::npos || name_end + 4 >= stat.size() || stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X') return std::nullopt;

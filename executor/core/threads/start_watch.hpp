@@ -59,7 +59,7 @@ class start_watch {
 	std::set<std::uint32_t> find_ended(const neighbours& here);
 	/// Whether all ranks of this host that have not come stand still since the last look; false if there are none.
 	bool are_still(const neighbours& here);
-	/// Only the lowest of those who wait says so.
+	/// Only the lowest rank that waits reports.
 	bool is_speaker(const neighbours& here) const;
 	void report(const neighbours& here, const std::set<std::uint32_t>& ended, std::chrono::steady_clock::duration waited, bool gives_up) const;
 };

@@ -30,7 +30,7 @@ class communication {
 	receive_arbiter& arbiter() { return m_arbiter; }
 	const receive_arbiter& arbiter() const { return m_arbiter; }
 
-	/// Emits what the arbiter wants posted, and appends the instructions that are complete.
+	/// Emits the receives that the arbiter wants posted, and appends the instructions that are complete.
 	void flush(std::vector<instruction_id>& completed);
 	/// Appends the instructions that this completes. Throws std::logic_error for a request that is not outstanding.
 	void complete(request_id request, std::vector<instruction_id>& completed);

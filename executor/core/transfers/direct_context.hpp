@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Transfers between the ranks of a host, without the host in between: the sender's lane writes a flag when the data is there, the receiver's lane waits for
-// it, fetches the data from the sender's memory and answers with another flag. This is what both sides share. It belongs to the executor thread.
+// it, fetches the data from the sender's memory and answers with another flag. Both sides share the context. It belongs to the executor thread.
 #pragma once
 
 #include <cstddef>

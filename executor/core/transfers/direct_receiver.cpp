@@ -109,7 +109,7 @@ void direct_receiver::plan_answer(pull_operation& pull, incoming& message, const
 		// On a lane, and not by this thread: that may be blocked by a full queue of a device which waits for a rank that waits for this flag.
 		pull.answer = message.answer;
 		pull.answer_after = message.fetched_at;
-		// What is received may have several parts in a message. Those before this one come first on this lane, which must not wait for itself.
+		// A receive may fetch several parts of one message. Its earlier parts come first on this lane, which must not wait for itself.
 		if(!pull.answer_after.empty() && pull.answer_after.back() == own) pull.answer_after = pull.answer_after.first(pull.answer_after.size() - 1);
 	} else if(message.fetched_at.empty() || message.fetched_at.back() != own) {
 		message.fetched_at.push_back(own);

@@ -23,7 +23,7 @@ class direct_receiver {
 		message_id message;
 		friend bool operator==(const message_key&, const message_key&) = default;
 	};
-	/// What the owner of a posted part has to do.
+	/// The task that a posted part leaves to its owner.
 	enum class part_state : std::uint8_t {
 		here,     ///< nothing: it has arrived, or the lane will fetch it
 		wanted,   ///< receive the whole message, then call arrive()
@@ -108,7 +108,7 @@ class direct_receiver {
 
 	void add_pilot(rank_id source, const pilot_message& pilot);
 	const void* open_slab(rank_id source, const pilot_message& pilot);
-	/// Fills in which receive answers, and after what.
+	/// Fills in which receive answers, and after which positions.
 	static void plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
 	static bool is_ready(const part& p) { return !p.message->is_direct() || is_reached(p.message->ready); }
 	void give_back(const incoming& message);

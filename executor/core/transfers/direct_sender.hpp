@@ -66,7 +66,7 @@ class direct_sender {
 		memory_id source;
 		std::vector<instruction_id> dependencies;
 	};
-	/// What is under way to one rank.
+	/// The messages under way to one rank.
 	struct destination {
 		std::vector<std::uint32_t> answer_values; ///< by slot: of its latest message
 		std::vector<std::uint32_t> free_slots;    ///< of those that were used before

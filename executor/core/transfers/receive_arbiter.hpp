@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Brings together what this rank wants to receive, what pilots announce, and what has arrived. The three may come in any order. A pure machine:
+// Matches the receives of this rank, pilots of messages, and arrived messages. The three may come in any order. A pure machine:
 // it decides which receives to post and which instructions are complete, and touches neither memory nor a network.
 //
 // Its ancestor is the receive arbiter of the Celerity runtime. Here a pilot's box may also straddle several requests, which happens where data is
@@ -53,7 +53,7 @@ class receive_arbiter {
 	/// The payload of a posted receive has arrived.
 	void complete(fragment_id fragment);
 
-	/// What to post, and which instructions are complete, since the last call. Both swap buffers with the caller.
+	/// The receives to post, and the instructions that are complete, since the last call. Both swap buffers with the caller.
 	void take_posts(std::vector<posted_receive>& out);
 	void take_completed(std::vector<instruction_id>& out);
 
@@ -79,7 +79,7 @@ class receive_arbiter {
 		bool has_peer = false;
 		rank_id peer; ///< one that something is outstanding from
 	};
-	/// For the report on missing progress: what `instruction` waits for. Zeroes if it waits for nothing here.
+	/// For the report on missing progress: the data that `instruction` waits for. Zeroes if it waits for nothing here.
 	open_transfer find_open(instruction_id instruction, const transfer_id& transfer) const;
 
   private:

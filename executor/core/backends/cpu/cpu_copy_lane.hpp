@@ -38,7 +38,7 @@ class cpu_copy_lane {
 	}
 	/// Copies, with flags before and behind them; without source no copy.
 	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps);
-	/// Copies that have not begun never will. Any thread. Who waits for a flag has to be woken besides.
+	/// Drops the copies that have not begun. Any thread. A thread that waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
 

@@ -34,7 +34,7 @@ constexpr std::uint32_t host_domain = 1;
 
 /// Waking another thread costs about as much as copying this much.
 constexpr std::size_t inline_copy_bytes = 128 * 1024;
-/// What cuMemAlloc aligns to, and what every vector type and coalesced access wants.
+/// The alignment of cuMemAlloc. Every vector type and every coalesced access is content with it.
 constexpr std::size_t device_alignment_bytes = 512;
 constexpr std::size_t reports_per_block = 256;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
@@ -216,7 +216,7 @@ std::uint64_t cuda_backend::completed(const lane_index lane) {
 
 bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
 	for(const auto& wait : waits) {
-		// What the engine counts as issued may still be with the worker of another device. It comes: nobody waits for what was handed over later.
+		// An instruction that the engine counts as issued may still be with the worker of another device. It comes, as no operation waits for a newer one.
 		if(!m_lanes[wait.lane]->wait_until_recorded(wait.sequence)) return false;
 		if(m_lanes[wait.lane]->make_wait(stream, wait.sequence)) m_num_waits.fetch_add(1, std::memory_order_relaxed);
 	}
@@ -387,7 +387,7 @@ template <typename What>
 bool cuda_backend::issue_at(const lane_position position, const cuda_operation& operation, const What& what) {
 	auto& lane = *m_lanes[position.lane];
 	lane.catch_up();
-	// First what is likely to be there already: to look at a flag takes a stream longer than to look at an event.
+	// Events first, as they are likely to have happened already: a stream takes longer to look at a flag than at an event.
 	enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
 	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
 	lane.begin(position.sequence);

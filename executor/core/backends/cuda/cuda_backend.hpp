@@ -39,11 +39,11 @@ struct cuda_options {
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
-	/// Makes others in this process give back what they keep of a device's memory without using it. Null: there are none.
+	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached;
 };
 
-/// What the planner has to know about the devices of this rank.
+/// The facts about the devices of this rank that the planner needs.
 struct cuda_topology {
 	bool all_peers = true;                 ///< every device reaches the memory of every other one
 	std::size_t smallest_memory_bytes = 0; ///< of any device, used or free

@@ -100,7 +100,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& 
 	small.launch(m_driver, lane.stream());
 }
 
-// After the event of the position: who waits for the data need not wait for the flag, too.
+// After the event of the position: an instruction that waits for the data need not wait for the flag, too.
 void cuda_backend::write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
 	small_vector<shared_flag, 8> answers;
 	for(const auto& pull : pulls) {

@@ -73,7 +73,7 @@ struct copy_3d { // CUDA_MEMCPY3D
 };
 static_assert(sizeof(copy_3d) == 200);
 
-/// What a batch does to a word of memory, one after the other.
+/// One step of a batch of operations on words of memory. The steps run in order.
 struct memory_operation { // CUstreamBatchMemOpParams
 	int kind;
 	device_pointer address;

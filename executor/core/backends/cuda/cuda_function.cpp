@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::uint64_t, 3> max_grid{0x7fffffff, 65535, 65535};
 
-/// Enough for every scalar and for what precedes it.
+/// Enough for every scalar and for the fields before it.
 constexpr std::size_t max_alignment_bytes = 16;
 
 std::array<std::uint32_t, 3> reversed(const std::vector<std::uint32_t>& extents, const std::uint32_t fill) {

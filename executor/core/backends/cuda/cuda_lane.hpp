@@ -28,11 +28,11 @@ class cuda_lane {
 	std::uint32_t device() const { return m_device; }
 	cuda::stream stream() const { return m_stream; }
 
-	/// What is put on the stream from now on belongs to `sequence`, which is recorded next. Only the timeline wants to know.
+	/// Operations put on the stream from now on belong to `sequence`, which is recorded next. Only the timeline uses this.
 	void begin(std::uint64_t sequence);
-	/// Everything that is on the stream now belongs to `sequence` or to what came before.
+	/// All operations that are on the stream now belong to `sequence` or to an older position.
 	void record(std::uint64_t sequence);
-	/// From now on the stream gets what belongs to `sequence`, from a thread other than the one that issues the rest.
+	/// From now on a thread other than the issuing one puts the operations of `sequence` on the stream.
 	void claim(std::uint64_t sequence);
 	/// Calls `append`, which puts something on the stream, if nothing else has followed `sequence` there. Otherwise false.
 	template <typename Append>
@@ -45,7 +45,7 @@ class cuda_lane {
 	/// In place of record(): `sequence` is complete as soon as `producer_sequence` is, which is on the stream of another lane. Nothing is put on this stream
 	/// for it: one that only waits for an event delays flags on others. `producer` outlives the lane's last poll(), and follows none. The thread that polls.
 	void follow(std::uint64_t sequence, cuda_lane& producer, std::uint64_t producer_sequence);
-	/// What is put on the stream from now on runs after everything that this lane has followed. The thread that polls.
+	/// Operations put on the stream from now on run after all positions that this lane has followed. The thread that polls.
 	void catch_up();
 	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for. Throws
 	/// std::logic_error if it follows another lane.
@@ -90,7 +90,7 @@ class cuda_lane {
 	std::atomic<bool> m_is_cancelled{false};
 	std::atomic<std::uint64_t> m_completed{0};
 	std::deque<followed> m_followed; ///< not complete yet, ascending
-	std::vector<followed> m_owed;    ///< what the stream has not been told to wait for; the last position of each producer
+	std::vector<followed> m_owed;    ///< positions that the stream has not been told to wait for; the last one of each producer
 	bool m_is_forgotten = false;
 	// The thread that polls.
 	std::uint64_t m_num_polls = 0;

@@ -58,7 +58,7 @@ void cuda_pinned_pool::run() {
 		slab_arena::slab made;
 		try {
 			made = {pin(size_bytes), size_bytes};
-		} catch(const std::exception&) {} // whoever waits tries it again, and reports what comes of it
+		} catch(const std::exception&) {} // allocate() tries again, and reports the error
 		lock.lock();
 		m_made = made;
 		m_is_done = true;

@@ -17,14 +17,14 @@ namespace celerity {
 /// Not thread-safe: its own thread is nobody else's business.
 class cuda_pinned_pool {
   public:
-	/// `finished` is signalled when what was requested is there, or cannot be had.
+	/// `finished` is signalled when the requested memory is there, or cannot be had.
 	cuda_pinned_pool(const cuda::driver& driver, cuda::context context, event_count& finished);
 	/// Waits for the thread. Gives nothing back to the driver; see release().
 	~cuda_pinned_pool();
 	cuda_pinned_pool(const cuda_pinned_pool&) = delete;
 	cuda_pinned_pool& operator=(const cuda_pinned_pool&) = delete;
 
-	/// Whether allocate() returns at once. If not, the thread has been told to see to it, once it has done what it was told before.
+	/// Whether allocate() returns at once. If not, the thread of the pool has got a request for the memory, behind its older requests.
 	bool is_ready(std::size_t size_bytes);
 	/// Blocks if it has to. Throws std::bad_alloc.
 	void* allocate(std::size_t size_bytes) { return m_arena.allocate(size_bytes); }

@@ -15,7 +15,7 @@ namespace celerity {
 class cuda_small_copies {
   public:
 	static constexpr std::size_t max_parts = 8;
-	/// What the copy engines do better.
+	/// Larger copies are left to the copy engines, which are faster there.
 	static constexpr std::size_t max_bytes = std::size_t{1} << 20;
 
 	void set_function(const cuda::function function) { m_function = function; }
@@ -33,7 +33,7 @@ class cuda_small_copies {
 		std::uint64_t count[3];               ///< words in a run, runs, planes of runs
 		std::int64_t source_stride_bytes[2];  ///< of runs and planes
 		std::int64_t destination_stride_bytes[2];
-		std::uint64_t word_bytes;             ///< 16, 8, 4, 2 or 1: what addresses and strides are multiples of
+		std::uint64_t word_bytes;             ///< 16, 8, 4, 2 or 1: addresses and strides are multiples of it
 	};
 	struct arguments {
 		std::uint64_t num_parts;

@@ -11,7 +11,7 @@ namespace celerity {
 
 namespace {
 
-/// Operations between two looks at what is complete.
+/// Operations between two looks for completed ones.
 constexpr int operations_per_round = 8;
 /// A device that is busy is looked at all the time; one that has become idle is waited for so long before the thread sleeps.
 constexpr std::chrono::microseconds spin_time{50};

@@ -53,7 +53,7 @@ class cuda_worker {
 	bool wait_until_issued(std::uint64_t num_operations) const;
 	/// Something has been put on a lane by another thread. Any thread.
 	void wake() { m_wake_up.signal(); }
-	/// Throws what the thread has met, again and again. Any thread.
+	/// Throws the error of the thread if it has met one, at each call. Any thread.
 	void rethrow() const;
 	void stop();
 
