@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""From the arguments of a submit to what the scheduler gets, and what can be wrong with them."""
+"""Python's part of a submit: checks of arguments, calls of Python mappers, and the words of errors."""

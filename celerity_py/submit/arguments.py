@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks of what is passed to a submit, cached so that the second submit of the same kernel costs next to nothing."""
+"""Checks of the arguments of a submit, cached so that a second submit of the same kernel costs next to nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def collect(
 
 
 def check_name(name: object) -> None:
-    """Refuse what is no name of a task."""
+    """Refuse values that are no name of a task."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"The name of a task is a string, not {name!r}.")
 
@@ -100,13 +100,13 @@ def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: s
     box = box_of(shape, f'kernel "{label}"')
     if is_cuda and isinstance(kernel, Kernel) and function is None:
         refuse_on_cuda(kernel)
-    if not (is_cuda and isinstance(function, CudaKernel)):  # those are checked against the types of their arguments
+    if not (is_cuda and isinstance(function, CudaKernel)):  # a CudaKernel is checked against the types of its arguments
         check_kernel(kernel, function, num_args, label)
     return box
 
 
 def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: str = "kernel") -> None:
-    """Refuse what cannot be called with a chunk and this number of arguments."""
+    """Refuse functions that cannot be called with a chunk and this number of arguments."""
     if isinstance(kernel, CudaKernel) or (isinstance(kernel, Kernel) and function is None):
         if kind == "host task":
             raise ArgumentTypeError(f"host_task() takes a Python function, not {kernel!r}.")

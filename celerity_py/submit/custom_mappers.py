@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Range mappers that are Python callables: evaluated at submit, for every chunk that the graphs will ask for."""
+"""Range mappers that are Python callables: called at the submit, for every chunk that the graphs will need."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def wants_shape(function: Callable[..., Any]) -> bool:
     except (KeyError, TypeError):
         pass
     result = _inspect_mapper(function)
-    with contextlib.suppress(TypeError):  # neither hashable nor weakly referable: asked again next time
+    with contextlib.suppress(TypeError):  # neither hashable nor weakly referable: inspected each time
         _wants_shape[function] = result
     return result
 
@@ -109,7 +109,7 @@ def _inspect_mapper(function: Callable[..., Any]) -> bool:
 def evaluate(
     mapper: Callable[..., Any] | PureMapper, chunks: Sequence[Box], global_box: Box, shape: tuple[int, ...], who: object
 ) -> list[tuple[Box, Box | Region]]:
-    """What a mapper callable returns for every chunk that the graphs will ask for; clamped by the scheduler, not here.
+    """The results of a mapper callable for every chunk that the graphs will need. The scheduler clamps them.
 
     Args:
         mapper: The callable.
@@ -174,7 +174,7 @@ def _wrong_dimensions(given: int, shape: tuple[int, ...]) -> DimensionMismatch:
 
 
 def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
-    """The box that slices of a buffer of this shape describe; open ends are the buffer's.
+    """The box that slices describe in a buffer of this shape; an open end means the end of the buffer.
 
     Args:
         items: A slice, `...`, or a tuple of these.
@@ -213,7 +213,7 @@ def _what_to_write(given: tuple[Any, ...]) -> str:
 
 
 class _Subject:
-    """Task and access, as messages name them: made for each submit, needed for hardly any."""
+    """Task and access, as messages name them. The text is made only for a message."""
 
     __slots__ = ("given", "submission")
 
@@ -230,9 +230,9 @@ class _Subject:
 def _warn_if_outside(
     runtime: Runtime, submission: Submission, given: Access, results: Sequence[tuple[Box, Box | Region]]
 ) -> None:
-    """Warn of a mapper of whose results clamping leaves nothing: legal, and mostly a mistake in the coordinates.
+    """Warn of a mapper all of whose results lie outside of the buffer: mostly a mistake in the coordinates.
 
-    That some chunks at the rim get nothing is what mappers with an offset are like.
+    A mapper with an offset gives chunks at the rim no elements. That is no mistake.
     """
     record = given.port.record
     if any(result and result & record.box for _, result in results):
@@ -241,7 +241,7 @@ def _warn_if_outside(
         if not result:
             continue
         function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
-        # A mapper that a loop makes anew is warned of once.
+        # If a loop makes the mapper anew for each step, one warning is enough.
         asked = (code_of(function), submission.code, submission.lasti)
         if asked in runtime.warned_mappers:
             return

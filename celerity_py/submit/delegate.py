@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the native submitter asks of Python: what is new in a call, and what to raise where something is wrong."""
+"""Answers the native submitter: checks the new parts of a call, and words the errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def connect(runtime: Runtime) -> None:
-    """Let the submitter of a runtime ask this module."""
+    """Give the submitter of a runtime its delegate."""
     runtime.submitter.set_delegate(SubmitDelegate(runtime))
 
 
@@ -83,14 +83,14 @@ class SubmitDelegate:
             box = known_space if is_known else None
         except (KeyError, TypeError, AttributeError):
             box = None
-        if box is None:  # not inside of the block above, whose exceptions would become the context of errors
+        if box is None:  # outside of the block above: its exceptions would become the context of errors
             box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
         undivided = runtime.undivided
         division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
-        # With reductions each device folds its chunk in one go: a fixed order of combination.
+        # With reductions each device gets one chunk, so that the order of combination is fixed.
         division = division.whole_shares() if reductions else division
         submission = Submission("kernel", label, function, kept, box, frame)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
@@ -151,7 +151,7 @@ class SubmitDelegate:
         return prepare_launch(self._runtime, function, submission, known) if function.__class__ is CudaKernel else None
 
     def note_blocked(self, seconds: float) -> None:
-        """The application was too far ahead, and had to wait."""
+        """Record that the program was too far ahead, and had to wait."""
         if self._runtime.tracer is not None:
             self._runtime.tracer.note_blocked(seconds)
 
@@ -160,7 +160,7 @@ class SubmitDelegate:
         self._runtime.empty_reductions.note(submission, last_number)
 
     def refuse_overtaken(self, submission: Submission) -> NoReturn:
-        """Refuse a submit in the middle of which another thread has submitted, where that makes ranks differ.
+        """Refuse a submit during which another thread has submitted, with several ranks.
 
         Raises:
             UsageError: Always.

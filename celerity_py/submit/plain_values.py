@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arguments of tasks that are no accesses: arrays are copied at submit, and what no task can use is refused.
+"""Arguments of tasks that are no accesses: arrays are copied at the submit, and unusable values are refused.
 
 A task runs later than its submit. It must see the values that its arguments had at the submit, on every rank.
 """
@@ -30,12 +30,12 @@ from celerity_py.vocabulary.accesses import Access
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
 _COLLECTIONS: Final = (list, dict, set, frozenset)
 
-#: Types of plain arguments of which all values are passed on as they are.
+#: Types whose values are passed on as they are.
 accepted: set[type] = {int, float, bool, str}
 
 
 def settle(value: Any, who: str) -> Any:
-    """What a task gets for a plain argument: the value, or a read-only copy where it is an array or holds arrays.
+    """The value that a task gets for a plain argument: itself, or a read-only copy if it is or holds an array.
 
     Arrays are copied if they are the argument itself, or lie in a tuple or in a frozen dataclass. Lists, dictionaries
     and other objects are shared with the task.
@@ -74,7 +74,7 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _cannot_change(array: Any) -> bool:
-    """Whether nobody can write to an array, unless its owner makes it writable again."""
+    """Whether an array is read-only until its owner makes it writable again."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False

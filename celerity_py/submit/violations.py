@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Words for what the native scheduler objects to at a submit: the task, the buffers, and the remedy."""
+"""Words the violations that the native scheduler finds at a submit: the task, the buffers, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What happens when something fails, and what is shown of it."""
+"""Failures: from an exception to the end of the run on every rank, and the tracebacks that users see."""

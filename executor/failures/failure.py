@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What went wrong, in a form that every rank can print."""
+"""The failure of a run, in a form that every rank can print."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from celerity_py.scheduler.errors import CelerityError, TaskFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a notice has room for, in bytes of JSON, which takes up to 12 for a character. The rest is for punctuation.
+# The room for texts in a notice, in bytes of JSON, which takes up to 12 per character. The rest is punctuation.
 _LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES * 5 // 8
 _LONGEST_TASK: Final = NOTICE_LIMIT_BYTES // 8
 _LONGEST_SITE: Final = NOTICE_LIMIT_BYTES // 5
-#: What every call is told after a failure.
+#: The advice of every call after a failure.
 WHAT_THEN: Final = (
     "Nothing more runs in this process: mend the cause and start the program again (in a notebook: restart the kernel)."
 )
 
 
 class RemoteFailure(TaskFailed):
-    """Another rank failed. Stands for the exception that was raised there."""
+    """Another rank failed. This replaces the exception that was raised there."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Failure:
         return self.error is None
 
     def exception(self) -> BaseException:
-        """Return what to name as the cause of what later calls raise; the same object every time."""
+        """Return the cause of the exceptions that later calls raise; the same object every time."""
         return self._remote if self.error is None else self.error
 
     def message(self, teller: int | None = None, *, is_told: bool = False) -> str:
-        """Say in one line where it happened and what.
+        """Describe place and failure in one line.
 
         Args:
             teller: The rank whose name stands before the message; not repeated if it is the one that failed.
@@ -82,7 +82,7 @@ class Failure:
         return self.is_remote and self.identity != "" and self.identity == identity_of(error)
 
     def encode(self) -> bytes:
-        """Pack what other ranks need into a notice."""
+        """Pack the failure into a notice for other ranks."""
         text, task = _cut(self.text, _LONGEST_TEXT), _cut(self.task, _LONGEST_TASK)
         site = _cut(self.site[::-1], _LONGEST_SITE)[::-1]
         record = [self.rank, text, task, site, self.exit_status, self.identity]
@@ -99,13 +99,13 @@ def _cut(text: str, limit_bytes: int) -> str:
 
 
 def decode_failure(content: bytes) -> Failure:
-    """Unpack what `Failure.encode` packed on another rank."""
+    """Unpack a failure that `Failure.encode` has packed on another rank."""
     rank, text, task, site, exit_status, identity = json.loads(content)
     return Failure(rank, text, task, site, exit_status=exit_status, identity=identity)
 
 
 def attempt(step: Callable[..., object], *arguments: object) -> None:
-    """Take one step of dealing with a failure. Whatever it raises is printed, and the other steps follow."""
+    """Take one step of the handling of a failure. If it raises, print the exception; the other steps follow."""
     try:
         step(*arguments)
     except BaseException:  # noqa: BLE001 - the code of users runs here, such as __str__ of exceptions
@@ -114,7 +114,7 @@ def attempt(step: Callable[..., object], *arguments: object) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Type and message of an exception; our own say by themselves what they are. Does not raise."""
+    """Type and message of an exception; of a plain `CelerityError` the message alone. Does not raise."""
     kind = type(error).__name__
     try:
         text = explain_missing(error) or str(error)
@@ -132,7 +132,7 @@ def identity_of(error: BaseException) -> str:
     """
     try:
         kind = type(error)
-        contents = error.__reduce__()[1:]  # what a pickled exception is made of
+        contents = error.__reduce__()[1:]  # the parts of a pickled exception
         text = f"{kind.__module__}.{kind.__qualname__} {contents!r} {_find_user_line(error)}"
         return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).hexdigest()
     except BaseException:  # noqa: BLE001 - a class of the user
@@ -140,7 +140,7 @@ def identity_of(error: BaseException) -> str:
 
 
 def make_failure(rank: int, error: BaseException, **details: Any) -> Failure:
-    """The failure that an exception of this rank is, without what cannot be told. Does not raise.
+    """The failure for an exception of this rank, without parts that cannot be printed. Does not raise.
 
     Args:
         rank: This rank.
@@ -181,7 +181,7 @@ def format_user_frames(error: BaseException) -> list[str]:
 
 
 def print_whole(text: str) -> None:
-    """Write to standard error at once, so that a launcher does not mix it with what other ranks write."""
+    """Write to standard error in one piece, so that a launcher does not mix it with the output of other ranks."""
     content = text.encode(errors="backslashreplace")
     try:
         sys.stderr.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What happens when something fails: once, on every rank, and with an end.
+"""Handles the failure of a run: once, on every rank, and with an end of the job.
 
 A run is *alive* until its first failure, then *failed* for good. With one rank, the failure is an exception of the next
 call and nothing more. With several, the others must not wait for ever: this rank tells them, everyone prints the
@@ -38,7 +38,7 @@ _LOOK_EVERY_S: Final = 1.0  # whether the thread that deals with failures still 
 
 @dataclass(frozen=True)
 class FailureTimes:
-    """When a run that does not move is given up, in seconds. The defaults are what the documentation promises."""
+    """The times, in seconds, after which a run that does not move is reported or ended. The documents state them."""
 
     echo_s: float = (
         0.3  # how long other ranks hold an exception of the program back: rank 0 may be about to tell the same
@@ -81,7 +81,7 @@ class FailureHandler:
 
     @property
     def failure(self) -> Failure | None:
-        """The first failure, or None as long as all is well."""
+        """The first failure, or None as long as there is none."""
         return self._failure
 
     def start(self) -> None:
@@ -141,7 +141,7 @@ class FailureHandler:
             report.is_taken.set()
 
     def report_program_error(self, error: BaseException, story: str = "") -> None:
-        """Enter the failed state because of an exception that nobody in the program caught.
+        """Enter the failed state because of an exception that the program did not catch.
 
         Most programs raise it on every rank; it is told in full by the first one that the others hear of.
 
@@ -175,7 +175,7 @@ class FailureHandler:
         if failure is None:
             return False
         origin = failure.exception()
-        origins = [origin] if origin.__cause__ is None else [origin, origin.__cause__]  # what is raised may have either
+        origins = [origin] if origin.__cause__ is None else [origin, origin.__cause__]  # an exception may have either
         return any(is_caused_by(error, one) for one in origins) or failure.repeats(error)
 
     def _prefixed(self, story: str) -> str:

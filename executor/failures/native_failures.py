@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Words for what the native executor reports as the failure of a run."""
+"""Words the failures that the native executor reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_TASKS_NAMED: Final = 8
 # address, an assertion in a kernel, an error of the hardware's stack, an illegal instruction, a misaligned address, an
 # invalid address space or program counter, and a failed launch.
 _LOST_DEVICE: Final = frozenset({214, 700, 710, 714, 715, 716, 717, 718, 719})
-# What CuPy raises in whichever call comes next after a device has failed; the call itself is innocent.
+# CuPy raises this in the next call after a device has failed; the call itself is not the cause.
 _CUPY_ERRORS: Final = ("CUDADriverError", "CUDARuntimeError")
 
 
@@ -46,7 +46,7 @@ def explain(
 def explain_device(
     text: str, in_flight: Sequence[int], submission: int | None, delegate: ExecutorDelegate
 ) -> tuple[DeviceError, int | None]:
-    """The error of a device, which comes when it pleases and takes everything on the device along.
+    """The error of a device, which appears at a later call, and ends all work on the device.
 
     Args:
         text: What the driver says.

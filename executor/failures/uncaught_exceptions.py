@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the interpreter does with exceptions that nobody catches, as long as other ranks may be waiting for this one.
+"""Ends the job when an exception is not caught, because other ranks may be waiting for this one.
 
 Python prints them and exits, and that is where a job with several ranks hangs: mpi4py's exit hook waits in MPI_Finalize
 for ranks that wait for this one, and before MPI is initialised a launcher may not mind that a process is missing. So
@@ -99,7 +99,7 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    # Whoever has hooked in since calls ours, which then only pass on.
+    # A hook that was installed later calls ours, which then only pass the exception on.
     if sys.excepthook is _on_uncaught:
         sys.excepthook = _original_hook
     if threading.excepthook is _on_uncaught_in_thread:

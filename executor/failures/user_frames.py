@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tracebacks as users want them: from their own first line to their own last one."""
+"""Tracebacks that begin and end with a line of the user's program."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def trim_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def trim_chain(error: BaseException) -> None:
-    """Trim the tracebacks of an exception that nobody catches, and of those that it was raised from.
+    """Trim the tracebacks of an uncaught exception, and of the exceptions that it was raised from.
 
     A mistake that we found behind a call of the program, such as elements left unwritten, keeps no frame: its text
     names the line.
