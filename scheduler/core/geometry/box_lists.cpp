@@ -74,7 +74,7 @@ box_vector bounding_boxes_of_groups(const std::span<const box> boxes, Related&& 
 	return bounds;
 }
 
-/// Lets `b` swallow, as `merge(b, other)` tells, whatever it can of `boxes`; again with what it has grown to.
+/// Lets `b` absorb all boxes that merge(b, other) accepts, and starts again whenever `b` has grown.
 template <typename Merge>
 bool absorb(box_vector& boxes, box& b, Merge&& merge) {
 	bool has_grown = false;
@@ -109,7 +109,7 @@ void merge_pairs(box_vector& boxes, Merge&& merge) {
 				++j;
 			}
 		}
-		i = has_grown ? 0 : i + 1; // what has grown may fit any other
+		i = has_grown ? 0 : i + 1; // a box that has grown may fit any other
 	}
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lists of boxes that are no region: what to allocate for scattered data, and which of many boxes lie somewhere. Costs grow like sorting.
+// Lists of boxes that are no regions: the boxes to allocate for scattered data, and an index that finds boxes among many. Costs grow like those of sorting.
 #pragma once
 
 #include <algorithm>

@@ -95,7 +95,7 @@ class even_blocks {
 		m_step = extent / (count * m_granularity) * m_granularity;
 		m_num_larger = (extent - count * m_step) / m_granularity;
 	}
-	/// Item `count - 1` also takes what is left over.
+	/// Item `count - 1` also takes the remainder.
 	coordinate begin(const coordinate item) const { return item >= m_count ? m_extent : item * m_step + std::min(item, m_num_larger) * m_granularity; }
 
   private:

@@ -121,7 +121,7 @@ class region_map {
 		bool may_merge = false;
 		for(std::size_t n = overlapping_leaf(0, target); n < all.size() && missing > 0; n = overlapping_leaf(n + 1, target)) {
 			leaf& l = all[n];
-			const std::size_t count = l.boxes.size(); // cutting appends what lies outside of `target`
+			const std::size_t count = l.boxes.size(); // a cut appends the parts outside of `target`
 			for(std::size_t i = 0; i < count && missing > 0; ++i) {
 				if(!do_overlap(l.boxes[i], target)) continue;
 				const box inside = intersection(l.boxes[i], target);

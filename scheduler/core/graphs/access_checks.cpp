@@ -71,14 +71,15 @@ void check_union(const task& node, const mapped_access& a, const box& whole, con
 	throw access_pattern_error(std::move(violation));
 }
 
-/// The mapping of each chunk has to agree with those of its parts. Other ranks rely on that of the whole range to know what they do not hold any more, and
-/// on that of a rank's chunk to know what the rank lacks and writes. A read may be wider than its parts: the rank receives what none of them reads.
+/// The mapping of each chunk has to agree with the mappings of its parts. From the mapping of the whole range, other ranks learn which data they do not hold any
+/// more. From the mapping of a rank's chunk, they learn which data the rank lacks and writes. A read of a chunk may be wider than the reads of its parts: the
+/// rank then receives data that no part reads.
 void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
 	if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, divided.by_rank);
 	if(divided.parts_of_own.size() > 1) check_union(node, a, divided.own, divided.parts_of_own);
 }
 
-/// No chunk may write what another chunk of the same task accesses.
+/// No chunk may write elements that another chunk of the same task accesses.
 void check_overlap(const task& node, const std::vector<mapped_access>& group, const std::span<const box> chunks) {
 	if(chunks.size() <= 1) return;
 	const auto& buffer = *group.front().buffer;
@@ -187,7 +188,7 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 	}
 	if(!may_go_wrong) return;
 
-	std::optional<divided_task> divided; // computed once somebody needs it
+	std::optional<divided_task> divided; // computed at the first use
 	const auto divide = [&]() -> const divided_task& {
 		if(!divided.has_value()) divided.emplace(node, parts);
 		return *divided;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What can be found wrong with a task's declared accesses before it is submitted.
+// Checks of the declared accesses of a task before it is submitted.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace celerity {
 
-/// What is wrong with the declared accesses of a task, which Python words. Fields are 0 or empty where they do not apply.
+/// A contradiction among the declared accesses of a task. Python words it. Fields are 0 or empty where they do not apply.
 struct access_violation {
 	static constexpr std::size_t no_access = ~std::size_t{0};
 

@@ -97,7 +97,7 @@ class program_log {
 	std::vector<std::uint64_t> m_digests;   ///< of entry n at n modulo num_kept
 	std::vector<task_entry> m_tasks;        ///< of task t at t modulo num_kept
 	std::vector<subject> m_subjects;        ///< of entry n at n modulo num_described
-	std::vector<claim> m_claims;            ///< about what is still to come; a few per peer
+	std::vector<claim> m_claims;            ///< about entries that this rank has not come to yet; a few per peer
 	std::optional<divergence> m_divergence;
 
 	void add(std::uint64_t digest, subject&& what, task_id task);

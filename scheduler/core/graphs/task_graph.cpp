@@ -24,7 +24,7 @@ void task_graph::add(std::shared_ptr<task> submitted, std::vector<std::shared_pt
 		m_pending_horizon = task_id{};
 		apply_epoch(submitted->id);
 	}
-	// Results of fences add nothing to what a kernel may wait for, but without a horizon now and then nobody would forget them.
+	// Fences do not count for the length of paths. A wide front of fences makes a horizon all the same, as the graphs would never forget them otherwise.
 	const bool is_work = submitted->kind == task_kind::device_kernel || submitted->kind == task_kind::host_task;
 	const bool is_long = is_work && m_longest_path - m_longest_path_at_horizon >= m_policy.step;
 	const bool is_wide = (is_work || submitted->kind == task_kind::fence) && m_window.front_size() >= m_policy.max_parallelism;

@@ -276,7 +276,7 @@ class instruction_graph_generator {
 	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
 	void copy_missing(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
 	memory_id select_source(const content_state& state, memory_id destination) const;
-	/// Data that lies in one memory, and what produced it.
+	/// Data of one producer in one memory.
 	template <typename Boxes>
 	struct source {
 		memory_id memory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Allocations of buffers: where they lie, how they grow, and what is in them at first.
+// Allocations of buffers: their places, their growth and their initial contents.
 #include "instruction_graph.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void instruction_graph_generator::require_contiguous(const command_phase& now, b
 		if(std::find(growing.begin(), growing.end(), memory) == growing.end()) growing.push_back(memory);
 	}
 	if(growing.empty()) return;
-	// What is about to be overwritten need not survive the move to a larger allocation.
+	// Elements that the command overwrites need not survive the move to a larger allocation.
 	if(!requirements.discarded.empty()) {
 		buffer.contents.modify(requirements.discarded, [](content_state& state) { state.up_to_date = 0; });
 	}

@@ -74,7 +74,7 @@ void instruction_graph_generator::make_coherent(const command_phase& now, buffer
 	}
 	if(!staged.empty()) copy_staged(now, buffer, staged);
 	for(const auto& missing : all_missing) {
-		const bool is_last = &missing == &all_missing.back(); // what may merge may do so then
+		const bool is_last = &missing == &all_missing.back(); // the map merges entries after the last change only
 		buffer.contents.modify(missing.where, [&](content_state& state) {
 			state.up_to_date |= bit_of(missing.memory);
 			return is_last;
@@ -298,7 +298,7 @@ bool instruction_graph_generator::should_linearize(const buffer_state& buffer, c
 
 instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(const command_phase& now, const memory_id memory,
     const std::size_t size_bytes, const std::size_t alignment_bytes) {
-	// Powers of two, so that growing transfers reuse what shorter ones left.
+	// Powers of two, so that growing transfers reuse the memory of shorter ones.
 	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
 	auto& pool = m_staging[memory.value];
 	for(auto& staging : pool) {

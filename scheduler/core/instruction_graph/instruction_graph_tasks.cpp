@@ -190,7 +190,7 @@ void instruction_graph_generator::compile_fence(const command_phase& now, const 
 		const read_requirement on_host_read{host_memory, where};
 		commit_receives(receiving, buffer, std::span(&on_host_read, 1));
 	}
-	// What cannot be copied to the user's array in one step goes through the buffer's host allocation.
+	// Data that no single copy moves to the user's array goes through the buffer's host allocation.
 	box_vector indirect;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date != 0 && !m_capabilities.can_copy(select_source(state, user_memory), user_memory)) indirect.push_back(part);

@@ -108,7 +108,7 @@ void instruction_graph_generator::receive_to_host(const command_phase& now, buff
     const std::span<const read_requirement> reads) {
 	require_on_host(now, buffer, receive.awaited);
 	auto& memory = buffer.memories[host_memory.value];
-	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: what readers want of it
+	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: the parts of it that readers want
 	for(const auto& read : reads) {
 		for_each_part(memory, region_intersection(read.where, receive.awaited), [&](const allocation_state& destination, const region& part) {
 			auto& parts = parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())];
@@ -121,7 +121,7 @@ void instruction_graph_generator::receive_to_host(const command_phase& now, buff
 	});
 }
 
-/// Receives what arrives in one allocation on the host at once, but lets each reader wait for its part only.
+/// Receives the data for one allocation on the host by one instruction, but lets each reader wait for its part only.
 void instruction_graph_generator::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
     const region& arriving, std::vector<region>&& parts) {
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);

@@ -32,7 +32,7 @@ struct pipeline_settings {
 	system_capabilities capabilities;
 	horizon_policy horizons;
 	lookahead_mode lookahead = lookahead_mode::automatic;
-	std::shared_ptr<program_log> program = nullptr; ///< of what the ranks compare; null if there is nobody to compare with
+	std::shared_ptr<program_log> program = nullptr; ///< the log that the ranks compare; null if there is no other rank
 };
 
 /// All may be empty.

@@ -5,7 +5,7 @@
 
 namespace celerity {
 
-/// Receives what the scheduler has planned. Called from the scheduler thread; must not block for long.
+/// Receives the batches that the scheduler has planned. Called from the scheduler thread; must not block for long.
 class instruction_sink {
   public:
 	virtual void submit(instruction_batch&& batch) = 0;

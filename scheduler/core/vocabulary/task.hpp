@@ -88,15 +88,15 @@ struct task {
 	host_distribution distribution = host_distribution::split;
 	bool is_ordered = false; ///< host task on one rank: runs after all ordered ones before it, as if they shared a buffer
 	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only
-	box fence_box;                  ///< fence: what is copied out, from accesses[0].buffer
+	box fence_box;                  ///< fence: the box of accesses[0].buffer that is copied to the application
 	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out
 	std::string name;
 	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
 	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
-	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of whoever submits
+	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of the caller
 };
 
-/// What the graphs know of a buffer.
+/// A buffer, as the graphs know it.
 struct buffer_info {
 	buffer_id id;
 	int dims = 0;
