@@ -43,7 +43,7 @@ def start(command: Sequence[str], environment: Mapping[str, str] | None = None) 
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a launcher and what it has started: it passes SIGTERM on, but nothing could be told of a SIGKILL."""
+    """End a launcher and its processes by SIGTERM, which a launcher passes on. It could not pass SIGKILL on."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

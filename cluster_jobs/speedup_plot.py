@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What all pictures of strong scaling have in common: speedup and efficiency over the number of devices."""
+"""The frame of all pictures of strong scaling: speedup and efficiency over the number of devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_pyplot(message: str) -> Any:
 
 @contextlib.contextmanager
 def panels(speedup: Any, efficiency: Any, counts: Sequence[int]) -> Iterator[None]:
-    """Draw what is ideal, then, behind the lines of the block, scales, ticks and a legend."""
+    """Draw the ideal lines first. Behind the lines of the block, add scales, ticks and a legend."""
     ticks = [str(count) for count in counts]
     speedup.plot(counts, counts, color="0.8", linewidth=3, label="ideal", zorder=0)
     efficiency.axhline(100, color="0.8", linewidth=3, zorder=0)

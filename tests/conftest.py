@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rules for every test: time limits, hypothesis profiles, and what a failure means under MPI."""
+"""Rules for every test: time limits, hypothesis profiles, and failures under MPI."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every application has around its kernels: arguments, a progress bar, a summary, a check and a picture."""
+"""The frame of every application around its kernels: arguments, progress bar, summary, check and picture."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def measure(
 
 
 def print_figures(figures: Mapping[str, Any]) -> None:
-    """Print what was measured as one line of JSON, on the master rank only."""
+    """Print the figures as one line of JSON, on the master rank only."""
     if celerity.is_master():
         print(json.dumps(figures))
 
@@ -197,7 +197,7 @@ def timing(queue: celerity.Queue, seconds: float, rates: Mapping[str, str]) -> d
 
 
 def traffic(queue: celerity.Queue) -> dict[str, str]:
-    """Return summary rows on what the runtime moved by itself, on behalf of this rank. None after a dry run."""
+    """Return summary rows on the data that the runtime moved for this rank; no rows after a dry run."""
     counters = queue.statistics().executor
     if not counters:
         return {}
@@ -267,7 +267,7 @@ def save_picture(path: Path, panels: Mapping[str, NDArray[Any]], *, colours: str
 
     Args:
         path: File to write; its suffix chooses the format.
-        panels: Title and values of each panel. Large arrays are thinned out to what a screen can show.
+        panels: Title and values of each panel. Large arrays are thinned out to the pixels of a screen.
         colours: Name of a matplotlib colour map.
         centred: Whether zero is to get the middle colour.
     """

@@ -41,7 +41,7 @@ GALAXIES = (
     ((0.55, 0.12, 0.0), (-0.60, 0.00, 0.0), (-0.50, 0.80)),
 )
 
-# How far changes of velocity and position may be off, relative to the largest of all bodies. Sums of thousands of
+# The permitted error of changes of velocity and position, relative to the largest of all bodies. Sums of thousands of
 # float32 values are good to about 1e-6; bodies that pass each other closely magnify that with every step.
 ROUNDING = 1e-4
 # Of more bodies, only some are compared with NumPy, in the field of all others as it is after each step.
@@ -97,7 +97,7 @@ def accelerations(targets: NDArray[Any], sources: NDArray[Any], softening_square
     """
     result = np.empty((len(targets), 3), dtype=targets.dtype)
     columns = [np.ascontiguousarray(sources[:, axis]) for axis in range(4)]
-    rows = max(1, 2**17 // len(sources))  # pairs at a time: what a cache holds
+    rows = max(1, 2**17 // len(sources))  # pairs at a time: as many as a cache holds
     for first in range(0, len(targets), rows):
         block = slice(first, first + rows)
         apart = [columns[axis] - targets[block, axis, np.newaxis] for axis in range(3)]
@@ -240,7 +240,7 @@ nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerit
 
 
 def source(bodies: int, kernel: str) -> str:
-    """Return the source of a kernel behind what it calls, for so many bodies per thread."""
+    """Return the source of a kernel behind the functions that it calls, for a number of bodies per thread."""
     return f"constexpr int BODIES = {bodies};\n{ACCELERATION_SOURCE}{kernel}"
 
 

@@ -27,13 +27,13 @@ BOXES = (
     ((0.34, 0.30, 0.64), (0.145, 0.30, 0.145), 0.30),
     ((0.68, 0.15, 0.34), (0.145, 0.15, 0.145), -0.28),
 )
-# A box hides what is behind it, but not what lies on its own surface, whatever is rounded.
+# A box hides patches behind it, but not those on its own surface, whatever is rounded.
 SHRINKING = 0.999
 # Rows of `Room.geometry`: a position, an area, a normal, the share of light that is reflected, then the position in the
 # axes of each box, from its centre.
 POSITION, AREA, NORMAL, REFLECTANCE, IN_BOXES = 0, 3, 4, 7, 8
 NUM_ROWS = IN_BOXES + 3 * len(BOXES)
-EYE, FOCUS = (0.5, 0.5, -1.3), 1.3  # the picture is what a pinhole camera sees of the plane z = 0
+EYE, FOCUS = (0.5, 0.5, -1.3), 1.3  # a pinhole camera looks at the plane z = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Room:
     colours: NDArray[np.float64]
     #: Light that a patch sends out by itself, float32, (patches,).
     emission: NDArray[np.float32]
-    #: What light transport depends on, float32, (`NUM_ROWS`, patches).
+    #: The quantities that light transport depends on, float32, (`NUM_ROWS`, patches).
     geometry: NDArray[np.float32]
 
 
@@ -140,7 +140,7 @@ def _geometry(corners: NDArray[np.float64], colours: NDArray[np.float64]) -> NDA
 
 
 def draw(path: Path, room: Room, panels: Mapping[str, NDArray[Any]]) -> None:
-    """Draw what the room looks like, once for each of several states of its light.
+    """Draw the room, once for each of several states of its light.
 
     Args:
         path: File to write; its suffix chooses the format.
@@ -151,7 +151,7 @@ def draw(path: Path, room: Room, panels: Mapping[str, NDArray[Any]]) -> None:
     centres = from_eye.mean(axis=1)
     normals = room.geometry[NORMAL : NORMAL + 3].T
     seen = np.flatnonzero((centres * normals).sum(axis=1) < 0)
-    order = seen[np.argsort(-np.linalg.norm(centres[seen], axis=1))]  # what is near hides what is far
+    order = seen[np.argsort(-np.linalg.norm(centres[seen], axis=1))]  # near patches hide far ones
     flat = FOCUS * from_eye[order, :, :2] / from_eye[order, :, 2:]
 
     plt = frame.pyplot()

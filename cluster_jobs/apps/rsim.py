@@ -39,7 +39,7 @@ CROSSINGS, MOST_STEPS_TO_CROSS = 8, 140
 THREADS, BLOCKS = 256, 132 * 8
 NOT_ZERO = np.float32(1e-12)
 MOST_OF_HISTORY = 2**32  # elements: indices are 32 bits wide
-# How far light may be off, relative to the brightest: sums in another order.
+# The permitted error of light, relative to the brightest: sums in another order.
 ROUNDING = 1e-5
 # Of more patches, only some are compared with NumPy, in every step, by what the program says has left all others.
 MOST_VERIFIED_FULLY, SAMPLES = 4096, 256
@@ -66,7 +66,7 @@ def transport_to(
     """
     chosen = geometry[:, some]
     num_chosen, num_patches = chosen.shape[1], geometry.shape[1]
-    rows = max(1, 2**17 // num_patches)  # pairs at a time: what a cache holds
+    rows = max(1, 2**17 // num_patches)  # pairs at a time: as many as a cache holds
     for first in range(0, num_chosen, rows):
         part = slice(first, min(first + rows, num_chosen))
         here = chosen[:, part, np.newaxis]
@@ -113,7 +113,7 @@ def find_transport_on_arrays(
 def arriving(
     history: NDArray[np.float32], factors: NDArray[np.float32], delays: NDArray[np.uint8], step: int
 ) -> NDArray[np.float32]:
-    """Add up what the patches of the rows of `factors` reflect in a step, from what has left all patches before."""
+    """Add up the light that the patches of the rows of `factors` reflect in a step, from the history of all patches."""
     patches = np.arange(factors.shape[1])
     result = np.zeros(len(factors), dtype=np.float32)
     rows = max(1, 2**17 // len(patches))

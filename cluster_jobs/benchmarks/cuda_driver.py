@@ -79,7 +79,7 @@ class Driver:
 
 
 def count_devices() -> int:
-    """How many GPUs there are, 0 without a CUDA driver; makes no context."""
+    """The number of GPUs, 0 without a CUDA driver; makes no context."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:

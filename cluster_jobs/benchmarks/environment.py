@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a figure depends on besides the code: versions and hardware, for the JSON of a benchmark."""
+"""The environment of a figure: versions and hardware, for the JSON of a benchmark."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def default_launcher() -> str:
 
 
 def on_ranks(launcher: str, num_ranks: int) -> list[str]:
-    """How a command for several ranks begins; `launcher` may have options, as in "mpirun --bind-to none"."""
+    """The first words of a command for several ranks; `launcher` may have options, as in "mpirun --bind-to none"."""
     return [*shlex.split(launcher), "-n", str(num_ranks)]
 
 
@@ -51,7 +51,7 @@ def devices_of(backend: str, layout: str, count: int) -> dict[str, str]:
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) -> str:
-    """Run a command at the root of the repository and return what it printed.
+    """Run a command at the root of the repository and return its output.
 
     Args:
         command: The program and its arguments, behind a launcher if it is to run on several ranks.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every benchmark has around its measurements: arguments, a table, and a JSON file."""
+"""The frame of every benchmark around its measurements: arguments, a table, and a JSON file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_WIDTH = 200  # of a file or pipe; tables take what they need of it
+_WIDTH = 200  # of a file or pipe; tables use as much of it as they need
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
@@ -37,7 +37,7 @@ def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, 
 
 
 def write(output: Path | None, rows: Sequence[Any]) -> None:
-    """Write the figures with what they depend on to a JSON file, if one is asked for."""
+    """Write the figures and their environment to a JSON file, if one is asked for."""
     if output is None:
         return
     environment = {"python": platform.python_version(), "machine": platform.processor() or platform.machine()}

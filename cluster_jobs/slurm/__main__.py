@@ -32,7 +32,7 @@ _DEFAULT_FOLDER = Path("results/slurm")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line says; its exit status."""
+    """Run the command of the command line; the exit status."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.action(options))
@@ -171,7 +171,7 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def _allocated() -> Processes:
-    """What the job that we are in was given.
+    """The resources of the job that this process is in.
 
     Raises:
         ValueError: If we are in none.

@@ -28,7 +28,7 @@ def collect(folder: Folder) -> tuple[str, list[Path], list[str]]:
     """Write `table.txt`, `results.json`, and `speedup.png` and `.svg` into the folder.
 
     Returns:
-        The table, the pictures (none if there is no result at all), and what is missing or odd.
+        The table, the pictures (none if there is no result at all), and notes on missing and odd results.
 
     Raises:
         FileNotFoundError, ValueError: If the folder holds no sweep.

@@ -3,9 +3,9 @@
 
 sweep.json                               the points and their settings
 points/POINT/result.json                 appears whole or not at all; whoever finds it does not measure again
-points/POINT/attempts/JOB/               what a job had from the application, and status.json
+points/POINT/attempts/JOB/               output of the application in a job, and status.json
 submissions/NNN/                         the scripts of a `submit`, plan.json, jobs.json, launcher.json
-logs/                                    what the jobs themselves printed
+logs/                                    output of the jobs themselves
 table.txt, results.json, speedup.png     what `collect` made of it
 """
 
@@ -47,7 +47,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; None if it does not exist, or is not JSON."""
+    """The contents of a JSON file; None if it does not exist, or is not JSON."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
@@ -63,7 +63,7 @@ class Folder:
     # ---- the plan --------------------------------------------------------------------------------------------------
 
     def sweep(self) -> Sweep:
-        """What is measured here.
+        """The sweep that this folder holds.
 
         Raises:
             FileNotFoundError: If nothing was ever submitted.
@@ -91,7 +91,7 @@ class Folder:
 
     @property
     def logs(self) -> Path:
-        """Where the jobs leave what they print."""
+        """The folder for the output of the jobs."""
         return self.path / "logs"
 
     @contextlib.contextmanager
@@ -124,7 +124,7 @@ class Folder:
         return result if math.isfinite(time_us) and time_us > 0 else None
 
     def attempts_of(self, point: Point) -> Path:
-        """Where the jobs leave what they had from the application."""
+        """The folder for the output of the application."""
         return self.path / "points" / point.name / "attempts"
 
     def last_attempt(self, point: Point) -> dict[str, Any] | None:

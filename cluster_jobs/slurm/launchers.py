@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CHECK_LIMIT_S = 90.0  # a failed step may keep its cores for half a minute, for which the next one waits
-# What Slurm should speak with a library, best first. The names of `srun --mpi=list` may have a version behind them.
+# The protocols between Slurm and a library, best first. The names of `srun --mpi=list` may have a version behind them.
 _INTERFACES = {
     "MPICH": ("pmi2", "cray_shasta", "pmix"),
     "MVAPICH": ("pmi2", "pmix"),
@@ -76,7 +76,7 @@ def find_mpi() -> Mpi:
     """Ask for the library in another process: it stays away from this one.
 
     Raises:
-        SlurmError: If mpi4py does not find one; with what it says.
+        SlurmError: If mpi4py finds none; with its message.
     """
     result = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-c", _ASK_MPI], capture_output=True, text=True, timeout=CHECK_LIMIT_S, check=False
@@ -91,7 +91,7 @@ def find_mpi() -> Mpi:
 
 
 def offered_interfaces() -> set[str]:
-    """What `srun --mpi=list` names."""
+    """The names that `srun --mpi=list` prints."""
     path = shutil.which("srun")
     if path is None:
         return set()
@@ -147,7 +147,7 @@ def check_launcher_name(launcher: str) -> None:
 
 
 def command(launcher: str, processes: Processes, vendor: str) -> list[str]:
-    """How a command for all ranks begins."""
+    """The first words of a command for all ranks."""
     words = shlex.split(launcher)
     if Path(words[0]).name == "srun":
         # Said in full: srun would put three of four ranks onto the first of two nodes, and since Slurm 22.05 it does
@@ -168,7 +168,7 @@ def command(launcher: str, processes: Processes, vendor: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a launcher."""
+    """The result of trying a launcher."""
 
     launcher: str
     problem: str  # "": it is good
@@ -225,7 +225,7 @@ def choose(processes: Processes, wanted: str | None = None, *, limit_s: float = 
 
 
 def explain(mpi: Mpi, trials: Sequence[Trial], wanted: str | None) -> str:
-    """What was found, for people."""
+    """The result in words, for people."""
     lines = [f"{trial.launcher}: {trial.problem or 'connects all ranks'}" for trial in trials]
     good = None if trials[-1].problem else trials[-1].launcher
     if good is None:
@@ -238,7 +238,7 @@ def explain(mpi: Mpi, trials: Sequence[Trial], wanted: str | None) -> str:
 
 
 def try_launcher(launcher: str, processes: Processes, mpi: Mpi, *, limit_s: float = CHECK_LIMIT_S) -> Trial:
-    """Start `rank_report.py` and judge what it says."""
+    """Start `rank_report.py` and judge its report."""
     program = [sys.executable, "-m", "cluster_jobs.slurm.rank_report"]
     # Not in our own environment: mpiexec of Open MPI takes nothing of that to other nodes.
     words = [*command(launcher, processes, mpi.vendor), "env", f"PYTHONPATH={python_path()}", *program]
@@ -280,7 +280,7 @@ def _reports(output: str) -> list[list[dict[str, Any]]]:
 
 
 def judge(worlds: Sequence[Sequence[dict[str, Any]]], processes: Processes, mpi: str) -> str:
-    """What is wrong with a launch; "" if nothing is.
+    """The fault of a launch in words; "" if there is none.
 
     Args:
         worlds: For each COMM_WORLD that has reported, what its ranks see.
@@ -323,7 +323,7 @@ def _judge_gpus(ranks: Sequence[dict[str, Any]], per_node: int) -> str:
 
 
 def find_warnings(worlds: Sequence[Sequence[dict[str, Any]]], processes: Processes) -> list[str]:
-    """What is not wrong but slow."""
+    """The properties of a launch that make it slow, in words."""
     cramped = [rank["rank"] for world in worlds for rank in world if rank["cpus"] < 2]
     if not cramped:
         return []
@@ -342,6 +342,6 @@ def last_words(text: str) -> str:
     own = [line for line in lines if not _NOISE.search(line) and not _LAUNCHERS.match(line)]
     if errors := [line for line in own if _ERROR.search(line)]:
         return errors[-1].strip()
-    # A launcher that fails by itself says first why, and then what it does about it.
+    # A launcher that fails by itself prints the reason first, and then its reaction.
     complaints = [line for line in lines if _LAUNCHERS.match(line) and _ERROR.search(line)]
     return [*complaints, *reversed(own or lines), "it has said nothing"][0].strip()

@@ -87,7 +87,7 @@ def _raise_ended(_number: int, _frame: FrameType | None) -> None:
 
 
 def _why_ended(job: str) -> dict[str, str]:
-    """What Slurm says of this job; `state` is "ended" if it lets it run."""
+    """The state of this job by Slurm and the reason for its end; `state` is "ended" if Slurm did not end it."""
     known = states.ended([job]).get(job)
     if known is None or known.state != "COMPLETING":
         return {"state": "ended", "reason": "it was told to end, but not by Slurm"}

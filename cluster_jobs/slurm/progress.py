@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How far a sweep is: from its folder first, then from Slurm."""
+"""The progress of a sweep: from its folder first, then from Slurm."""
 
 from __future__ import annotations
 
@@ -150,6 +150,6 @@ def table(points: list[Progress]) -> Table:
 
 
 def summary(points: list[Progress]) -> str:
-    """How many points are in which state."""
+    """The number of points by state."""
     counts = Counter(entry.state for entry in points)
     return f"{len(points)} point(s): " + ", ".join(f"{count} {state}" for state, count in counts.items())

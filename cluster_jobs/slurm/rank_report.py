@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the ranks of a launch see of each other and of the machine, as one line of JSON.
+"""Reports, as one line of JSON, the ranks of a launch and the machine as they see it.
 
 Started by `launchers.py` under the launcher that is tried. If launcher and MPI do not fit together every process is
 rank 0 of 1, and each prints a line of its own: that is how they are found out.
@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 
 def visible_gpus() -> list[str]:
-    """What identifies each GPU that this process may use, whatever its number is here."""
+    """An id of each GPU that this process may use. All processes see the same id."""
     from celerity_py import _native
 
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What Slurm says of jobs: `squeue` of those it still has to do with, `scontrol` and `sacct` of those that have ended.
+"""The states of jobs by Slurm: `squeue` for current jobs, `scontrol` and `sacct` for those that have ended.
 
 `sacct` needs a database that many installations (and the local cluster of the tests) do not have; `scontrol` forgets a
 job some minutes after its end. What a job has left in its folder therefore comes first, and this only fills the gaps.
@@ -63,7 +63,7 @@ class JobState:
 
 
 def slurm(*command: str) -> str:
-    """Run a command of Slurm and return what it printed.
+    """Run a command of Slurm and return its output.
 
     Raises:
         SlurmError: If it does not exist, fails, or does not answer.
@@ -150,7 +150,7 @@ def queued() -> dict[str, JobState]:
 
 
 def ended(jobs: Iterable[str]) -> dict[str, JobState]:
-    """What Slurm still knows of jobs (ids without the task of an array) that have ended; may be nothing."""
+    """The records of jobs (ids without the task of an array) that have ended; Slurm may have forgotten them."""
     states: dict[str, JobState] = {}
     wanted = sorted({job.split("_")[0] for job in jobs}, key=int)
     if wanted:

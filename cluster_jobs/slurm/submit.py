@@ -32,7 +32,7 @@ _CHECK_NODES = 2
 
 @dataclass(frozen=True)
 class Request:
-    """What the jobs get, besides the points."""
+    """The options of the jobs, besides the points."""
 
     time: str  # of each point, as sbatch takes it
     cpus_per_rank: int | None = None  # None: an equal share of a node
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Submitted:
-    """What became of the points that were asked for."""
+    """The requested points, by their fate."""
 
     finished: list[Point]
     queued: list[Point]
@@ -150,7 +150,7 @@ def submit(folder: Folder, sweep: Sweep, request: Request) -> Submitted:
 def _undone_if_refused(folder: Folder) -> Iterator[Path]:
     """Make a submission; if it is refused before any point has a job, the folder becomes what it was.
 
-    Otherwise the settings of what was refused would stay, and the folder would refuse those that are corrected.
+    Otherwise the refused settings would stay, and the folder would refuse the corrected ones.
     """
     before = folder.sweep() if folder.has_sweep() else None
     had_logs = folder.logs.exists()
@@ -234,7 +234,7 @@ def _shape_to_check(arrays: dict[str, dict[str, Any]], shapes: dict[str, Shape])
 
 
 def _submit_scripts(submission: Path, arrays: dict[str, Any], request: Request) -> tuple[str, ...]:
-    """Submit check, arrays and plot; notes on what is missing."""
+    """Submit check, arrays and plot; notes on missing results."""
     jobs: dict[str, Any] = {"check": None, "arrays": {}, "plot": None}
     dependency: list[str] = []
     if request.check:
@@ -244,7 +244,7 @@ def _submit_scripts(submission: Path, arrays: dict[str, Any], request: Request) 
         dependency = [f"--dependency=afterok:{jobs['check']}", "--kill-on-invalid-dep=yes"]
     for name in arrays:
         jobs["arrays"][name] = _sbatch(submission / f"{name}.sbatch", *dependency)
-        write_json(submission / "jobs.json", jobs)  # after each: what was submitted must not be forgotten
+        write_json(submission / "jobs.json", jobs)  # after each: no submitted job must be forgotten
     try:
         jobs["plot"] = _sbatch(submission / "plot.sbatch", f"--dependency=afterany:{':'.join(jobs['arrays'].values())}")
     except SlurmError as error:  # a partition for GPUs only, perhaps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep measures: its points, and the settings that all of them share."""
+"""The points of a sweep, and the settings that all of them share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYOUTS = {"node": "one rank per node", "device": "one rank per device"}
 
 @dataclass(frozen=True, order=True)
 class Shape:
-    """On what a point runs."""
+    """The nodes and devices of a point, and how ranks share them."""
 
     nodes: int
     devices_per_node: int
@@ -63,7 +63,7 @@ class Point:
         return f"{self.size}-{self.shape.name}-run{self.repetition}"
 
     def to_json(self) -> dict[str, Any]:
-        """What `point_from_json` understands."""
+        """The form that `point_from_json` reads."""
         return asdict(self)
 
 
@@ -78,7 +78,7 @@ def point_from_json(fields: dict[str, Any]) -> Point:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all points of a sweep must have in common for their times to be comparable."""
+    """The settings that all points of a sweep share, so that their times are comparable."""
 
     app: str
     backend: str
@@ -104,7 +104,7 @@ class Sweep:
     points: tuple[Point, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """What `sweep_from_json` understands."""
+        """The form that `sweep_from_json` reads."""
         return {"settings": self.settings.to_json(), "points": [point.to_json() for point in self.points]}
 
     def extended_by(self, other: Sweep) -> Sweep:

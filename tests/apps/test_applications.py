@@ -31,7 +31,7 @@ RUNS = {
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
 }
-# What these compute in float32 is compared with float64, within what their source states.
+# Results of these in float32 are compared with float64, within the errors that their source states.
 ROUNDED_RUNS = {
     "nbody": ["--bodies", "131", "--steps", "20"],
     "nbody, some of many": ["--bodies", "4099", "--steps", "2"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The benchmarks of scaling and of task granularity on CPU devices, small, and what they make of their figures."""
+"""The benchmarks of scaling and of task granularity on CPU devices, small, and the evaluation of their figures."""
 
 from __future__ import annotations
 

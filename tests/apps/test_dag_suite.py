@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The DAG suite on a CPU device, small: what it measures and concludes, and that it survives what goes wrong."""
+"""The DAG suite on a CPU device, small: its figures and conclusions, and its way with failures."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def submit(queue: celerity.Queue, buffer: celerity.Buffer) -> None:
 
 @contextlib.contextmanager
 def parent() -> Iterator[tuple[celerity.Queue, celerity.Buffer]]:
-    """A program that submits before and after what is done inside, and reports its result."""
+    """A program that submits before and after the body, and reports its result."""
     with celerity.Queue() as queue:
         buffer = celerity.Buffer.from_array(np.zeros(8))
         submit(queue, buffer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How runs with several ranks end when something goes wrong: never by waiting for ever, never with status 0."""
+"""The end of runs with several ranks when something goes wrong: never an endless wait, never status 0."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def a_read_only_view_is_written() -> None:
 
 
 def kernel_never_ends() -> None:
-    """Ends by itself after 30 s: meanwhile the runtime has to say what it waits for."""
+    """Ends by itself after 30 s: meanwhile the runtime has to report its waits."""
     import cupy
 
     spin = cupy.RawKernel(

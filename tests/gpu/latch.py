@@ -125,7 +125,7 @@ def _launch(name: str, n: int, *arguments: Any) -> None:
 
 
 class Latch:
-    """Open at first, so that a program can run once without it: what is loaded and allocated then is there later."""
+    """Open at first, so that a program can run once without it: modules and memory of that run are there later."""
 
     def __init__(self) -> None:
         import cupy
@@ -155,7 +155,7 @@ class Latch:
         _raw_kernel("mark")((1,), (1,), (np.uint64(self.address), np.uint32(value)))
 
     def close(self) -> None:
-        """What holds from now on waits for `release`."""
+        """Work that is held from now on waits for `release`."""
         self.words[:3] = 0
 
     def release(self) -> None:

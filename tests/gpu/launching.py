@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Starts programs in processes of their own: what must fail, and what needs several ranks."""
+"""Starts programs in processes of their own: those that must fail, and those that need several ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.failures.launching import Outcome
 
 TIME_LIMIT_S = 180.0
 REPOSITORY = Path(__file__).parents[2]
-# What one launcher leaves in the environment makes the next one think that it is its child.
+# The variables of one launcher make the next one think that it is its child.
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYD", "MPIR_", "CELERITY_")
 _ENVIRONMENT = {
     "CELERITY_BACKEND": "cuda",

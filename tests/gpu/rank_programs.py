@@ -75,7 +75,7 @@ def synchronising_device() -> None:
 
 
 def compiling() -> None:
-    """Every kernel loads new modules, while other ranks wait for what it sends and send what it waits for."""
+    """Every kernel loads new modules, while other ranks wait for its data and send data that it waits for."""
     import cupy
 
     def compile_new(chunk: Any, number: int) -> None:

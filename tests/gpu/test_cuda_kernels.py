@@ -52,7 +52,7 @@ def numbering(dims: int, block: tuple[int, ...] | None = None) -> celerity.CudaK
 
 
 def numbers(dims: int) -> Array:
-    """What `numbering` leaves in a buffer of zeros."""
+    """The result of `numbering` in a buffer of zeros."""
     grids = np.indices(SHAPES[dims])
     everywhere = sum((1000**d * grids[d] for d in range(dims)), start=np.full(SHAPES[dims], 7, np.int64))
     expected = np.zeros(SHAPES[dims], np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a user sees when a program goes wrong on a GPU: the message, the line, and the status."""
+"""The output of a program that goes wrong on a GPU: the message, the line, and the status."""
 
 from __future__ import annotations
 

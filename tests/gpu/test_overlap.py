@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What runs while something else is held, and what is on the streams before anything has run: no test takes a time."""
+"""Work that runs while other work is held, and work on the streams before anything has run: no test takes a time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Python kernels on GPUs: what they get, and what else of CuPy's world works inside of them."""
+"""Python kernels on GPUs: their arguments, and other parts of CuPy's world inside of them."""
 
 from __future__ import annotations
 

@@ -63,5 +63,5 @@ def test_compute_sanitizer_finds_no_error_in_the_tests_of_one_process(
     summary = [line for line in output.splitlines() if line.startswith(("=========", "==== "))]
     with capsys.disabled():
         print(f"\n{sanitizer}, {file.name}: {summary[-1] if summary else output[-300:]}")
-    # A file may hold nothing but what is left out; an error ends the checker with a status of its own.
+    # A file may hold nothing but ignored reports; an error ends the checker with a status of its own.
     assert status in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}, f"{status}\n{output[-8000:]}"

@@ -69,7 +69,7 @@ def communicator() -> Iterator[MpiCommunicator]:
 
 
 def end(communicator: MpiCommunicator) -> Inbox:
-    """Close it; return what has arrived at the end."""
+    """Close the communicator; return the messages that arrived at the end."""
     inbox = Inbox(communicator)
     request = next(_requests)
     communicator.settle(request)

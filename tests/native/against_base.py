@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What planning costs in this tree, beside a base commit: `make against-base BASE=HEAD~1`.
+"""The cost of planning in this tree, beside a base commit: `make against-base BASE=HEAD~1`.
 
 Both trees are compiled in the same way, with the compiler of this machine: the scheduler core and the native benchmark
 of graph generation, without Python. Six program shapes are planned by both. With valgrind the figures are instructions,
@@ -135,7 +135,7 @@ def time_in_turns(programs: list[Path], topology: str, ranks: int, devices: int)
 
 
 def measure(programs: list[Path], *, counts: bool) -> list[tuple[str, float, float]]:
-    """What each program shape costs in the base and in this tree."""
+    """The cost of each program shape in the base and in this tree."""
     rows = []
     for topology, ranks, devices in PROGRAMS:
         if counts:

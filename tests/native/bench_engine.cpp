@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the out-of-order engine costs per instruction, alone: submit + next + complete.
+// The cost of the out-of-order engine per instruction, alone: submit + next + complete.
 // g++ -std=c++20 -O3 -I. -Iexecutor/core -Ischeduler/core tests/native/bench_engine.cpp executor/core/engine/out_of_order_engine.cpp executor/core/engine/lane_pool.cpp -o /tmp/bench_engine
 #include <array>
 #include <cstdint>

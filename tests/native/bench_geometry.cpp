@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What region algebra, region maps and range mappers cost. The random inputs follow the upstream project's grid benchmarks in their parameters, so that
+// The cost of region algebra, region maps and range mappers. The random inputs follow the upstream project's grid benchmarks in their parameters, so that
 // the figures can be compared: boxes at uniform positions of a grid, extents 1 + binomial(max_extent - 1, 1/2), seeds 42 or (13, 37).
 #include <algorithm>
 #include <array>

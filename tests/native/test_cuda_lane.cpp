@@ -128,7 +128,7 @@ void check_poll_of_a_busy_device() {
 	num_passed = 1 << 30;
 }
 
-// Whatever claims the lane meanwhile: what is appended lies before what follows.
+// Whatever claims the lane meanwhile, an appended flag lies before the work that follows.
 void check_concurrently() {
 	cuda_lane lane(driver, nullptr, 0, 0);
 	lane.record(1);

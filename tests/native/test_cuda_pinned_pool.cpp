@@ -103,7 +103,7 @@ void check_shortage() {
 	check(pinned.empty(), "everything is given back");
 }
 
-// Requests may be under way when the pool ends, and what they bring must not be lost.
+// Requests may be under way when the pool ends. The memory that they bring must not be lost.
 void check_end() {
 	for(int round = 0; round < 20; ++round) {
 		event_count finished;

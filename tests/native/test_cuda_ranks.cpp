@@ -37,7 +37,7 @@ using value = std::uint32_t;
 	std::abort();
 }
 
-/// What an item is made of: itself and its neighbours; itself and what is above, so that whoever has the upper rows need not wait for the others; or
+/// The inputs of an item: itself and its neighbours; itself and the items above, so that whoever has the upper rows need not wait for the others; or
 /// something of everything; or something of every other element, each of which is a message of its own.
 enum class pattern { halos, from_above, all, every_other };
 

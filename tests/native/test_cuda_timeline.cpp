@@ -100,7 +100,7 @@ struct device {
 	}
 };
 
-/// How far off the begin of the first of two pieces of work is.
+/// The error of the begin of the first of two pieces of work.
 double error_of_begin_ms(const double offset_ms) {
 	ahead_ms = offset_ms;
 	device gpu;

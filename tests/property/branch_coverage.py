@@ -2,7 +2,7 @@
 """Prints the branch coverage of the graph generators from an export of llvm-cov, and fails below 95 %.
 
 A branch is a side of a condition in the source. One that any instance of a template takes counts as taken.
-`make coverage` calls this on what the random programs alone have reached.
+`make coverage` calls this on the branches that the random programs alone have reached.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What random programs have in them: tables that say whether they exercise everything."""
+"""Tables of the contents of random programs, which say whether they exercise everything."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def paths_of(record: Record) -> list[str]:
 
 
 def features(program: Program) -> set[str]:
-    """Names of what a program does and of the settings that it runs under."""
+    """Names of the features of a program, and of the settings that it runs under."""
     settings = program.settings
     result = {f"{settings.num_ranks} ranks", f"{settings.num_devices} devices", f"lookahead {settings.lookahead}"}
     result.add(f"horizon step {settings.horizon_step}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a rank of an illegal program does: the steps of the program, and the mistake."""
+"""Runs an illegal program on one rank: the steps of the program, and the mistake."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Call:
         ]
 
     def touch(self, write: Callable[[Any, UserBox], None] | None = None) -> None:
-        """Do what the accesses say; `write` is for those that overwrite."""
+        """Read and write as the accesses declare; `write` is for those that overwrite."""
         from tests.verification.contexts import native_box
 
         for access, view, boxes in self.views():
@@ -355,7 +355,7 @@ def _configure(queue: Any) -> None:
 
 
 def _fork(queue: Any) -> None:
-    """The child reports what it gets, and the parent fails once it has."""
+    """The child reports its exception, and the parent fails after that."""
     child = os.fork()
     if child == 0:
         try:
@@ -414,7 +414,7 @@ def report(error: BaseException, who: str, began_s: float) -> None:
 
 
 def run_illegal(illegal: Illegal) -> int:
-    """Run a program as one of its ranks, and report what it raises."""
+    """Run a program as one of its ranks, and report its exception."""
     import celerity_py as celerity
     from celerity_py.executor.network.launch_detection import find_place
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a program means: run task by task on one big memory.
+"""The meaning of a program: run task by task on one big memory.
 
 Every element is a 32-bit unsigned integer, held in 64 bits so that "never written" is a value of its own. What a task
 leaves in an element depends on the task, on the element, on its old value if the task may read it, and on all that the
@@ -70,7 +70,7 @@ def identity(op: Operator) -> int:
 
 
 def contributions(submission: int, position: int, box: UserBox) -> Words:
-    """What each item contributes to a kernel's `position`-th reduction, in the shape of `box`.
+    """The contribution of each item to a kernel's `position`-th reduction, in the shape of `box`.
 
     Odd numbers, so that products do not end at 0.
     """
@@ -116,7 +116,7 @@ class Meaning:
 
 
 class UninitialisedReadError(AssertionError):
-    """The program itself is wrong: it reads what nobody wrote."""
+    """The program itself is wrong: it reads elements that nobody wrote."""
 
 
 def region_indices(access: Access, chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> npt.NDArray[np.intp]:

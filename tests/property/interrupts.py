@@ -163,7 +163,7 @@ class Program:
     # ---- one interrupt
 
     def prepare(self, call: str) -> None:
-        """What the call needs that is not to be interrupted."""
+        """The preparation of the call, which is not to be interrupted."""
         if call in {"wait", "barrier", "result"}:
             self.queue.parallel_for(_ELEMENTS, add_slowly, self.counter.read_write(access.one_to_one()))
             self.expected += 1
@@ -171,7 +171,7 @@ class Program:
             self.future = self.queue.fence(self.counter)
 
     def interrupt(self, call: str, interrupt: StepInterrupt | SignalInterrupt) -> None:
-        """Make one call, and note what it has done."""
+        """Make one call, and note its effect."""
         self.prepare(call)
         function = getattr(self, call)
         before = self.queue.statistics().num_submissions
@@ -190,7 +190,7 @@ class Program:
             assert np.all(self.future.result(_HANG_S) == self.expected), "a future has the wrong result"
 
     def check(self) -> None:
-        """The buffers contain what the calls that took effect have made of them."""
+        """The buffers contain the results of the calls that took effect."""
         counter = self.queue.fence(self.counter).result(_HANG_S)
         assert np.all(counter == self.expected), f"{counter} instead of {self.expected}"
         total = self.queue.fence(self.total).result(_HANG_S)

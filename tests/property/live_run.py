@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One random program on a running runtime: its buffers, kernels that compare what they read, and its fences."""
+"""One random program on a running runtime: its buffers, kernels that compare the data they read, and its fences."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DELAY_CYCLES = 200_000
 
 @dataclass(frozen=True)
 class Options:
-    """How programs are run; the same on all ranks."""
+    """Settings of the runs; the same on all ranks."""
 
     programs_per_runtime: int = 25
     jitter_percent: int = 10

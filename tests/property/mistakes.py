@@ -29,7 +29,7 @@ DIVERGED = ("DivergedPrograms",)
 
 @dataclass(frozen=True)
 class Tampering:
-    """What one task does that its submit does not say. `place` is that of its step."""
+    """A mistake in the body of one task, which its submit does not show. `place` is that of its step."""
 
     place: int
     how: str

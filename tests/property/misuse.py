@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Mistakes in what a program does rather than in what it says: in bodies of kernels, in calls, in the environment.
+"""Mistakes that no submit shows: in bodies of kernels, in calls, in the environment.
 
 Each is put into a random program; `illegal_run` has the code.
 """
@@ -39,7 +39,7 @@ def _is_alone(kernel: Kernel, access: Access) -> bool:
 
 
 def _overwrites(program: Program, kernel: Kernel, access: Access) -> bool:
-    """What the kernel reads as well is not looked at: the old contents are there."""
+    """No check looks at elements that the kernel reads as well: the old contents are there."""
     return _is_alone(kernel, access) and _touches("write")(program, kernel, access)
 
 
@@ -59,7 +59,7 @@ def _writes_many_boxes(program: Program, kernel: Kernel, access: Access) -> bool
 def _in_body(
     kind: str, expected: tuple[str, ...], how: str, fits: _Fits, *, needs_check: bool = False, one_device: bool = False
 ) -> None:
-    """The body of a kernel does what it must not."""
+    """The body of a kernel makes a mistake."""
 
     def change(draws: Draws, program: Program) -> Illegal | None:
         places = [n for n, kernel in large_kernels(program) if any(fits(program, kernel, a) for a in kernel.accesses)]

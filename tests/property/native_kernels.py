@@ -45,7 +45,7 @@ class Contents(Protocol):
 
 
 class NativeKernels:
-    """Makes CUDA kernels of tasks, and keeps what they found wrong."""
+    """Makes CUDA kernels of tasks, and keeps the differences that they found."""
 
     def __init__(self, *, is_cuda: bool) -> None:
         self._num_prepared = 0
@@ -69,7 +69,7 @@ class NativeKernels:
     def prepare(
         self, number: int, task: Kernel, contents: Contents, is_late: bool
     ) -> tuple[celerity.CudaKernel, list[Any]]:
-        """The kernel, and what it takes behind its accesses and reductions."""
+        """The kernel, and its arguments behind its accesses and reductions."""
         self._num_prepared += 1
         errors = self._pinned(np.zeros(1, np.uint32))
         self._errors.append((f"S{number}: a native kernel finds wrong elements", errors))
@@ -88,12 +88,12 @@ class NativeKernels:
         return self._kernels[source], scalars
 
     def take_count(self) -> int:
-        """How many were prepared since the last call."""
+        """The number of kernels prepared since the last call."""
         count, self._num_prepared = self._num_prepared, 0
         return count
 
     def take_errors(self) -> list[str]:
-        """What was found wrong so far; everything is complete."""
+        """The differences found so far; everything is complete."""
         wrong = [where for where, errors in self._errors if errors[0]]
         self._errors.clear()
         self._tables.clear()

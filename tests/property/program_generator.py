@@ -274,7 +274,7 @@ class ProgramGenerator:
             self._submit(Kernel(whole, tuple(accesses)))
 
     def add_many_boxes(self) -> None:
-        """What a task writes in tens to hundreds of boxes, others read in other boxes, or in one."""
+        """A task writes tens to hundreds of boxes; others read the data in other boxes, or in one."""
         extent = self.draws.integer(120, 400) if chance(self.draws, 15) else self.draws.integer(40, 120)
         buffer = self.add_buffer((extent,), "array")
         number, whole = buffer.decl.number, full_box(buffer.decl.shape)
@@ -299,7 +299,7 @@ class ProgramGenerator:
         return [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
 
     def add_life_of_a_scalar(self) -> None:
-        """Reductions that include what was there, and between them whatever could disturb a result that is pending."""
+        """Reductions that include the old value, and between them tasks that could disturb a pending result."""
         shape = choice(self.draws, [(1,), (1, 1), ()])
         number = self.add_buffer(shape, choice(self.draws, ["array", "none"])).decl.number
         nothing = mappers.shifted(*(1 for _ in shape))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs as data: what a user could have written, small enough to read after shrinking."""
+"""Programs as data: such as a user could write, and small enough to read after shrinking."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def cells_of_payload(payload: Payload) -> Cells:
 
 
 class Functions:
-    """Bodies of kernels and host tasks of one rank, which compare what they read, and leave what the program leaves."""
+    """Bodies of kernels and host tasks of one rank: they check the data that they read, and write the program's."""
 
     def __init__(self, trace: Trace, meaning: Meaning, program: Program) -> None:
         self.trace = trace

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs a program on all ranks in one process, each with its real executor: loop, dispatch, engine and transports.
 
-Only what the executor drives is not real: the lanes of the devices (`_native_testing.ScriptedDevices`), the network,
+Only the surroundings of the executor are not real: lanes of devices (`_native_testing.ScriptedDevices`), the network,
 and who calls user functions. One random number generator decides which rank looks at its inbox, which lane makes a
 step, when messages and pilots arrive and when a function begins. A run in which nothing can go on is a deadlock.
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class World:
-    """All ranks and what is under way between them."""
+    """All ranks, and the messages between them."""
 
     def __init__(self, program: Program, seed: int | None = None, **options: Any) -> None:
         """`options` are those of `make_scripted_executor`, instead of random ones."""
@@ -141,7 +141,7 @@ class World:
         return self._can_go_on_after_all()
 
     def _can_go_on_after_all(self) -> bool:
-        """What one executor does may be news for another one, in shared memory only."""
+        """A step of one executor may be news for another one, in shared memory only."""
         self.is_desperate = True
         actions = [action for rank in self.ranks for action in rank.actions()]
         for _ in range(2 + len(self.ranks)):

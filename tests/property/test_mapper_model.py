@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The test programs' own statement of what a range mapper means agrees with the runtime's."""
+"""The test programs' own model of each range mapper agrees with the runtime's."""
 
 from __future__ import annotations
 

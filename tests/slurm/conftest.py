@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real Slurm of two virtual nodes on this machine, and our tool on it. `make slurm-test` installs what it needs."""
+"""A real Slurm of two virtual nodes on this machine, and our tool on it. `make slurm-test` installs Slurm."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sweeps on a real Slurm: submitted, collected, repeated; and what is said of jobs that go wrong."""
+"""Sweeps on a real Slurm: submitted, collected, repeated; and messages about jobs that go wrong."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests ask of the out-of-order engine, with the fields that do not matter filled in."""
+"""Requests to the out-of-order engine, with the fields that do not matter filled in."""
 
 from __future__ import annotations
 

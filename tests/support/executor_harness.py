@@ -179,7 +179,7 @@ def send_record(iid: int, after: list[int], box: tuple[int, ...]) -> Record:
 
 
 def make_pilot(box: tuple[int, ...], message: int = 5) -> bytes:
-    """What another rank's executor would send."""
+    """The message that another rank's executor would send."""
     sender = _native.Executor(num_ranks=2, rank=1)
     s = Script()
     s.pilots.append({"to": 0, "message": message, "transfer": TRANSFER, "sent_box": box, "send": 1})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Range mappers of test programs: what the runtime is given, and an independent statement of what it must mean."""
+"""Range mappers of test programs: the argument for the runtime, and an independent model of its meaning."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _event(kind: str, *fields: Any) -> tuple[Any, ...]:
 
 
 class ScriptedExecutor:
-    """Stands in for `_native.Executor`: `emit` decides what `run` returns, `start_kernel` what is launched."""
+    """Stands in for `_native.Executor`: `emit` decides on the events of `run`, `start_kernel` on kernels."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()

@@ -33,7 +33,7 @@ class Timeline:
         ]
 
     def lanes(self, *, rank: int = 0) -> list[Slice]:
-        """What was on lanes of devices and of the host."""
+        """The slices on lanes of devices and of the host."""
         return [
             item
             for (of, title), items in self.tracks.items()

@@ -110,7 +110,7 @@ def test_a_mapper_is_shown_as_it_is_written() -> None:
     assert list(map(repr, shown)) == [f"access.{text}" for text in expected]
 
 
-# ---- what can be a mapper
+# ---- objects that can be mappers
 
 
 @pytest.mark.parametrize("factory", [access.one_to_one, access.all, access.neighborhood, access.slice, access.permute])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The out-of-order engine: what is complete when another rank says so, and what is held until something is known."""
+"""The out-of-order engine: instructions that another rank completes, and instructions that are held."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_a_buffer_cannot_be_copied_or_pickled() -> None:
             attempt(buffer)
 
 
-# ---- what can be reduced into
+# ---- buffers that can be reduced into
 
 
 @pytest.mark.parametrize(

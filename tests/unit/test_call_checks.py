@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CELERITY_CHECK: what a kernel leaves unwritten or takes from outside of a region, and programs on one device."""
+"""CELERITY_CHECK: unwritten elements, elements from outside of a region, and programs on one device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checked_queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
 
 
 def told_of(tmp_path: Path, program: str, devices: int = 1) -> str:
-    """What is told of a program that everything is checked of, and that must fail."""
+    """The message of a program that must fail, with all checks."""
     result = run(tmp_path, f"celerity.configure(devices='cpu:{devices}')\n{program}", CELERITY_CHECK="1")
     assert result.returncode == 1, result.stderr
     assert result.stdout == "", "it went on behind the mistake"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reductions among ranks: only when somebody reads the result, every share once. (Rows 34 to 36; traps.)"""
+"""Reductions among ranks: only when somebody reads the result, every share once."""
 
 from __future__ import annotations
 

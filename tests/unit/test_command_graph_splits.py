@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How work is divided among ranks, and what each rank then reads. (Rows 20 to 26, 29 to 31, 39, 40; traps.)"""
+"""How work is divided among ranks, and what each rank then reads."""
 
 from __future__ import annotations
 

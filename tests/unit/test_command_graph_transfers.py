@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who sends what to whom: nothing twice, nothing stale, nothing to spare. (Rows 15, 62 to 65; traps.)"""
+"""Who sends what to whom: nothing twice, nothing stale, nothing to spare."""
 
 from __future__ import annotations
 

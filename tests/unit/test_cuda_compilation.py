@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compiled kernels on disk: what they depend on, who compiles, and what becomes of damaged files."""
+"""Compiled kernels on disk: their keys, the process that compiles, and damaged files."""
 
 from __future__ import annotations
 

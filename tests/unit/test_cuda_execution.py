@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Python kernels on GPUs, with a CuPy made of NumPy arrays: what is current during the call, and what kernels get."""
+"""Python kernels on GPUs, with a CuPy made of NumPy arrays: current device and stream, and arguments of kernels."""
 
 from __future__ import annotations
 

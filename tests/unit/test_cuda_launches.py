@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CUDA kernels and the arguments of their launches: what fits, what is said if not, and what values become."""
+"""CUDA kernels and the arguments of their launches: which ones fit, the errors otherwise, and converted values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def port(mode: int = READ, shape: tuple[int, ...] = (8, 8), dtype: Any = np.floa
 
 
 class FakeGpus:
-    """Stands in for compiler and devices, and notes what they are asked."""
+    """Stands in for compiler and devices, and notes the requests to them."""
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
@@ -107,7 +107,7 @@ def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settin
     return scalars
 
 
-# ---- what the native executor gets
+# ---- the launch that the native executor gets
 
 
 def test_a_kernel_that_fits_is_described_to_the_executor(gpus: FakeGpus) -> None:

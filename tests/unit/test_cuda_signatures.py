@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is read out of the source of CUDA kernels."""
+"""Signatures, read out of the source of CUDA kernels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The DAG programs: what they compute."""
+"""The results of the DAG programs."""
 
 from __future__ import annotations
 

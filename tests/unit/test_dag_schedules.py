@@ -40,7 +40,7 @@ def _program(name: str, regime: str = "R4") -> Program:
 
 
 class Streams:
-    """Stands in for streams and events, and notes only what comes before what.
+    """Stands in for streams and events, and notes their order only.
 
     Works are numbered in the order in which they are issued.
     """
@@ -66,7 +66,7 @@ class Streams:
             self.works.append(operation)
 
     def at_end_of(self, streams: Sequence[int]) -> frozenset[int]:
-        """What is over when these streams are."""
+        """The work that is over when these streams are."""
         return frozenset().union(*(self._streams[stream] for stream in streams))
 
     def random_order(self, generator: np.random.Generator) -> list[int]:
@@ -81,7 +81,7 @@ class Streams:
 
 
 def _touched(program: Program, work: Operation) -> tuple[set[str], set[str]]:
-    """What a work reads or writes on the device, and what it writes."""
+    """The data that a work reads or writes on the device, and the data that it writes."""
     if work.kind != "launch":
         return {str(work.what)}, ({str(work.what)} if work.kind == "copy_in" else set())
     assert isinstance(work.what, int)

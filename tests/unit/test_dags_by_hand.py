@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The hand-written variants of the DAG programs on a GPU made of NumPy: what they would launch and copy, and where.
+"""The hand-written variants of the DAG programs on a GPU made of NumPy: their launches and copies.
 
 It reads the parameters of each launch from memory, as the device header declares them, runs the NumPy function of the
 kernel at once, and copies bytes. The order that streams keep is checked in `test_dag_schedules.py`.
@@ -78,7 +78,7 @@ class FakeArray:
 
 
 class FakeGpu:
-    """What `dags_by_hand.py` uses of CuPy and of the driver."""
+    """The parts of CuPy and of the driver that `dags_by_hand.py` uses."""
 
     def __init__(self) -> None:
         self._known: list[Any] = [None]

@@ -29,7 +29,7 @@ def checks_bounds(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def lines(checks_bounds: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What the program prints: values by name."""
+    """The output of the program: values by name."""
     program = tmp_path_factory.mktemp("device_header") / "check"
     assert COMPILER is not None
     command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]

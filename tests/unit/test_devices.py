@@ -17,7 +17,7 @@ FOUR = ["a", "b", "c", "d"]
 
 
 class Host:
-    """Ranks on one host; what each of them sees is given."""
+    """Ranks on one host, each with given devices."""
 
     def __init__(self, rank: int, visible: list[list[str]]) -> None:
         self.rank = self.local_rank = rank

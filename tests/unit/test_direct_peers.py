@@ -59,7 +59,7 @@ def agree(
     *,
     required: bool = False,
 ) -> list[Any]:
-    """What every rank finds: its direct peers, or an error."""
+    """The result on every rank: its direct peers, or an error."""
     host = Host(hosts, unreachable or set())
     found: list[Any] = [None] * host.size
     anywhere: list[bool] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Direct transfers between the executors of two ranks, both in this process: the test carries what goes through MPI."""
+"""Direct transfers between the executors of two ranks, both in this process: the test carries the messages of MPI."""
 
 from __future__ import annotations
 

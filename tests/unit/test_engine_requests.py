@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an executor asks its engine for, by kind of instruction and by what the rank can do."""
+"""The requests of an executor to its engine, by kind of instruction and by the abilities of the rank."""
 
 from __future__ import annotations
 

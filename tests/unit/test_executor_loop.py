@@ -15,7 +15,7 @@ import pytest
 from celerity_py import _native
 from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, USER, Harness, Script, array_at, row, void
 
-#: What nobody waits for is handed over so late.
+#: The latest time at which an event that nobody waits for is handed over.
 UNANNOUNCED_S = 2e-3
 
 

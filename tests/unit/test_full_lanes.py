@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""When a lane has no room for more, what the host sends still leaves: another rank may need it first."""
+"""When a lane has no room for more, sends of the host still leave: another rank may need them first."""
 
 from __future__ import annotations
 

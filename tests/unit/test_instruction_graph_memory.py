@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Allocations and copies: when memory grows, from where data comes. (Rows 12, 13, 66 to 76, 82; traps.)"""
+"""Allocations and copies: when memory grows, from where data comes."""
 
 from __future__ import annotations
 

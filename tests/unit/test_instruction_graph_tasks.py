@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kernels, reductions, fences, horizons, priorities. (Rows 33 to 36, 59 to 61, 66, 67, 81, 83; traps.)"""
+"""Kernels, reductions, fences, horizons, priorities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sends and receives: data leaves early, and a reader waits only for its own part. (Rows 77 to 79, 63; traps.)"""
+"""Sends and receives: data leaves early, and a reader waits only for its own part."""
 
 from __future__ import annotations
 

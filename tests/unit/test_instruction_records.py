@@ -16,7 +16,7 @@ NUM_PROGRAMS = 60
 
 
 def planned(seed: int) -> list[dict[str, Any]]:
-    """What rank 0 of a random program does."""
+    """The instructions of rank 0 of a random program."""
     program = seeded_program(seed)
     context = RankContext(program.settings, 0)
     for step in program.steps:

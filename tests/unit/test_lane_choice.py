@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""On which lanes the DAG programs go: how often lanes wait, and what comes one after the other for no reason."""
+"""The lanes of the DAG programs: waits between lanes, and kernels that follow each other for no reason."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Placement:
     waits: int = 0
     #: Neighbours on a lane that do not depend on each other, while another lane had nothing to do.
     misplaced: list[tuple[int, int]] = field(default_factory=list)
-    #: Of each kernel, what the lanes and their waits make it come after.
+    #: For each kernel, the kernels that lanes and their waits put before it.
     enforced: dict[int, set[int]] = field(default_factory=dict)
 
     def order_of_steps(self) -> list[set[int]]:

@@ -61,7 +61,7 @@ def test_the_rank_is_read_from_the_launchers_variables_before_mpi_tells_it(
 
 
 def bare_environment() -> dict[str, str]:
-    """Without what a launcher has set, but with what a sanitized extension needs to be loaded."""
+    """Without the variables of a launcher, but with those that a sanitized extension needs to be loaded."""
     kept = {name: os.environ[name] for name in ("LD_PRELOAD", "ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
     return {"PYTHONPATH": os.pathsep.join(sys.path), **kept}
 

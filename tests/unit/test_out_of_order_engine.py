@@ -274,7 +274,7 @@ def test_mistakes_of_the_driver_are_reported() -> None:
 
 @dataclasses.dataclass
 class Item:
-    """What the model below knows of an instruction."""
+    """An instruction as the model below knows it."""
 
     id: int
     dependencies: list[int]
@@ -284,7 +284,7 @@ class Item:
 
 
 class Device:
-    """Executes what the engine hands out and checks the order against the graph itself."""
+    """Executes the instructions that the engine hands out, and checks their order against the graph itself."""
 
     def __init__(self, rng: random.Random, classes: list[tuple[str, int, int, int]]) -> None:
         self.rng = rng

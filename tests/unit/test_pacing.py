@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How long the executor sleeps between two looks at the network."""
+"""The time that the executor sleeps between two looks at the network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is installed, and what importing it costs."""
+"""The installed files, and the cost of importing them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What planning costs grows with what a program touches: ratios of processor time, with room for a noisy machine."""
+"""The cost of planning grows with the data that a program touches: ratios of processor time, on a noisy machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings of the scheduler have names, and it keeps what it plans for."""
+"""Settings of the scheduler have names, and it keeps the executor that it plans for."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_ranks_that_run_the_same_program_have_the_same_digest() -> None:
 
 
 def tabled(result: Callable[[Box], Region]) -> Callable[[Planned], RangeMapper]:
-    """What `custom_mappers` makes of a callable, which each rank evaluates for its own devices' chunks as well."""
+    """The mapper that `custom_mappers` makes of a callable. Each rank evaluates it for chunks of its devices, too."""
 
     def make(rank: Planned) -> RangeMapper:
         chunks = rank.scheduler.chunks_for(Task.kernel(Box((0,), (8,))))

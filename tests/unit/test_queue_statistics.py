@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Numbers: what is counted, written and blocked, and dry runs."""
+"""Statistics: counters, the file, blocked submits, and dry runs."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def expect(inputs: tuple[str, ...], boxes: list[FlatBox], destination: tuple[int
 
 
 class Replay:
-    """Applies one order of events and checks what is complete after each of them."""
+    """Applies one order of events and checks after each of them which receives are complete."""
 
     def __init__(self, expectations: dict[int, Expectation]) -> None:
         self.arbiter = _native_testing.ReceiveArbiter()

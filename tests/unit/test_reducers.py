@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What kernels may combine into a reduction."""
+"""The values that kernels may combine into a reduction."""
 
 from __future__ import annotations
 

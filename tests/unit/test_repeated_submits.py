@@ -50,7 +50,7 @@ def add(chunk: celerity.Chunk, out: celerity.View, given: celerity.View, amount:
 
 
 class Fields:
-    """Two buffers, and the kernel that adds one number to what the other has; submitted once already."""
+    """Two buffers, and the kernel that adds a number to the elements of the other one; submitted once already."""
 
     def __init__(self, queue: celerity.Queue) -> None:
         self.queue = queue
@@ -74,7 +74,7 @@ def fields(queue: celerity.Queue) -> Fields:
 START = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
-# ---- what is repeated
+# ---- submits that are repeated natively
 
 
 def test_all_submits_but_the_first_are_repeated(queue: celerity.Queue, fields: Fields) -> None:
@@ -245,7 +245,7 @@ def test_the_functions_of_a_kernel_stay(queue: celerity.Queue) -> None:
         kernel.cpu = max
 
 
-# ---- what is not
+# ---- submits that are not
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ WHOLE = Box((0, 0), (4, 6))
 
 
 class Launches:
-    """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls; answers what it asks."""
+    """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls; answers its questions."""
 
     def __init__(self) -> None:
         planning = _native.PlanningSettings(

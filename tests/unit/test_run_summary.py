@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What LOG_LEVEL=info tells of a run, and what is said once of buffers that are allocated again and again."""
+"""The summary of a run by LOG_LEVEL=info, and the notice about buffers that are allocated again and again."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ROOMS = {
         *("backends/cpu", "backends/cuda", "loop"),
     ),
 }
-# What the executor sees of the scheduler: data types, not its generators.
+# The parts of the scheduler that the executor sees: data types, not its generators.
 SHARED_ROOMS = {"base", "geometry", "vocabulary"}
 SHARED_HEADERS = {"scheduler/core/graphs/program_log.hpp"}
 

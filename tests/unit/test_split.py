@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How index spaces are divided among ranks and devices."""
+"""The division of index spaces among ranks and devices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One node per submission, the same on every rank: dependencies, horizons, epochs. (Checklist rows 58 to 61.)"""
+"""One node per submission, the same on every rank: dependencies, horizons, epochs."""
 
 from __future__ import annotations
 

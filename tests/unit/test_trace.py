@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The timeline: what is recorded, what the file says, and how files are merged."""
+"""The timeline: recorded events, written files, and merged files."""
 
 from __future__ import annotations
 

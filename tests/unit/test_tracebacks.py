@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a program that fails prints: its own lines, once, and what to do then."""
+"""The output of a program that fails: its own lines, once, and the remedy."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_rank_that_tells_of_itself_is_named_once() -> None:
 
 
 def trace_of(*files: str) -> list[str]:
-    """The files of what is left of a traceback through these files."""
+    """The files of the frames that `trim_frames` leaves of a traceback through these files."""
     trace: TracebackType | None = None
     for file in reversed(files):
         namespace: dict[str, object] = {}

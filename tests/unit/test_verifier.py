@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The verifier accepts a right graph, and names what is wrong with each broken one."""
+"""The verifier accepts a right graph, and names the fault of each broken one."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class RankContext:
         return None
 
     def finish(self) -> None:
-        """Destroys what is alive and ends the program."""
+        """Destroys all live buffers and ends the program."""
         for number in sorted(self._buffers):
             self.native.destroy_buffer(self._buffers[number][0])
         self._buffers.clear()

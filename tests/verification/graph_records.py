@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the generators of one rank said, as the plain records of `_native_testing.GraphContext`."""
+"""The output of one rank's generators, as the plain records of `_native_testing.GraphContext`."""
 
 from __future__ import annotations
 

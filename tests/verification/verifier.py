@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Is what the generators made legal for this program? Brute force, element by element, without region maps.
+"""Decides whether graphs are legal for a program: by brute force, element by element, without region maps.
 
 `verify(program, traces)` replays the command graphs and the instruction graphs of all ranks against what the program
 means (tests/property/interpreter.py). It knows for every element of every allocation which version lies there, so that
@@ -25,7 +25,7 @@ class VerificationError(AssertionError):
 
 
 class Oracle:
-    """What each task of the program finds and leaves, by submission id."""
+    """The data that each task of the program finds and leaves, by submission id."""
 
     def __init__(self, program: Program, meaning: Meaning | None = None) -> None:
         self.program = program
@@ -103,7 +103,7 @@ class Closure:
 
 
 def describe(record: Record) -> str:
-    """One line for messages: what it is, then the fields that matter."""
+    """One line for messages: the kind, then the fields that matter."""
     head = f"I{record['id']} {record['kind']}" if "key" in record else f"C{record['id']} {record['kind']}"
     hidden = {"id", "kind", "dependencies", "priority", "key"}
     fields = ", ".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the command graph counts as arrived lies in a memory of the rank, whether or not a device reads it."""
+"""Data that the command graph counts as arrived lies in a memory of the rank, whether or not a device reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.verification.verifier import Oracle, flat_tuple
 
 
 class AwaitedData:
-    """Of one rank: what each of its tasks awaits, until the task starts."""
+    """The data that each task of one rank awaits, until the task starts."""
 
     def __init__(self, oracle: Oracle, trace: Trace) -> None:
         self._oracle = oracle
@@ -27,7 +27,7 @@ class AwaitedData:
                 self._by_task.setdefault(task, []).append(awaited)
 
     def elements(self, task: int, buffer: int) -> int:
-        """What a task awaits of a buffer, as a mask."""
+        """The elements of a buffer that a task awaits, as a mask."""
         boxes = (box for number, of in self._by_task.get(task, []) if number == buffer for box in of)
         return self._oracle.mask(buffer, tuple(boxes))
 
@@ -48,7 +48,7 @@ class AwaitedData:
         return f"tasks {sorted(self._by_task)} await data and never start" if self._by_task else ""
 
     def _present(self, buffer: int, submission: int, boxes: tuple[FlatBox, ...], allocation: Allocation) -> int:
-        """The elements of `boxes` whose version in the allocation is what the task has to find."""
+        """The elements of `boxes` with the version in the allocation that the task has to find."""
         assert allocation.box is not None
         inside = tuple(part for box in boxes if (part := flat_overlap(box, allocation.box)) != EMPTY_FLAT)
         factor = self._oracle.decl(buffer).element_size_bytes // CELL_BYTES

@@ -192,7 +192,7 @@ class RankCommands:
             yield task.buffer, mask, 0
 
     def _expect(self, buffer: int, mask: int, submission: int) -> None:
-        """The rank's copy of these elements is what a task must find."""
+        """The rank's copy of these elements has the versions that a task must find."""
         expected = self.oracle.before(buffer, submission)
         indices = list(bits(mask))
         wrong = np.flatnonzero(self.versions[buffer][indices] != expected[indices])
@@ -249,7 +249,7 @@ def _verify_shares(oracle: Oracle, ranks: Sequence[RankCommands]) -> None:
 
 
 def _verify_transfers(oracle: Oracle, ranks: Sequence[RankCommands]) -> None:
-    """What a rank awaits is exactly what all others push to it, each element once."""
+    """A rank awaits exactly the elements that all others push to it, each once."""
     arriving: dict[tuple[Transfer, int], int] = {}
     for rank in ranks:
         for (transfer, target), mask in rank.pushed.items():

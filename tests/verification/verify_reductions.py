@@ -19,7 +19,7 @@ Reduction: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one kernel instruction contributes."""
+    """The contribution of one kernel instruction."""
 
     rank: int
     box: FlatBox
@@ -27,7 +27,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a rank sends for a transfer; known once that rank was replayed."""
+    """The value that a rank sends for a transfer; known once that rank was replayed."""
 
     transfer: Transfer
     source: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What ranks send is announced, and arrives exactly once at those who wait for it."""
+"""Each send of a rank is announced, and arrives exactly once at the ranks that wait for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sort_key(record: Record) -> tuple[int, int]:
 
 @dataclass
 class Arrival:
-    """What a rank receives for one transfer."""
+    """The data that a rank receives for one transfer."""
 
     elements: int = 0
     split: dict[AllocationId, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def _verify_pilots(rank: RankTransfers) -> None:
 
 
 def _verify_arrivals(oracle: Oracle, ranks: Sequence[RankTransfers]) -> None:
-    """What is sent to a rank for a transfer is what it receives; keys of sends are smaller than those of receives."""
+    """A rank receives exactly the data sent to it for a transfer; keys of sends are smaller than those of receives."""
     sent: dict[tuple[Transfer, int], int] = {}
     senders: dict[tuple[Transfer, int], list[int]] = {}
     for rank in ranks:

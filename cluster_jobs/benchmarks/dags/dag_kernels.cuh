@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the bodies in dag_kernels.py use. HOLD_US is defined before.
+// Helpers of the kernels' bodies. The including source defines HOLD_US before.
 
 template <class A>
 __device__ auto& at(const A& a, long long i) {

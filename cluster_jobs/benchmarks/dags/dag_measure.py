@@ -44,10 +44,10 @@ class Variant(Protocol):
         """Wait for all runs."""
 
     def submit_alone(self) -> None:
-        """Submit a run by itself, with what goes from and to the host."""
+        """Submit a run by itself, with its copies from and to the host."""
 
     def finish_alone(self) -> None:
-        """Wait for it, and for what the host reads."""
+        """Wait for the run, and for the results on the host."""
 
     def reset(self) -> None:
         """Begin anew, from the initial contents."""
@@ -56,7 +56,7 @@ class Variant(Protocol):
         """Copies of the results."""
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """What the host has read of the results of the latest run by itself."""
+        """The results of the latest run by itself, as the host has read them."""
 
 
 class Ours:
@@ -88,13 +88,13 @@ class Ours:
         self.queue.wait()
 
     def submit_alone(self) -> None:
-        """Submit the kernels, and fences for what the host reads."""
+        """Submit the kernels, and fences for the results on the host."""
         self._resident.run()
         if self.from_host:
             self._asked = self._resident.read_back(whole=self.whole)
 
     def finish_alone(self) -> None:
-        """Wait for what the host reads, or for everything."""
+        """Wait for the results on the host, or for everything."""
         if self.from_host:
             self._read = {name: future.result() for name, future in self._asked.items()}
         else:
@@ -109,7 +109,7 @@ class Ours:
         return self._resident.results()
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """What the fences gave."""
+        """The results of the fences."""
         return self._read
 
     def spent(self) -> dict[str, float]:
@@ -188,7 +188,7 @@ def _run_anew(variant: Variant, *, from_host: bool) -> dict[str, NDArray[Any]]:
 
 @dataclass
 class Samples:
-    """What was measured of a variant, in microseconds per run."""
+    """The measurements of a variant, in microseconds per run."""
 
     #: Runs that follow each other without waiting in between.
     in_a_row: list[float] = field(default_factory=list)
@@ -228,7 +228,7 @@ def run_in_a_row(variant: Variant, count: int) -> float:
 
 @dataclass
 class Pace:
-    """How much is measured in a round."""
+    """The number of runs in a round."""
 
     in_a_row: int
     alone: int

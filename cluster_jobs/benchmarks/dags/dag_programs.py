@@ -35,17 +35,17 @@ class Use:
 
 
 def reads(buffer: str, mapper: Any = None) -> Use:
-    """Read all of a buffer, or what the mapper says."""
+    """Read all of a buffer, or the region of the mapper."""
     return Use(buffer, "read", mapper or access.all())
 
 
 def writes(buffer: str, mapper: Any = None) -> Use:
-    """Overwrite the items' own elements, or what the mapper says."""
+    """Overwrite the items' own elements, or the region of the mapper."""
     return Use(buffer, "write", mapper or access.one_to_one())
 
 
 def updates(buffer: str, mapper: Any = None) -> Use:
-    """Read and write the items' own elements, or what the mapper says."""
+    """Read and write the items' own elements, or the region of the mapper."""
     return Use(buffer, "read_write", mapper or access.one_to_one())
 
 
@@ -70,11 +70,11 @@ class Program:
     least_waits: int
     results: tuple[str, ...]
     tolerance: float
-    #: What the host writes anew before each run, where data comes from the host; in the order of first use.
+    #: Buffers that the host writes anew before each run, where data comes from the host; in the order of first use.
     dirty: tuple[str, ...] = ()
     #: The results of which the host reads an element after each run, where data goes to the host.
     read_back: tuple[str, ...] = ()
-    #: A run goes on from what the one before it left.
+    #: A run continues from the results of the run before.
     is_iterative: bool = False
     buffers: dict[str, NDArray[Any]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)

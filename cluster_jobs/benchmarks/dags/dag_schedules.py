@@ -17,7 +17,7 @@ from cluster_jobs.benchmarks.dags.dag_regimes import in_turns, parts_of
 Edge = tuple[int, int]
 
 
-# ---- what the program asks for
+# ---- the dependencies of a program
 
 
 def dependencies(program: Program) -> set[Edge]:
@@ -97,7 +97,7 @@ class Schedule:
 
     #: Of each step.
     streams: tuple[int, ...]
-    #: What a step waits for. A step with a larger number is that of the run before.
+    #: The steps that each step waits for. A step with a larger number is that of the run before.
     waits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     #: Dirty inputs for whose copies a step waits.
     inputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

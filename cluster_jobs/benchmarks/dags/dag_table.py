@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What comes out of the figures of the DAG suite: ratios, geometric means, and tables."""
+"""The evaluation of the DAG suite: ratios, geometric means, and tables."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _ratios(rows: Sequence[Mapping[str, Any]], regimes: Iterable[str], pair: tup
 
 
 def aims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What is aimed at, and what was found with runs by themselves, as the originals were measured, and in a row."""
+    """The aims, and the figures found with runs by themselves, as the originals were measured, and in a row."""
     asked = (
         ("d over a0, geometric mean of R1 and R3", ("R1", "R3"), ("d", "a0"), geometric_mean, 1.44),
         ("d over a1, geometric mean of R1", ("R1",), ("d", "a1"), geometric_mean, 1.28),
@@ -134,7 +134,7 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 
 def show_program(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what was measured of a program: a line for each regime and variant."""
+    """Print the measurements of a program: a line for each regime and variant."""
     lines = []
     for row in rows:
         for name, figures in row["variants"].items():

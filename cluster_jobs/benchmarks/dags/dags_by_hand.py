@@ -77,7 +77,7 @@ class Arrays:
         cupy.cuda.runtime.setDevice(0)
         self.on_device = {name: cupy.empty(array.shape, array.dtype) for name, array in program.buffers.items()}
         inputs = program.inputs()
-        #: What is uploaded once, and what anew at each reset; everything else becomes zero then.
+        #: Buffers uploaded once, and buffers uploaded at each reset; a reset sets all others to zero.
         self._constants = inputs - program.written()
         self._variables = inputs & program.written()
         #: By whether it is pinned: the dirty inputs, and where results go.
@@ -122,7 +122,7 @@ class Arrays:
         return {name: self.cupy.asnumpy(self.on_device[name]) for name in self.program.results}
 
     def read(self, *, is_pinned: bool) -> dict[str, NDArray[Any]]:
-        """What was copied to the host."""
+        """The results that were copied to the host."""
         return {name: np.array(array) for name, array in self.targets[is_pinned].items()}
 
     def function(self, step: Step) -> int:
@@ -151,7 +151,7 @@ class Issuer:
         self._launches = self._prepare()
 
     def _prepare(self) -> list[tuple[Any, ...]]:
-        """Of each step all arguments of a launch but the stream, and what they point to."""
+        """For each step, all arguments of a launch but the stream, and the values that they point to."""
         program = self.arrays.program
         addresses = {name: int(array.data.ptr) for name, array in self.arrays.on_device.items()}
         shapes = {name: array.shape for name, array in program.buffers.items()}
@@ -305,5 +305,5 @@ class HandWritten:
         return self.arrays.results()
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """What the host has read of the results of the latest run by itself."""
+        """The results of the latest run by itself, as the host has read them."""
         return self.arrays.read(is_pinned=self.issuer.is_pinned)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How short tasks may be: the minimum effective task granularity of Task Bench, beside the same programs by hand.
+"""Measures how short tasks may be: the minimum effective task granularity of Task Bench, beside programs by hand.
 
     python -m cluster_jobs.benchmarks.granularity.metg --devices 1,8 --output results/metg.json
     python -m cluster_jobs.benchmarks.granularity.metg --backend cpu --devices 1,2

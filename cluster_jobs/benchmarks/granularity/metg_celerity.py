@@ -141,7 +141,7 @@ class Program:
         return self._of_master(time.perf_counter() - begun)
 
     def _of_master(self, seconds: float) -> float:
-        """What rank 0 passed, so that all ranks decide alike."""
+        """The argument of rank 0, so that all ranks decide alike."""
 
         def tell(part: celerity.Part, view: celerity.View) -> None:
             view[...] = seconds

@@ -38,7 +38,7 @@ class Program:
                 for point, points in enumerate(read)
             ]
             tasks += values
-        # All of them are asked for: what nobody reads would not be computed.
+        # All of them are asked for: Dask computes no result that nobody reads.
         results: list[int] = self.client.gather(self.client.compute(tasks, optimize_graph=False))
         return results[-self.width :]
 

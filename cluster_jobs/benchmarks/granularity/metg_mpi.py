@@ -49,7 +49,7 @@ class OnHost:
             task_patterns.compute(iterations)
 
     def begin_exchange(self, plan: Plan, step: int) -> None:
-        """Start to send and receive what the step reads."""
+        """Start to send and receive the data that the step reads."""
         values = self.values[step % 2]
         if plan.is_all:
             self._requests = [self.comm.Iallgather(MPI.IN_PLACE, [values, self.share, MPI.UINT32_T])]

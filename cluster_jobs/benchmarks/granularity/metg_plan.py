@@ -10,12 +10,12 @@ from cluster_jobs.benchmarks.granularity import task_patterns
 
 @dataclass(frozen=True)
 class Plan:
-    """What a rank does in one step of a round."""
+    """The work of a rank in one step of a round."""
 
     #: Own points whose tasks read own points only, and the others.
     local: list[int]
     remote: list[int]
-    #: (rank, first point, point behind the last) of what the tasks read, and of what those of other ranks read.
+    #: (rank, first point, point behind the last) of the points that the tasks read, and that tasks of other ranks read.
     receives: list[tuple[int, int, int]]
     sends: list[tuple[int, int, int]]
     #: Whether every rank reads everything.

@@ -55,17 +55,17 @@ def dependencies(pattern: str, step: int, point: int, width: int) -> list[int]:
 
 
 def initial(width: int) -> NDArray[np.uint32]:
-    """What the first step reads, (width,)."""
+    """The numbers that the first step reads, (width,)."""
     return (np.arange(width, dtype=np.uint64) * 2654435761 & MASK).astype(np.uint32)
 
 
 def value_of(point: int, step: int, read: Iterable[tuple[int, int]]) -> int:
-    """What a task leaves; `read` are points and what lay there."""
+    """The number that a task leaves; `read` are points and their numbers."""
     return (40503 * (point + 1) + 9973 * step + sum((2 * j + 3) * int(value) for j, value in read)) & MASK
 
 
 def reference(pattern: str, width: int, steps: int) -> NDArray[np.uint32]:
-    """What lies at the points behind the last step, by NumPy; (width,)."""
+    """The numbers at the points behind the last step, by NumPy; (width,)."""
     points = np.arange(width, dtype=np.uint64)
     values: NDArray[np.uint64] = initial(width).astype(np.uint64)
     for step in range(steps):
@@ -78,7 +78,7 @@ def reference(pattern: str, width: int, steps: int) -> NDArray[np.uint32]:
 
 
 def require_reference(result: NDArray[np.uint32], pattern: str, steps: int) -> int:
-    """Compare what a program left with NumPy.
+    """Compare the result of a program with NumPy.
 
     Returns:
         The checksum: the sum of all points modulo 2^32.

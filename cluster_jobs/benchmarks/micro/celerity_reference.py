@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What C++ Celerity (6e22728 on SimSYCL e3843d8, gcc 12.2 -O3) costs on the six topologies.
+"""The cost of C++ Celerity (6e22728 on SimSYCL e3843d8, gcc 12.2 -O3) on the six topologies.
 
 Best of 3 to 6 rounds on a 2-core AMD EPYC (Zen 4) virtual machine, 2026-11-21, recorders off, nothing
 executed: microseconds per round, and the number of instructions up to and including the shutdown epoch (without

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What it costs to issue work, ours against hand-written CuPy: `python -m cluster_jobs.benchmarks.micro.dispatch`.
+"""The cost of issuing work, ours against hand-written CuPy: `python -m cluster_jobs.benchmarks.micro.dispatch`.
 
 *Issue*: a host task holds back the plan until it is complete, and a latch kernel, on which everything depends, holds
 back the GPU while it is issued. So the time is that of the host alone: from the opening of the gate until the last
@@ -98,7 +98,7 @@ class Ours:
         self.everything, self.own = access.all(), access.one_to_one()
         queue.host_task(_look, self.words.read(self.everything))  # host memory for all of it at once
 
-    # What is issued behind the latch; each returns the number of instructions that are issued early.
+    # Work behind the latch; each returns the number of instructions that are issued early.
 
     def kernels(self, count: int) -> int:
         """Independent kernels with three accesses."""
@@ -109,7 +109,7 @@ class Ours:
         return count
 
     def copies(self, count: int) -> int:
-        """Host tasks that read one word each of what a kernel behind the latch writes."""
+        """Host tasks that read one word each of a buffer that a kernel behind the latch writes."""
         whole = access.fixed(celerity.Box((0,), (MANY * STRIDE,)))
         self.queue.parallel_for(
             1, nothing, self.held.read(self.everything), self.constant.read(self.everything), self.words.write(whole)
@@ -144,7 +144,7 @@ class Ours:
         return 2
 
     def issue(self, submit: Callable[[int], int], count: int) -> tuple[float, dict[str, Any]]:
-        """Seconds from the opening of the gate until everything is issued, and what was counted meanwhile."""
+        """Seconds from the opening of the gate until everything is issued, and the counters of that time."""
         queue, opened = self.queue, threading.Event()
         flag = ctypes.c_int.from_address(self.flag_address)
         number = flag.value + 1
@@ -188,7 +188,7 @@ class Ours:
             time.sleep(0.002)
 
     def end_to_end(self, count: int, *, with_accesses: bool) -> dict[str, float]:
-        """Microseconds per independent task until all have run, and what the threads spent."""
+        """Microseconds per independent task until all have run, and the time that the threads spent."""
         queue = self.queue
         queue.wait()
         before = queue.statistics()
@@ -226,7 +226,7 @@ def _slope_us(issue: Callable[[int], float], rounds: int) -> float:
 
 
 def measure_issue(queue: celerity.Queue, hand: HandWritten | None, rounds: int) -> list[dict[str, Any]]:
-    """The rows on the host's time; the last one holds what was counted."""
+    """The rows on the host's time; the last one holds the counters."""
     spare = ctypes.c_int(0)
     ours = Ours(queue, ctypes.addressof(spare) if hand is None else hand.flag_memory.ptr)
     slopes: dict[str, dict[str, Any]] = {}
@@ -281,7 +281,7 @@ def _row(key: str, what: str, ours: float | None, by_hand: float | None) -> dict
 
 
 def measure_exchange(queue: celerity.Queue, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A step is a kernel on each rank that reads what the other rank has written in the step before. Collective."""
+    """A step is a kernel on each rank that reads data that the other rank wrote in the step before. Collective."""
     rows = []
     for elements in (1, 4096, 262144):
         shape = (2 * elements,)

@@ -2,7 +2,7 @@
 """Scheduling cost by number of ranks: `python -m cluster_jobs.benchmarks.micro.dry_run_scaling`.
 
 Rank 0 of N, with 4 devices, plans wave_sim (1024 x 1024 cells, row-wise split) in a dry run. Microseconds of the
-scheduler thread per task, and what each further rank adds.
+scheduler thread per task, and the addition of each further rank.
 """
 
 from __future__ import annotations

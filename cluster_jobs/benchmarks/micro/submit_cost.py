@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What submitting a task costs the application thread: `python -m cluster_jobs.benchmarks.micro.submit_cost`.
+"""The cost of a submit on the application thread: `python -m cluster_jobs.benchmarks.micro.submit_cost`.
 
 5000 wave_sim steps are submitted in a dry run (the scheduler thread plans, nothing is executed), with built-in
 mappers and with a Python callable, as rank 0 of 1 and of 128. Few submissions block because the scheduler could not

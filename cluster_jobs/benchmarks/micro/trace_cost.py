@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a timeline costs: the same steps of a wave with and without CELERITY_TRACE, in turns.
+"""The cost of a timeline: the same steps of a wave with and without CELERITY_TRACE, in turns.
 
 Small grids show the cost per task, since all that happens there is issuing work. Processor time tells it even where
 other programs use the machine. The time to write the file, after the run, is told apart.

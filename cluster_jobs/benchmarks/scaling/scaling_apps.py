@@ -19,7 +19,7 @@ class ScalingApp:
     name: str
     #: Of plots; "{size}" stands for the size.
     title: str
-    #: What is measured if the command line names no sizes: on GPUs, and on CPU devices.
+    #: The sizes if the command line names none: on GPUs, and on CPU devices.
     sizes: tuple[int, ...]
     cpu_sizes: tuple[int, ...]
     #: Steps of a batch on GPUs: about a quarter of a second on one of them.

@@ -40,7 +40,7 @@ OURS, BY_HAND = "ours", "by hand"
 
 @dataclass(frozen=True)
 class Program:
-    """What is measured: the application in one of its variants, or its peer."""
+    """The application in one of its variants, or its peer."""
 
     label: str
     variant: Variant | None  # None: the peer
@@ -82,7 +82,7 @@ class Runner:
             raise RuntimeError(f"{' '.join(command)} verified nothing:\n{output[-2000:]}")
 
     def figures(self, program: Program, where: Configuration) -> dict[str, Any]:
-        """Run a program once; what it says of itself, at least `us_per_step`.
+        """Run a program once; its figures, at least `us_per_step`.
 
         Raises:
             RuntimeError: If it fails.
@@ -106,7 +106,7 @@ class Runner:
 
 
 def programs_of(options: argparse.Namespace) -> list[Program]:
-    """What is measured everywhere, in the order of the first round."""
+    """The programs that run everywhere, in the order of the first round."""
     variants = ABLATIONS[options.ablate] if options.ablate else (Variant(OURS),)
     ours = [Program(variant.label, variant) for variant in variants] if "ours" in options.programs else []
     peer = [Program(BY_HAND, None)] if "peer" in options.programs and options.backend == "cuda" else []
@@ -120,7 +120,7 @@ def _can_run(program: Program, layout: str, gpus: int) -> bool:
 
 
 def check(runner: Runner, programs: Sequence[Program], options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Compare all programs with NumPy in all layouts; what was checked, and what went wrong."""
+    """Compare all programs with NumPy in all layouts; the checks in words, and the problems."""
     checked, problems = [], []
     gpus = max(options.gpus)
     for layout in options.layout:
@@ -245,7 +245,7 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
 
 
 def _growth(run: dict[str, Any]) -> tuple[str, str]:
-    """How often memory was allocated anew in all batches of a run, and what was copied; a peer says nothing of that."""
+    """The number of resizes in all batches of a run, and the bytes that they copied; "-" for a peer."""
     return (str(run["resizes"]), f"{run['resize_bytes']:,}") if "resizes" in run else ("-", "-")
 
 

@@ -9,7 +9,7 @@
 
 namespace emulated_cuda {
 
-/// What the handle of a function points to. Parameters are copied by the launch.
+/// The target of a function's handle. A launch copies its parameters.
 struct function {
 	std::vector<std::size_t> parameter_bytes;
 	void (*run)(void* const* parameters) = nullptr;
@@ -28,7 +28,7 @@ struct settings {
 __attribute__((visibility("default"))) void configure(const settings& values);
 /// Words that streams have been told to write, in all.
 __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
-/// Writes what the queues of all devices wait for to stderr.
+/// Writes to stderr which operations the queues of all devices wait for.
 __attribute__((visibility("default"))) void describe();
 
 } // namespace emulated_cuda

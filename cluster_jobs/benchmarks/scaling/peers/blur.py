@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written convolutions share: the kernel, the rows of one GPU, and the problem.
+"""Convolution by hand: the kernel, the rows of one GPU, and the problem.
 
 Pixels, weights and arithmetic are those of `cluster_jobs/apps/convolution.py`, and so is the result: to the bit.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written N-body programs share: the bodies of one GPU, and the problem.
+"""N-body by hand: the bodies of one GPU, and the problem.
 
 The acceleration is computed by the source of `cluster_jobs/apps/nbody.py` itself, from the same initial state.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BODY_BYTES = 16
-# What a launch adds up: everything; what the own bodies pull, put aside; what all others pull, added to that.
+# A launch adds up the pull of all bodies; of the own bodies, which it puts aside; or of all others, added to that.
 WHOLE, FROM_OWN, FROM_OTHERS = 0, 1, 2
 KERNEL = r"""
 extern "C" __global__ void __launch_bounds__(BLOCK, 2)
@@ -84,7 +84,7 @@ class Share:
         self.reset()
 
     def set_destinations(self, others: Sequence[Sequence[int]]) -> None:
-        """Say where else a step can store new positions: the others' arrays, by parity of what is written."""
+        """Set where else a step can store new positions: the others' arrays, by parity of the written array."""
         self._launches = {}
         for name, extra in (("here", [[], []]), ("everywhere", others)):
             with self.device:

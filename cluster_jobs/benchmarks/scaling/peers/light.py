@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written RSim programs share: the patches of one GPU, and the problem.
+"""RSim by hand: the patches of one GPU, and the problem.
 
 Transport and light are computed by the source of `cluster_jobs/apps/rsim.py` itself, for the same room.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Scene = room.Room
 LIGHT_BYTES = 4
-ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that what is exchanged is aligned to 16 bytes
+ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that exchanged data is aligned to 16 bytes
 SOURCE = (
     rsim.ROOM_SOURCE
     + r"""
@@ -121,7 +121,7 @@ class Share:
 
 
 def counted(step: Step, steps: int) -> Step:
-    """What enqueues one step after the other, whatever parity is asked for; after the last one, the first again."""
+    """Enqueues one step after the other, whatever the parity; after the last one, the first again."""
     number = -1
 
     def enqueue(parity: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written matrix products share: the kernel, the rows of one GPU, and the problem.
+"""Matrix products by hand: the kernel, the rows of one GPU, and the problem.
 
 D = A (B C) in float64 as in `cluster_jobs/apps/matmul.py`, with its kernel and its factors. Each GPU computes some rows
 of B C and of D, and keeps the whole of C and of B C; the rows of B C travel in bands, each as soon as it is computed.
@@ -103,7 +103,7 @@ class Share:
         return rows
 
     def reset(self) -> None:
-        """Overwrite both products, so that the next check sees what is computed then."""
+        """Overwrite both products, so that the next check sees new results only."""
         with self.device:
             self.bc.fill(np.nan)
             self.d.fill(np.nan)

@@ -47,7 +47,7 @@ class Rank(Worker):
         self.share.second_product(self.stream)
 
     def _exchange(self, bands: list[tuple[int, int]]) -> None:
-        """Enqueue that everybody gets a band of each rank, behind what is computed."""
+        """Enqueue broadcasts of a band of each rank, behind the kernels."""
         nccl, pointer = self.nccl, self.messages.ptr
         self.computed.record(self.stream)
         self.messages.wait_event(self.computed)

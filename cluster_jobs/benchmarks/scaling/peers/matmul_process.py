@@ -54,7 +54,7 @@ class Gpu(Worker):
             arrived.record(stream)
 
     def second_product(self, gpus: list[Gpu]) -> None:
-        """Enqueue this GPU's rows of D, behind the copies from the others and its own, which read what comes next."""
+        """Enqueue this GPU's rows of D behind the copies from the others. Its own copies end before the next step."""
         self.runtime.setDevice(self.device)
         for other in self.copies:
             self.stream.wait_event(gpus[other].copies[self.device][1])

@@ -2,7 +2,7 @@
 """N-body by hand, one rank per GPU with NCCL.
 
 Each rank moves its own bodies; then all positions are gathered everywhere, on the stream of the kernel. Or they are
-gathered on another stream, while the next step already adds up what the own bodies pull.
+gathered on another stream, while the next step already adds up the pull of the own bodies.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rank(Worker):
         self.gather(1 - parity, self.stream)
 
     def overlapped(self, parity: int) -> None:
-        """Enqueue a step: what the own bodies pull while the others' positions arrive, then the rest."""
+        """Enqueue a step: the pull of the own bodies while the others' positions arrive, then the rest."""
         self.share.launch(bodies.FROM_OWN, parity, self.stream)
         self.stream.wait_event(self.gathered)
         self.share.launch(bodies.FROM_OTHERS, parity, self.stream)

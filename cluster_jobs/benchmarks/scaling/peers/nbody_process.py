@@ -34,7 +34,7 @@ class Gpu(Worker):
             self.runtime.deviceSynchronize()
         self.size_bytes = (self.share.end - self.share.first) * bodies.BODY_BYTES
         self.others: list[Gpu] = []
-        #: By parity of what was written: (destination, source).
+        #: By parity of the written array: (destination, source).
         self.copies: list[list[tuple[int, int]]] = [[], []]
 
     def connect(self, workers: list[Gpu]) -> None:
@@ -54,7 +54,7 @@ class Gpu(Worker):
             runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
 
     def wait_for_others(self, parity: int) -> None:
-        """Let the stream wait for what the others wrote in a step of this parity."""
+        """Let the stream wait for the data that the others wrote in a step of this parity."""
         for other in self.others:
             self.stream.wait_event(other.arrived[parity])
 
@@ -67,7 +67,7 @@ class Gpu(Worker):
         self.arrived[parity].record(self.stream)
 
     def overlapped(self, parity: int) -> None:
-        """Enqueue this GPU's part of a step: what the own bodies pull while the others' positions arrive, the rest."""
+        """Enqueue this GPU's part of a step: the pull of its own bodies while other positions arrive, then the rest."""
         self.runtime.setDevice(self.device)
         self.share.launch(bodies.FROM_OWN, parity, self.stream)
         self.wait_for_others(1 - parity)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What hand-written programs share that divide an array into slabs of rows and exchange border rows after each step.
+"""Programs by hand that divide an array into slabs of rows, and exchange border rows after each step.
 
 In a step of parity p, array p of a slab is read and array 1 - p written. Rows 0 to `halo` - 1 and the last `halo` rows
 belong to the neighbours, or to nobody.
@@ -77,7 +77,7 @@ class SlabWorker(Worker):
         cupy.cuda.runtime.deviceSynchronize()
 
     def begin(self, parity: int, stream: Any) -> None:
-        """What comes first on the stream that computes the border."""
+        """Enqueue the first operation of a step on the stream that computes the border."""
 
     @abstractmethod
     def exchange(self, parity: int, stream: Any) -> None:
@@ -92,7 +92,7 @@ class SlabWorker(Worker):
     def overlapped(self, parity: int) -> None:
         """Enqueue a step: border and exchange on one stream, interior on the other.
 
-        Each reads what the other wrote in the step before, and overwrites what it read then.
+        Each kernel reads rows that the other one wrote in the step before, and overwrites rows that the other one read.
         """
         self.begin(parity, self.border_stream)
         self.border_stream.wait_event(self.interior_done)

@@ -25,7 +25,7 @@ class Rank(slabs.SlabWorker):
         self.nccl = nccl
         self.count = problem.halo * self.share.row_elements
         self.communicator = ranks.connect(comm)
-        #: By parity of what was written: (neighbour, address to send, address to receive).
+        #: By parity of the written array: (neighbour, address to send, address to receive).
         self._exchanges = [
             [
                 (comm.rank + step, self.share.address(parity, own), self.share.address(parity, halo))

@@ -28,7 +28,7 @@ class Gpu(slabs.SlabWorker):
             #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
             self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
         self.neighbours: list[Gpu] = []
-        #: By parity of what was written: (destination, source).
+        #: By parity of the written array: (destination, source).
         self.copies: list[list[tuple[int, int]]] = [[], []]
 
     def connect(self, workers: list[Gpu]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the hand-written WaveSim programs share: the kernel, the rows of one GPU, and the problem.
+"""WaveSim by hand: the kernel, the rows of one GPU, and the problem.
 
 The update is that of `cluster_jobs/apps/wave_sim.py`, on the same initial state, and so is the result: to the bit, but
 for denormal numbers.
