@@ -22,7 +22,14 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #endif
 
+#ifndef CELERITY_ITEMS // of each thread, as the CudaKernel says; x last
+#define CELERITY_ITEMS 1, 1, 1
+#endif
+
 namespace celerity {
+
+/// How many neighbouring items each thread works on, along z, y, and x.
+constexpr int items_per_thread[3] = {CELERITY_ITEMS};
 
 /// The position of one thread in the index space.
 template <int D>
@@ -42,13 +49,16 @@ struct chunk {
 	long long global_min[D > 0 ? D : 1];
 	long long global_max[D > 0 ? D : 1];
 
-	/// This thread's item, which may lie past the end of the chunk.
+	/// How many items along a dimension each thread works on, as the `CudaKernel` says.
+	__device__ __forceinline__ static constexpr int items(const int dim) { return items_per_thread[D > 0 ? 3 - D + dim : 2]; }
+
+	/// This thread's item, the first one if it has several, which are neighbours. It may lie past the end of the chunk.
 	__device__ __forceinline__ celerity::item<D> item() const {
 		celerity::item<D> result;
 		constexpr int last = D > 0 ? D - 1 : 0;
-		result.index[last] = min[last] + (long long)blockIdx.x * blockDim.x + threadIdx.x;
-		if constexpr(D > 1) result.index[D - 2] = min[D - 2] + (long long)blockIdx.y * blockDim.y + threadIdx.y;
-		if constexpr(D > 2) result.index[D - 3] = min[D - 3] + (long long)blockIdx.z * blockDim.z + threadIdx.z;
+		result.index[last] = min[last] + ((long long)blockIdx.x * blockDim.x + threadIdx.x) * items(last);
+		if constexpr(D > 1) result.index[D - 2] = min[D - 2] + ((long long)blockIdx.y * blockDim.y + threadIdx.y) * items(D - 2);
+		if constexpr(D > 2) result.index[D - 3] = min[D - 3] + ((long long)blockIdx.z * blockDim.z + threadIdx.z) * items(D - 3);
 		return result;
 	}
 
@@ -60,11 +70,11 @@ struct chunk {
 		return is_inside;
 	}
 
-	/// Threads of the whole grid along a dimension: the step of a loop over more items than there are threads.
+	/// Items of the whole grid along a dimension: the step of a loop over more items than it has.
 	__device__ __forceinline__ long long step(const int dim) const {
-		if(dim == D - 1 || D == 0) return (long long)gridDim.x * blockDim.x;
-		if(dim == D - 2) return (long long)gridDim.y * blockDim.y;
-		return (long long)gridDim.z * blockDim.z;
+		if(dim == D - 1 || D == 0) return (long long)gridDim.x * blockDim.x * items(dim);
+		if(dim == D - 2) return (long long)gridDim.y * blockDim.y * items(dim);
+		return (long long)gridDim.z * blockDim.z * items(dim);
 	}
 };
 
@@ -83,6 +93,15 @@ inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding 
     /// What accesses out of bounds read and write instead.
 template <int Words>
 __device__ alignas(16) long long sink[Words];
+
+template <typename T>
+struct without_const {
+	using type = T;
+};
+template <typename T>
+struct without_const<const T> {
+	using type = T;
+};
 
 template <int N>
 struct bounds {
@@ -110,6 +129,15 @@ struct bounds {
 
 } // namespace detail
 
+/// Neighbours along the last dimension of a buffer.
+template <typename T, int N>
+struct alignas(N * sizeof(T)) neighbours {
+	T values[N];
+
+	__device__ __forceinline__ T& operator[](const int i) { return values[i]; }
+	__device__ __forceinline__ const T& operator[](const int i) const { return values[i]; }
+};
+
 /// A buffer in the memory of this device, indexed by global coordinates; `T` is const for read accesses.
 template <typename T, int D>
 struct accessor {
@@ -130,6 +158,33 @@ struct accessor {
 
 	__device__ __forceinline__ T& operator[](const item<D>& where) const { return at(where.index); }
 
+	/// The element at these indices and those behind it along the last dimension, `N` in all: 1, 2, 4, ..., up to 16 bytes. In one access to
+	/// memory if they lie at a multiple of their size.
+	template <int N, typename... Indices>
+	__device__ __forceinline__ auto load(const Indices... indices) const {
+		static_assert(D > 0 && sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
+		long long index[D > 0 ? D : 1] = {(long long)indices...};
+		neighbours<typename detail::without_const<T>::type, N> result;
+		if(lie_together<N>(index)) {
+			result = *(const decltype(result)*)(data + offset(index));
+		} else {
+			for(int i = 0; i < N; ++i, ++index[D - 1]) result[i] = at(index);
+		}
+		return result;
+	}
+
+	/// Likewise, to write.
+	template <int N, typename... Indices>
+	__device__ __forceinline__ void store(const neighbours<T, N>& values, const Indices... indices) const {
+		static_assert(D > 0 && sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
+		long long index[D > 0 ? D : 1] = {(long long)indices...};
+		if(lie_together<N>(index)) {
+			*(neighbours<T, N>*)(data + offset(index)) = values;
+		} else {
+			for(int i = 0; i < N; ++i, ++index[D - 1]) at(index) = values[i];
+		}
+	}
+
 	/// The same as `accessor(i)`.
 	__device__ __forceinline__ T& operator[](const long long i) const {
 		static_assert(D == 1, "with other than one dimension, write accessor(i, j)");
@@ -146,10 +201,24 @@ struct accessor {
 			}
 		}
 #endif
-		if constexpr(D == 0) return *data;
-		if constexpr(D == 1) return data[index[0]];
-		if constexpr(D == 2) return data[index[0] * stride[0] + index[1]];
-		if constexpr(D == 3) return data[index[0] * stride[0] + index[1] * stride[1] + index[2]];
+		return data[offset(index)];
+	}
+
+	__device__ __forceinline__ long long offset(const long long (&index)[D > 0 ? D : 1]) const {
+		if constexpr(D == 0) return 0;
+		if constexpr(D == 1) return index[0];
+		if constexpr(D == 2) return index[0] * stride[0] + index[1];
+		if constexpr(D == 3) return index[0] * stride[0] + index[1] * stride[1] + index[2];
+	}
+
+	/// Whether one access gets the element and its neighbours; with bounds to check, each has its own.
+	template <int N>
+	__device__ __forceinline__ bool lie_together(const long long (&index)[D > 0 ? D : 1]) const {
+#if CELERITY_BOUNDS_CHECK
+		return false;
+#else
+		return (unsigned long long)(data + offset(index)) % (N * sizeof(T)) == 0;
+#endif
 	}
 };
 
@@ -418,6 +487,7 @@ struct reducer {
 	T* partial; ///< one element, which holds the identity before the launch
 
 	__device__ __forceinline__ static T identity() { return detail::identity<Op, T>(); }
+	__device__ __forceinline__ static T fold(const T& x, const T& y) { return detail::fold<Op>(x, y); }
 
 	/// Any thread, at any place, any number of times.
 	__device__ void combine(const T& value) const {
