@@ -795,7 +795,7 @@ class CudaFunction:
     A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.
     """
 
-    def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple], checks_bounds: bool = False) -> None:
+    def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple], checks_bounds: bool = False, items: Sequence[int] = []) -> None:
         """
         functions: a CUfunction per local device. block, grid: extents, x last; a grid of None is derived from the chunk.
 

@@ -18,6 +18,7 @@ from celerity_py.vocabulary.submissions import Site
 _MOST_THREADS: Final = 1024
 _MOST_THREADS_PER_DIMENSION: Final = (1024, 1024, 64)
 _MOST_BLOCKS_PER_DIMENSION: Final = (2**31 - 1, 65535, 65535)
+_MOST_ITEMS_PER_DIMENSION: Final = (1024, 1024, 1024)  # more registers than a thread can have
 
 
 class CudaKernel(KernelRecord):
@@ -33,6 +34,8 @@ class CudaKernel(KernelRecord):
         block: Threads per block, one int per dimension; x is the last one.
         shared_bytes: Dynamic shared memory per block, in bytes.
         grid: Blocks per dimension, likewise; None derives them from the chunk.
+        items: Neighbouring items that each thread works on, per dimension, likewise; by default one. `chunk.item()` is
+            the first of them, and `chunk.items(dimension)` says how many they are.
 
     Raises:
         ArgumentTypeError: If source and name are no strings, or extents and bytes no integers.
@@ -41,7 +44,7 @@ class CudaKernel(KernelRecord):
             not fit, or the source does not compile.
     """
 
-    __slots__ = ("block", "grid", "shared_bytes", "site", "source")
+    __slots__ = ("block", "grid", "items", "shared_bytes", "site", "source")
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class CudaKernel(KernelRecord):
         block: Sequence[int] | None = None,
         shared_bytes: int = 0,
         grid: Sequence[int] | None = None,
+        items: Sequence[int] | None = None,
     ) -> None:
         if not isinstance(source, str) or not isinstance(name, str):
             raise ArgumentTypeError(
@@ -59,6 +63,7 @@ class CudaKernel(KernelRecord):
         self.name = name
         self.block = _extents(block, "block", _MOST_THREADS_PER_DIMENSION)
         self.grid = _extents(grid, "grid", _MOST_BLOCKS_PER_DIMENSION)
+        self.items = _extents(items, "items", _MOST_ITEMS_PER_DIMENSION)
         if self.block is not None and math.prod(self.block) > _MOST_THREADS:
             raise UsageError(
                 f"CudaKernel(block={self.block}) has {math.prod(self.block)} threads per block, but CUDA allows "

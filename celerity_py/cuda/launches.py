@@ -127,6 +127,9 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
     ordinals = runtime.devices.ordinals
     checks_bounds = runtime.configuration.bounds_check
     options = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
+    items = kernel.items or ()
+    if items:
+        options += (f"-DCELERITY_ITEMS={','.join(map(str, (1, 1, *items)[-3:]))}",)
     program = Program(kernel.source, kernel.name, options, tuple(matcher.assertions))
     if not compilation.is_loaded(program, ordinals):
         # Loading code waits for all streams, and a stream may wait for another rank, which waits for this one.
@@ -146,12 +149,13 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
         shared_bytes=kernel.shared_bytes,
         parameters=matcher.native_parameters(),
         checks_bounds=checks_bounds,
+        items=items,
     )
     return LaunchPlan(function, matcher.scalars)
 
 
 def _shape_of_launch(kernel: CudaKernel, dims: int, who: str) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    for name, extents in (("block", kernel.block), ("grid", kernel.grid)):
+    for name, extents in (("block", kernel.block), ("grid", kernel.grid), ("items", kernel.items)):
         # A single item may be worked on by many threads.
         if extents is not None and len(extents) != max(dims, 1) and extents != ():
             raise DimensionMismatch(

@@ -54,14 +54,14 @@ cuda_function::parameter to_parameter(const nb::tuple& description) {
 }
 
 std::shared_ptr<cuda_function> make_function(const std::vector<std::uintptr_t>& functions, const std::vector<std::uint32_t>& block,
-    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters,
-    const bool checks_bounds) {
+    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters, const bool checks_bounds,
+    const std::vector<std::uint32_t>& items) {
 	std::vector<cuda::function> handles;
 	for(const auto handle : functions) handles.push_back(reinterpret_cast<cuda::function>(handle));
 	std::vector<cuda_function::parameter> converted;
 	for(const auto& description : parameters) converted.push_back(to_parameter(description));
 	return std::make_shared<cuda_function>(std::move(handles), block, grid.value_or(std::vector<std::uint32_t>{}), shared_bytes, std::move(converted),
-	    checks_bounds);
+	    checks_bounds, items);
 }
 
 std::uintptr_t enter_context(const int ordinal) {
@@ -88,7 +88,8 @@ void leave_context(const std::uintptr_t previous) {
 void bind_cuda(nb::module_& m) {
 	nb::class_<cuda_function>(m, "CudaFunction", "A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.")
 	    .def(nb::new_(&make_function), "functions"_a, "block"_a, "grid"_a.none(), "shared_bytes"_a, "parameters"_a, "checks_bounds"_a = false,
-	        R"(functions: a CUfunction per local device. block, grid: extents, x last; a grid of None is derived from the chunk.
+	        "items"_a = std::vector<std::uint32_t>{},
+	        R"(functions: a CUfunction per local device. block, grid, items of each thread: extents, x last; a grid of None is derived from the chunk.
 
 parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
 ("scalar", bytes, alignment).)");

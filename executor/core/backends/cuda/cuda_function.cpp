@@ -24,11 +24,13 @@ std::array<std::uint32_t, 3> reversed(const std::vector<std::uint32_t>& extents,
 } // namespace
 
 cuda_function::cuda_function(std::vector<cuda::function> functions, std::vector<std::uint32_t> block, std::vector<std::uint32_t> grid,
-    const std::uint32_t shared_bytes, std::vector<parameter> parameters, const bool checks_bounds)
+    const std::uint32_t shared_bytes, std::vector<parameter> parameters, const bool checks_bounds, const std::vector<std::uint32_t>& items)
     : m_functions(std::move(functions)), m_shared_bytes(shared_bytes), m_parameters(std::move(parameters)), m_checks_bounds(checks_bounds) {
-	if(block.size() > 3 || grid.size() > 3) throw std::invalid_argument("blocks and grids have at most 3 dimensions");
+	if(block.size() > 3 || grid.size() > 3 || items.size() > 3) throw std::invalid_argument("blocks, grids and items have at most 3 dimensions");
 	if(std::find(block.begin(), block.end(), 0U) != block.end()) throw std::invalid_argument("a block needs at least one thread");
+	if(std::find(items.begin(), items.end(), 0U) != items.end()) throw std::invalid_argument("a thread needs at least one item");
 	m_block = reversed(block, 1);
+	m_items = reversed(items, 1);
 	if(!grid.empty()) m_grid = reversed(grid, 1);
 	const auto chunk = std::find_if(m_parameters.begin(), m_parameters.end(), [](const auto& p) { return p.kind == parameter::kind_type::chunk; });
 	if(chunk == m_parameters.end()) throw std::invalid_argument("a kernel needs a chunk among its parameters");
@@ -40,7 +42,8 @@ std::array<std::uint32_t, 3> cuda_function::grid(const box& chunk) const {
 	std::array<std::uint32_t, 3> result{1, 1, 1};
 	for(std::uint32_t axis = 0; axis < m_dims; ++axis) { // x is the last dimension
 		const auto extent = static_cast<std::uint64_t>(chunk.max(m_dims - 1 - axis) - chunk.min(m_dims - 1 - axis));
-		const std::uint64_t blocks = (extent + m_block[axis] - 1) / m_block[axis];
+		const std::uint64_t items_of_block = std::uint64_t{m_block[axis]} * m_items[axis];
+		const std::uint64_t blocks = (extent + items_of_block - 1) / items_of_block;
 		if(blocks > max_grid[axis]) {
 			throw std::invalid_argument("a chunk of " + std::to_string(extent) + " items in dimension " + std::to_string(m_dims - 1 - axis) + " needs "
 			                            + std::to_string(blocks) + " blocks, but CUDA allows " + std::to_string(max_grid[axis])

@@ -27,10 +27,10 @@ class cuda_function final : public native_kernel {
 		std::vector<std::byte> identity; ///< of a reducer
 	};
 
-	/// `functions` by local device; extents of `block` and `grid` as users write them, x last. An empty grid is derived from the chunk.
-	/// Throws std::invalid_argument.
+	/// `functions` by local device; extents of `block`, `grid`, and `items` of each thread as users write them, x last. An empty grid is derived from
+	/// the chunk, no items are one. Throws std::invalid_argument.
 	cuda_function(std::vector<cuda::function> functions, std::vector<std::uint32_t> block, std::vector<std::uint32_t> grid, std::uint32_t shared_bytes,
-	    std::vector<parameter> parameters, bool checks_bounds);
+	    std::vector<parameter> parameters, bool checks_bounds, const std::vector<std::uint32_t>& items = {});
 
 	std::span<const parameter> parameters() const { return m_parameters; }
 	bool checks_bounds() const { return m_checks_bounds; }
@@ -44,6 +44,7 @@ class cuda_function final : public native_kernel {
 	std::uint32_t m_dims = 1;
 	std::array<std::uint32_t, 3> m_block{1, 1, 1};
 	std::array<std::uint32_t, 3> m_grid{0, 0, 0}; ///< zero: derived
+	std::array<std::uint32_t, 3> m_items{1, 1, 1};
 	std::uint32_t m_shared_bytes;
 	std::vector<parameter> m_parameters;
 	bool m_checks_bounds;
