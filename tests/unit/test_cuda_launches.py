@@ -136,6 +136,7 @@ def test_a_kernel_that_fits_is_described_to_the_executor(gpus: FakeGpus) -> None
             ("scalar", 1, 1),
         ],
         "checks_bounds": False,
+        "items": (),
     }
 
 
