@@ -34,14 +34,15 @@ class CudaKernel(KernelRecord):
         block: Threads per block, one int per dimension; x is the last one.
         shared_bytes: Dynamic shared memory per block, in bytes.
         grid: Blocks per dimension, likewise; None derives them from the chunk.
-        items: Neighbouring items that each thread works on, per dimension, likewise; by default one. `chunk.item()` is
-            the first of them, and `chunk.items(dimension)` says how many they are.
+        items: How many neighbouring items each thread works on, per dimension, likewise; None: one each. `chunk.item()`
+            is the first of them, the constant `chunk.items(dimension)` their number. At most 1024 per dimension.
 
     Raises:
         ArgumentTypeError: If source and name are no strings, or extents and bytes no integers.
-        DimensionMismatch: If blocks or grids have more than three dimensions.
-        UsageError: If blocks or grids are larger than CUDA allows. A submit raises it if parameters and arguments do
-            not fit, or the source does not compile.
+        DimensionMismatch: If blocks, grids or items have more than three dimensions. A submit raises it if their
+            dimensions are not those of the chunk.
+        UsageError: If blocks or grids are larger than CUDA allows, or items too many. A submit raises it if parameters
+            and arguments do not fit, or the source does not compile.
     """
 
     __slots__ = ("block", "grid", "items", "shared_bytes", "site", "source")
@@ -53,6 +54,7 @@ class CudaKernel(KernelRecord):
         block: Sequence[int] | None = None,
         shared_bytes: int = 0,
         grid: Sequence[int] | None = None,
+        *,
         items: Sequence[int] | None = None,
     ) -> None:
         if not isinstance(source, str) or not isinstance(name, str):
@@ -93,7 +95,7 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
     for extent, limit in zip(reversed(extents), most, strict=False):
         if not 1 <= extent <= limit:
             raise UsageError(
-                f"CudaKernel({what}={extents}): CUDA allows from 1 to {', '.join(map(str, reversed(most)))} in the "
+                f"CudaKernel({what}={extents}): from 1 to {', '.join(map(str, reversed(most)))} are possible in the "
                 f"dimensions z, y, x."
             )
     return extents

@@ -90,7 +90,11 @@ namespace detail {
 
 inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding box
 
-    /// What accesses out of bounds read and write instead.
+/// Whether one access to memory gets so many neighbours.
+template <typename T, int N>
+inline constexpr bool fit_together = N > 0 && N <= 16 && N * sizeof(T) <= 16 && (N & (N - 1)) == 0;
+
+/// What accesses out of bounds read and write instead.
 template <int Words>
 __device__ alignas(16) long long sink[Words];
 
@@ -131,7 +135,8 @@ struct bounds {
 
 /// Neighbours along the last dimension of a buffer.
 template <typename T, int N>
-struct alignas(N * sizeof(T)) neighbours {
+struct alignas(detail::fit_together<T, N> ? N * sizeof(T) : alignof(T)) neighbours {
+	static_assert(detail::fit_together<T, N>, "load<N> and store<N> access 1, 2, 4, 8 or 16 neighbours, of 16 bytes at most together");
 	T values[N];
 
 	__device__ __forceinline__ T& operator[](const int i) { return values[i]; }
@@ -158,8 +163,8 @@ struct accessor {
 
 	__device__ __forceinline__ T& operator[](const item<D>& where) const { return at(where.index); }
 
-	/// The element at these indices and those behind it along the last dimension, `N` in all: 1, 2, 4, ..., up to 16 bytes. In one access to
-	/// memory if they lie at a multiple of their size.
+	/// The element at these indices and those behind it along the last dimension, `N` in all: 1, 2, 4, 8 or 16, and at most 16 bytes. All must be
+	/// in the buffer. It is one access to memory if they lie at a multiple of their size.
 	template <int N, typename... Indices>
 	__device__ __forceinline__ auto load(const Indices... indices) const {
 		static_assert(D > 0 && sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
@@ -215,6 +220,7 @@ struct accessor {
 	template <int N>
 	__device__ __forceinline__ bool lie_together(const long long (&index)[D > 0 ? D : 1]) const {
 #if CELERITY_BOUNDS_CHECK
+		(void)index;
 		return false;
 #else
 		return (unsigned long long)(data + offset(index)) % (N * sizeof(T)) == 0;

@@ -126,7 +126,7 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
     block, grid = _shape_of_launch(kernel, dims, who)
     ordinals = runtime.devices.ordinals
     checks_bounds = runtime.configuration.bounds_check
-    options = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
+    options: tuple[str, ...] = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
     items = kernel.items or ()
     if items:
         options += (f"-DCELERITY_ITEMS={','.join(map(str, (1, 1, *items)[-3:]))}",)

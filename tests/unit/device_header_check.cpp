@@ -210,6 +210,46 @@ void check_items() {
 	show("overhanging threads", overhang);
 }
 
+/// Loads and stores neighbours from each place of a row on, in rows of several alignments.
+template <typename T, int N>
+long long count_wrong_neighbours() {
+	long long wrong = 0;
+	for(const long long columns : {32, 37}) {
+		std::vector<T> memory;
+		auto out = make_accessor<T, 2>(memory, {2, 3}, {6, 3 + columns}, nullptr);
+		for(long long y = 2; y < 6; ++y) {
+			for(long long x = 3; x <= 3 + columns - N; ++x) {
+				for(std::size_t i = 0; i < memory.size(); ++i) memory[i] = T(i % 100);
+				auto values = accessor<T, 2>(out).template load<N>(y, x);
+				for(int i = 0; i < N; ++i) wrong += values[i] != out(y, x + i), values[i] = T(100 + i);
+				out.template store<N>(values, y, x);
+				const std::size_t first = std::size_t((y - 2) * columns + x - 3);
+				for(std::size_t i = 0; i < memory.size(); ++i) wrong += memory[i] != (i - first < N ? T(100 + i - first) : T(i % 100));
+			}
+		}
+	}
+	return wrong;
+}
+
+void check_neighbours() {
+	show("wrong neighbours", count_wrong_neighbours<signed char, 16>() + count_wrong_neighbours<short, 8>() + count_wrong_neighbours<float, 1>()
+	                             + count_wrong_neighbours<float, 2>() + count_wrong_neighbours<float, 4>() + count_wrong_neighbours<double, 2>()
+	                             + count_wrong_neighbours<double, 1>());
+#if CELERITY_BOUNDS_CHECK
+	violation report{};
+	std::vector<float> memory;
+	const auto a = make_accessor<float, 1>(memory, {8}, {14}, &report);
+	a.load<4>(10);
+	show("claimed by a load inside", report.claimed);
+	a.load<4>(12);
+	show("claimed by a load past the end", report.index[0]);
+	report = {};
+	a.store(celerity::neighbours<float, 4>{{1, 1, 1, 1}}, 12);
+	show("claimed by a store past the end", report.index[0]);
+	show("stored inside", (long long)(memory[4] + memory[5]));
+#endif
+}
+
 void check_far_indices() {
 	// 2^33 rows of 2^20 elements: nothing may be computed in 32 bits.
 	std::vector<char> memory;
@@ -331,6 +371,7 @@ void check_nan() {
 int main() {
 	show_layouts();
 	check_items();
+	check_neighbours();
 	check_far_indices();
 	check_bounds();
 	check_reducers();

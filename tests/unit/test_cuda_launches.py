@@ -162,6 +162,36 @@ def test_a_grid_is_passed_on(gpus: FakeGpus) -> None:
     assert gpus.native["grid"] == (3, 4)
 
 
+@pytest.mark.parametrize(
+    ("dims", "given", "constants"), [(1, 8, "1,1,8"), (2, (2, 4), "1,2,4"), (3, [1, 2, 3], "1,2,3"), (0, (5,), "1,1,5")]
+)
+def test_the_compiler_and_the_executor_get_the_items_of_a_thread(
+    gpus: FakeGpus, dims: int, given: Any, constants: str
+) -> None:
+    prepare(gpus, "", dims=dims, items=given)
+    assert gpus.native["items"] == (tuple(given) if dims != 1 else (8,))
+    assert gpus.programs[0].options == (f"-DCELERITY_ITEMS={constants}",)
+    prepare(gpus, "", dims=dims)
+    assert gpus.native["items"] == ()
+    assert gpus.programs[1].options == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "message"),
+    [
+        ((0, 4), UsageError, r"items=\(0, 4\)\): from 1 to 1024, 1024, 1024 are possible"),
+        ((1, 1025), UsageError, r"items=\(1, 1025\)\): from 1 to 1024, 1024, 1024 are possible"),
+        (-1, UsageError, r"items=\(-1,\)\): from 1 to"),
+        ((1, 1, 1, 1), DimensionMismatch, "has 4 dimensions, but CUDA has 3"),
+        (1.5, ArgumentTypeError, r"one int per dimension as items=, not 1\.5"),
+        ((2, "4"), ArgumentTypeError, r"one int per dimension as items=, not \(2, '4'\)"),
+    ],
+)
+def test_impossible_items_are_refused(items: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        kernel_of("", items=items)
+
+
 def test_bounds_are_checked_if_the_configuration_says_so(gpus: FakeGpus) -> None:
     gpus.runtime.configuration.bounds_check = True
     prepare(gpus, "accessor<float, 2> a", port(WRITE))
@@ -271,8 +301,8 @@ def test_an_index_space_of_other_dimensions_is_refused(gpus: FakeGpus) -> None:
         prepare_launch(gpus.runtime, kernel, submission_of([]), None)
 
 
-@pytest.mark.parametrize("settings", [{"block": (32,)}, {"block": ()}, {"grid": (1, 1, 1)}])
-def test_blocks_and_grids_of_other_dimensions_are_refused(gpus: FakeGpus, settings: Any) -> None:
+@pytest.mark.parametrize("settings", [{"block": (32,)}, {"block": ()}, {"grid": (1, 1, 1)}, {"items": (4,)}])
+def test_blocks_grids_and_items_of_other_dimensions_are_refused(gpus: FakeGpus, settings: Any) -> None:
     with pytest.raises(DimensionMismatch, match=r"dimension(\(s\)|s), but its chunk has 2"):
         prepare(gpus, "", **settings)
 

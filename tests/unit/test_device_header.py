@@ -87,6 +87,60 @@ def test_each_item_is_that_of_one_thread_in_global_coordinates(lines: dict[str, 
     assert value(lines, "overhanging threads") == 3 + 1 + 13 + 65
 
 
+def test_neighbours_are_loaded_and_stored_wherever_they_lie(lines: dict[str, list[str]], checks_bounds: bool) -> None:
+    assert value(lines, "wrong neighbours") == 0
+    if not checks_bounds:
+        return
+    assert value(lines, "claimed by a load inside") == 0
+    assert value(lines, "claimed by a load past the end") == 14
+    assert value(lines, "claimed by a store past the end") == 14
+    assert value(lines, "stored inside") == 2
+
+
+@pytest.mark.parametrize(
+    ("type_of_element", "count", "fits"),
+    [("float", 4, True), ("char", 16, True), ("float", 3, False), ("float", 0, False), ("double", 4, False)],
+)
+def test_so_many_neighbours_fit_into_one_access(type_of_element: str, count: int, fits: bool, tmp_path: Path) -> None:
+    source = tmp_path / "neighbours.cpp"
+    text = (ROOT / "tests/unit/device_header_check.cpp").read_text()
+    use = f"auto neighbours_at(accessor<const {type_of_element}, 1> a) {{ return a.load<{count}>(0)[0]; }}\n"
+    source.write_text(text + use)
+    command = [str(COMPILER), "-std=c++17", "-fsyntax-only", f"-I{ROOT / 'celerity_py' / 'cuda'}", str(source)]
+    outcome = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert (outcome.returncode == 0) == fits, outcome.stderr
+    assert ("load<N> and store<N> access 1, 2, 4, 8 or 16 neighbours" in outcome.stderr) != fits
+
+
+def test_each_item_belongs_to_one_of_the_threads_that_have_several(tmp_path: Path) -> None:
+    source, program = tmp_path / "items.cpp", tmp_path / "items"
+    text = (ROOT / "tests/unit/device_header_check.cpp").read_text().partition("int main()")[0]
+    source.write_text(
+        text
+        + """
+    int main() {
+        const chunk<2> where{{3, 100}, {9, 112}, {0, 0}, {50, 200}};
+        std::vector<int> memory;
+        auto a = make_accessor<int, 2>(memory, {3, 100}, {9, 112}, nullptr);
+        const auto visit = [&] {
+            const auto [top, left] = where.item().index;
+            for(int i = 0; i < where.items(0); ++i)
+                for(int j = 0; j < where.items(1); ++j) a(top + i, left + j) += 1;
+        };
+        const chunk<2> threads{{0, 0}, {6 / where.items(0), 12 / where.items(1)}, {}, {}};
+        launch(threads, {2, 2, 1}, visit);
+        for(const int count : memory) std::printf("%d ", count);
+        std::printf("steps %lld %lld\\n", where.step(0), where.step(1));
+    }
+    """
+    )
+    command = [str(COMPILER), "-std=c++17", "-DCELERITY_ITEMS=1,3,2", f"-I{ROOT / 'celerity_py' / 'cuda'}", str(source)]
+    subprocess.run([*command, "-o", str(program)], check=True, timeout=120)
+    output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
+    # 1 x 3 blocks of 2 x 2 threads
+    assert output.split() == [*["1"] * 6 * 12, "steps", "6", "12"]
+
+
 def test_offsets_are_computed_in_64_bits(lines: dict[str, list[str]]) -> None:
     assert value(lines, "far element") == 1
 
