@@ -44,31 +44,78 @@ def multiply_arrays(
     product[chunk.box] = left[...] @ right[...]
 
 
-# The same, tile by tile: each element is fetched once per tile that needs it. As fast as such short code gets; what
-# counts is `left[...] @ right[...]` on GPUs as well, which CuPy leaves to cuBLAS.
+# The same: each block of 16 x 16 threads computes a tile of the product, each thread some rows and columns of it. Step
+# by step, the block keeps DEPTH columns of `left` and rows of `right` in shared memory, while the next ones travel. On
+# GPUs as well, `left[...] @ right[...]` is faster: CuPy leaves it to cuBLAS.
 MULTIPLY_SOURCE = r"""
-constexpr int TILE = 32;
+constexpr int DEPTH = 8, SIDE = 16, THREADS = SIDE * SIDE;
 
-__global__ void multiply(celerity::chunk<2> chunk, celerity::accessor<double, 2> product,
-                         celerity::accessor<const double, 2> left, celerity::accessor<const double, 2> right,
-                         long long inner) {
-    __shared__ double a[TILE][TILE], b[TILE][TILE];
-    const int y = threadIdx.y, x = threadIdx.x;
-    const auto item = chunk.item();
-    const bool has_row = item[0] < chunk.max[0], has_column = item[1] < chunk.max[1];
-    double sum = 0;
-    for (long long k = 0; k < inner; k += TILE) { // all threads of the block, those outside of the chunk included
-        a[y][x] = has_row && k + x < inner ? left(item[0], k + x) : 0;
-        b[y][x] = has_column && k + y < inner ? right(k + y, item[1]) : 0;
+__global__ void __launch_bounds__(THREADS, 2)
+multiply(celerity::chunk<2> chunk, accessor<double, 2> product, accessor<const double, 2> left,
+         accessor<const double, 2> right, long long inner) {
+    constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1), HEIGHT = SIDE * ROWS, WIDTH = SIDE * COLUMNS;
+    constexpr int FROM_LEFT = HEIGHT * DEPTH / THREADS, FROM_RIGHT = WIDTH * DEPTH / THREADS; // of each thread
+    __shared__ alignas(16) double a[DEPTH][HEIGHT + 2], b[DEPTH][WIDTH]; // with 2 more there are fewer conflicts
+    const int thread = threadIdx.y * SIDE + threadIdx.x;
+    const auto [y, x] = chunk.item().index;
+    const long long top = y - (int)threadIdx.y * ROWS, first = x - (int)threadIdx.x * COLUMNS;
+    double next_a[FROM_LEFT], next_b[FROM_RIGHT], sum[ROWS][COLUMNS] = {};
+    const auto fetch = [&](const long long k) {
+#pragma unroll
+        for (int i = 0; i < FROM_LEFT; ++i) {
+            const int place = thread + i * THREADS;
+            const long long row = top + place / DEPTH, column = k + place % DEPTH;
+            next_a[i] = row < chunk.max[0] && column < inner ? left(row, column) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < FROM_RIGHT; ++i) {
+            const int place = thread + i * THREADS;
+            const long long row = k + place / WIDTH, column = first + place % WIDTH;
+            next_b[i] = row < inner && column < chunk.max[1] ? right(row, column) : 0;
+        }
+    };
+    fetch(0);
+    for (long long k = 0; k < inner; k += DEPTH) { // all threads of the block, those outside of the chunk included
+#pragma unroll
+        for (int i = 0; i < FROM_LEFT; ++i) {
+            const int place = thread + i * THREADS;
+            a[place % DEPTH][place / DEPTH] = next_a[i];
+        }
+#pragma unroll
+        for (int i = 0; i < FROM_RIGHT; ++i) {
+            const int place = thread + i * THREADS;
+            b[place / WIDTH][place % WIDTH] = next_b[i];
+        }
         __syncthreads();
-        for (int i = 0; i < TILE; ++i) sum += a[y][i] * b[i][x];
+        if (k + DEPTH < inner) fetch(k + DEPTH);
+#pragma unroll
+        for (int i = 0; i < DEPTH; ++i) {
+            double of_a[ROWS], of_b[COLUMNS];
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) of_a[r] = a[i][threadIdx.y * ROWS + r];
+#pragma unroll
+            for (int c = 0; c < COLUMNS; ++c) of_b[c] = b[i][threadIdx.x * COLUMNS + c];
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+                for (int c = 0; c < COLUMNS; ++c) sum[r][c] += of_a[r] * of_b[c];
+            }
+        }
         __syncthreads();
     }
-    if (chunk.contains(item)) product[item] = sum;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+            if (y + r < chunk.max[0] && x + c < chunk.max[1]) product(y + r, x + c) = sum[r][c];
+        }
+    }
 }
 """
 multiply = celerity.kernel(
-    cpu=multiply_arrays, cuda=celerity.CudaKernel(MULTIPLY_SOURCE, "multiply", block=(32, 32)), name="multiply"
+    cpu=multiply_arrays,
+    cuda=celerity.CudaKernel(MULTIPLY_SOURCE, "multiply", block=(16, 16), items=(8, 4)),
+    name="multiply",
 )
 
 

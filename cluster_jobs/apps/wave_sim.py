@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 # Where drops hit the pond, and how wide they are, in fractions of its size.
 DROPS = ((0.30, 0.35, 0.06), (0.65, 0.60, 0.04), (0.45, 0.80, 0.03))
 COURANT_SQUARED = np.float32(0.25)
+# Threads per block, and cells per thread: rows and columns.
+BLOCK, ITEMS = (4, 32), (2, 4)
 # Rows next to another device that are computed first, and travel while the rest is computed: as many as a block has. On
 # a device with few cells three kernels instead of one take longer than what they hide.
-BORDER_ROWS = 8
+BORDER_ROWS = BLOCK[0] * ITEMS[0]
 CELLS_WORTH_A_BORDER = 2**23
 
 
@@ -64,23 +66,60 @@ def wave_step_on_arrays(chunk: celerity.Chunk, u_next: celerity.View, u: celerit
     )
 
 
-# The same in one pass over memory.
+# The same in one pass over memory. Each thread has several cells, and loads all that they need first, so that many
+# loads are on their way at once.
 WAVE_STEP_SOURCE = r"""
-__global__ void wave_step(celerity::chunk<2> chunk, celerity::accessor<float, 2> u_next,
-                          celerity::accessor<const float, 2> u, float c2) {
-    const long long y = chunk.min[0] + (long long)blockIdx.y * blockDim.y + threadIdx.y;
-    const long long x = chunk.min[1] + (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (y >= chunk.max[0] || x >= chunk.max[1]) return;
-    if (y == 0 || x == 0 || y == chunk.global_max[0] - 1 || x == chunk.global_max[1] - 1) return;
-    const long long row = u.stride[0];
-    const float* here = u.data + y * row + x;
-    float* next = u_next.data + y * u_next.stride[0] + x;
-    const float laplacian = here[-row] + here[row] + here[-1] + here[1] - 4 * *here;
-    *next = 2 * *here - *next + __fmul_rn(c2, laplacian); // not fused, so that the bits are NumPy's
+// Rows of N neighbours, which are loaded and stored together.
+template <int N>
+__device__ void advance(const accessor<float, 2>& u_next, const accessor<const float, 2>& u, long long top,
+                        long long bottom, long long x, float c2) {
+    constexpr int ROWS = celerity::chunk<2>::items(0);
+    celerity::neighbours<float, N> here[ROWS + 2], next[ROWS];
+    float before[ROWS], behind[ROWS];
+    here[0] = u.load<N>(top - 1, x);
+    here[1] = u.load<N>(top, x);
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const long long y = top + i;
+        if (y >= bottom) continue;
+        here[i + 2] = u.load<N>(y + 1, x);
+        next[i] = u_next.load<N>(y, x);
+        before[i] = u(y, x - 1);
+        behind[i] = u(y, x + N);
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const long long y = top + i;
+        if (y >= bottom) continue;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const float cell = here[i + 1][k];
+            const float left = k > 0 ? here[i + 1][k - 1] : before[i];
+            const float right = k < N - 1 ? here[i + 1][k + 1] : behind[i];
+            const float laplacian = here[i][k] + here[i + 2][k] + left + right - 4 * cell;
+            next[i][k] = 2 * cell - next[i][k] + __fmul_rn(c2, laplacian); // not fused, so that the bits are NumPy's
+        }
+        u_next.store(next[i], y, x);
+    }
+}
+
+__global__ void wave_step(celerity::chunk<2> chunk, accessor<float, 2> u_next, accessor<const float, 2> u, float c2) {
+    constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1);
+    const auto [y, x] = chunk.item().index;
+    const long long top = max(y, 1ll), bottom = min(min(y + ROWS, chunk.max[0]), chunk.global_max[0] - 1);
+    const long long left = max(x, 1ll), right = min(min(x + COLUMNS, chunk.max[1]), chunk.global_max[1] - 1);
+    if (top >= bottom) return;
+    if (right - left == COLUMNS) {
+        advance<COLUMNS>(u_next, u, top, bottom, x, c2);
+    } else { // at the rim of the pond or of the chunk
+        for (long long single = left; single < right; ++single) advance<1>(u_next, u, top, bottom, single, c2);
+    }
 }
 """
 wave_step = celerity.kernel(
-    cpu=wave_step_on_arrays, cuda=celerity.CudaKernel(WAVE_STEP_SOURCE, "wave_step", block=(8, 32)), name="wave_step"
+    cpu=wave_step_on_arrays,
+    cuda=celerity.CudaKernel(WAVE_STEP_SOURCE, "wave_step", block=BLOCK, items=ITEMS),
+    name="wave_step",
 )
 
 
