@@ -797,7 +797,7 @@ class CudaFunction:
 
     def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple], checks_bounds: bool = False, items: Sequence[int] = []) -> None:
         """
-        functions: a CUfunction per local device. block, grid: extents, x last; a grid of None is derived from the chunk.
+        functions: a CUfunction per local device. block, grid, items of each thread: extents, x last; a grid of None is derived from the chunk.
 
         parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
         ("scalar", bytes, alignment).
