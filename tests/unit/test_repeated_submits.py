@@ -414,7 +414,8 @@ class Launches:
         return Port(record, WRITE)
 
     def plan_kernel(self, kernel: Any, _: Any, args: Any, *others: Any) -> Any:
-        submission = Submission("kernel", kernel.name, kernel, [args[0].port, *args[1:]], WHOLE, others[-1])
+        frame, _ = others[-2:]
+        submission = Submission("kernel", kernel.name, kernel, [args[0].port, *args[1:]], WHOLE, frame)
         return submission, _native.Task.kernel(WHOLE), [args[0]]
 
     def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes]:
