@@ -115,8 +115,8 @@ class out_of_order_engine {
 	/// While it is not allowed, next() hands out nothing for lanes. The host goes on: a full lane may wait for another rank, which may need the host of this one.
 	void allow_lanes(bool allowed);
 
-	/// May be called in any order. A lane instruction completes its predecessors, and what is before it on its lane except for signals; a signal only its
-	/// predecessors. A second report is ignored.
+	/// May be called in any order. A lane instruction completes its predecessors, and all instructions before it on its lane except signals. A signal
+	/// completes only its predecessors. A second report is ignored.
 	void complete(instruction_id id);
 	void complete_lane(lane_index lane, std::uint64_t sequence);
 

@@ -327,8 +327,8 @@ bool executor_loop::must_hold_back() const {
 	return m_num_host_calls > 0 || is_lane_in_flight();
 }
 
-// What is on a lane can always go on without anything on a lane that has not been issued: remote waits respect keys. But what the host sends may be issued
-// later than a wait that another rank ends only after it has come.
+// Issued lane operations never need an unissued one, since remote waits respect keys. But they may need a message that the host has yet to send: another
+// rank may end such a wait only after the message has come. The host must therefore never block at a full queue.
 bool executor_loop::is_lane_full() {
 	if(m_full_lane == no_lane) return false;
 	if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;

@@ -99,8 +99,8 @@ class executor_loop final : public instruction_sink {
 	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
 	void expect_work();
 
-	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. What nobody waits for, as
-	/// what may be forgotten, is handed over a little later, with the rest.
+	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. An event
+	/// that nobody waits for is handed over a little later, with others.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	/// See announcements::watch(). Any thread.
 	bool watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) { return m_announcements.watch(submission, flag, limit); }

@@ -79,8 +79,8 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	return pilot;
 }
 
-// A stream takes more than a microsecond to write a flag: what one kernel has made for all ranks has one. Values wrap around in the end, and the comparison
-// allows for it.
+// A stream takes more than a microsecond to write a flag, so messages with the same producers share one. Values wrap around in the end, and the comparison
+// allows for that.
 std::uint32_t direct_sender::take_ready_flag(const outgoing& out) {
 	const memory_id source = out.send->source.memory;
 	const auto& dependencies = out.item->dependencies;

@@ -34,7 +34,7 @@ inline bool is_reached(const shared_flag& flag) {
 }
 
 /// Belongs to one rank; all ranks of its host map it. Holds the flags of all messages that the owner sends, and the pilots that are on their way to it. The
-/// owner writes a `ready` flag once for everybody who fetches what it tells of; an `answer` flag is written by one other rank, and the owner waits for it.
+/// owner writes a `ready` flag once for all ranks that fetch its data. One other rank writes an `answer` flag, and the owner waits for it.
 class flag_segment {
   public:
 	/// Messages under way from one rank to another at a time.

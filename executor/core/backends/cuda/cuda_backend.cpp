@@ -24,8 +24,8 @@ constexpr std::array<lane_kind, num_roles> role_kinds{
 /// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
 /// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
 constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 1, 2, 2};
-/// The blocks of a kernel that starts later go first if its stream has priority. What fetches data is such a kernel, too. The driver takes the nearest
-/// priority that there is.
+/// The blocks of a kernel that starts later go first if its stream has priority. A fetch is such a kernel, too. The driver takes the nearest
+/// priority that the device has.
 constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, -100, -100, 0, -100};
 
 /// Lanes that can wait for each other without the host.
@@ -297,8 +297,8 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 	return device.arena->allocate(size_bytes);
 }
 
-// Slabs that nothing lies in may add up to what is missing. Those that another rank has mapped must stay. Freeing waits for everything that is on the
-// device, which does end: what waits for other ranks was only issued once all that they could need of this one had been.
+// Several empty slabs may add up to the missing memory. Slabs that another rank has mapped must stay. Freeing waits for all operations on the device.
+// They end: a wait for another rank is issued only after all operations of this rank that the other one may need.
 void cuda_backend::trim(const memory_id memory) {
 	make_current(m_devices.at(device_of(memory).value).context);
 	m_devices.at(device_of(memory).value).arena->release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
@@ -409,7 +409,7 @@ bool cuda_backend::begin_kernel(const lane_position position, const std::span<co
 	if(m_is_cancelled.load(std::memory_order_relaxed)) return false;
 	auto& lane = *m_lanes[position.lane];
 	make_current(lane.context());
-	// First what comes before it on the stream: behind the waits it might hold up what another rank needs for them to end.
+	// The older operations of the stream first: behind these waits they might never run, if another rank needs them to end the waits.
 	if(!lane.wait_until_recorded(position.sequence - 1)) return false;
 	lane.claim(position.sequence);
 	if(!wait_for(lane.stream(), waits)) return false;

@@ -154,10 +154,10 @@ class cuda_backend final : public backend {
 	void trim(memory_id memory);
 	void make_current(cuda::context context);
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
-	/// Completes `operation` by what it has to wait for.
+	/// Adds its waits to `operation`, and gives it to the worker of its device.
 	void hand_over(const lane_waits& waits, cuda_operation&& operation);
 	void issue(const cuda_operation& operation);
-	/// `what`, which is all of `operation` or a part, with its waits. False if cancelled.
+	/// Issues `what`, which is `operation` or a part of it, behind its waits. False if cancelled.
 	template <typename What>
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
 	void issue_signals(const cuda_operation& operation, const cuda_signals& signals);

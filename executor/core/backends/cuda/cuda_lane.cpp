@@ -141,7 +141,7 @@ std::uint64_t cuda_lane::poll() {
 		if(!m_followed.empty() && m_followed.front().sequence == done + 1) {
 			auto& producer = *m_followed.front().producer;
 			if(producer.completed() < m_followed.front().producer_sequence) {
-				// Whoever polls this lane most often polls the other one as well: but not once it is known elsewhere that all of it is complete.
+				// The thread that polls this lane polls the producer as well in most cases, but not once all of the producer is complete.
 				if(producer.m_num_polls == m_producer_polls) producer.poll();
 				m_producer_polls = producer.m_num_polls;
 				if(producer.completed() < m_followed.front().producer_sequence) break;

@@ -47,7 +47,7 @@ class cuda_lane {
 	void follow(std::uint64_t sequence, cuda_lane& producer, std::uint64_t producer_sequence);
 	/// Operations put on the stream from now on run after all positions that this lane has followed. The thread that polls.
 	void catch_up();
-	/// What is put on `waiter` from now on runs after `sequence`, which has been recorded. False if it is complete, and there is nothing to wait for. Throws
+	/// Operations put on `waiter` from now on run after `sequence`, which has been recorded. False if it is complete: there is nothing to wait for. Throws
 	/// std::logic_error if it follows another lane.
 	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
 

@@ -10,8 +10,8 @@
 
 namespace celerity {
 
-/// Belongs to the thread that polls the lanes of the device. Times are right to a few microseconds: a reference event ties the two clocks together, and where
-/// they drift apart, what the host knows (nothing begins before it is put on a lane, nor ends after it is found complete) moves it.
+/// Belongs to the thread that polls the lanes of the device. Times are right to a few microseconds: a reference event ties the two clocks together. If
+/// they drift apart, the reference moves: no operation begins before the host puts it on a lane, and none ends after the host finds it complete.
 class cuda_timeline {
   public:
 	/// Waits for the stream, which should be idle. The context is current.
@@ -28,7 +28,7 @@ class cuda_timeline {
   private:
 	const cuda::driver& m_driver;
 	trace_recorder& m_trace;
-	/// The driver tells differences in milliseconds as a float, which has 24 bits: up to here they are finer than the clock behind them. What is further away
+	/// The driver tells differences in milliseconds as a float, which has 24 bits: up to here they are finer than the clock behind them. A later event
 	/// becomes the reference.
 	const double m_max_distance_ms;
 	cuda::event m_reference = nullptr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The thread that drives one of several GPUs of a rank.
 //
-// A call of the driver takes one to two microseconds. With several devices, one thread that makes all of them is what limits small steps, so
-// each device has its own, to which the executor thread hands finished operations.
+// A call of the driver takes one to two microseconds. With several devices, one thread for all calls would limit small steps. Each
+// device therefore has a thread of its own, to which the executor thread hands finished operations.
 #pragma once
 
 #include <array>
