@@ -824,6 +824,136 @@ def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
     Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.
     """
 
+class ExecutorSettings:
+    """
+    What one rank drives, and how its executor works. Rank 0 of 1 with 1 device, unless told otherwise.
+    """
+
+    def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def num_ranks(self) -> int: ...
+
+    @num_ranks.setter
+    def num_ranks(self, arg: int, /) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @rank.setter
+    def rank(self, arg: int, /) -> None: ...
+
+    @property
+    def num_devices(self) -> int: ...
+
+    @num_devices.setter
+    def num_devices(self, arg: int, /) -> None: ...
+
+    @property
+    def oversubscribed(self) -> bool:
+        """There are more busy threads than cores: never spin."""
+
+    @oversubscribed.setter
+    def oversubscribed(self, arg: bool, /) -> None: ...
+
+    @property
+    def check(self) -> bool:
+        """Fill fresh memory with 0xff bytes."""
+
+    @check.setter
+    def check(self, arg: bool, /) -> None: ...
+
+    @property
+    def lane_events(self) -> bool:
+        """Lanes wait for each other, and not the host for all of them."""
+
+    @lane_events.setter
+    def lane_events(self, arg: bool, /) -> None: ...
+
+    @property
+    def sync(self) -> bool:
+        """Issue work for devices and host tasks one at a time."""
+
+    @sync.setter
+    def sync(self, arg: bool, /) -> None: ...
+
+    @property
+    def direct(self) -> bool:
+        """Transfers between ranks of this host may be direct; not with `sync`."""
+
+    @direct.setter
+    def direct(self, arg: bool, /) -> None: ...
+
+    @property
+    def overwrites_wait(self) -> bool:
+        """On their lanes until other ranks have fetched."""
+
+    @overwrites_wait.setter
+    def overwrites_wait(self, arg: bool, /) -> None: ...
+
+    @property
+    def most_on_a_lane(self) -> int:
+        """
+        Instructions in flight on a lane before direct transfers hold others back.
+        """
+
+    @most_on_a_lane.setter
+    def most_on_a_lane(self, arg: int, /) -> None: ...
+
+    @property
+    def idle_spin_s(self) -> float:
+        """Once out of work, the thread looks for more for so long."""
+
+    @idle_spin_s.setter
+    def idle_spin_s(self, arg: float, /) -> None: ...
+
+    @property
+    def trace(self) -> TraceRecorder: ...
+
+    @trace.setter
+    def trace(self, arg: TraceRecorder | None, /) -> None: ...
+
+    @property
+    def program(self) -> ProgramLog: ...
+
+    @program.setter
+    def program(self, arg: ProgramLog | None, /) -> None: ...
+
+class CudaSettings:
+    """The GPUs of this rank."""
+
+    def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def ordinals(self) -> list[int]:
+        """As the driver counts them, one per device."""
+
+    @ordinals.setter
+    def ordinals(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def compute_lanes(self) -> int:
+        """Kernels at the same time on a GPU."""
+
+    @compute_lanes.setter
+    def compute_lanes(self, arg: int, /) -> None: ...
+
+    @property
+    def small_copies(self) -> Any:
+        """A CUfunction per device, or none; reads their number."""
+
+    @small_copies.setter
+    def small_copies(self, handles: Sequence[int], /) -> None: ...
+
+    @property
+    def release_cached(self) -> Any:
+        """
+        Called with an ordinal, makes others in this process give back unused memory; reads whether there is such a function.
+        """
+
+    @release_cached.setter
+    def release_cached(self, release: Callable[[int], object], /) -> None: ...
+
 class SpinFlag:
     """
     A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.
@@ -855,13 +985,14 @@ class SpinFlag:
 
 class Executor:
     """
-    Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
+    Executes the instructions of one rank: on CPU devices with separate memories, or on GPUs.
 
     One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
     may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.
     """
 
-    def __init__(self, *, num_ranks: int = 1, rank: int = 0, num_devices: int = 1, oversubscribed: bool = False, check: bool = False, lane_events: bool = True, overwrites_wait: bool = False, sync: bool = False, cuda_ordinals: Sequence[int] = [], small_copies: Sequence[int] = [], compute_lanes: int = 12, direct: bool = False, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None, program: ProgramLog | None = None, release_cached: Callable | None = None) -> None: ...
+    def __init__(self, settings: ExecutorSettings = ..., cuda: CudaSettings | None = None) -> None:
+        """On CPU devices unless `cuda` is given."""
 
     PILOT_SIZE: int = 248
 

@@ -303,7 +303,7 @@ class ScriptedDevices:
         What is left on lanes, or was written after it was freed; empty if all is well.
         """
 
-def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]:
+def make_scripted_executor(settings: celerity_py._native.ExecutorSettings, *, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False) -> tuple[celerity_py._native.Executor, ScriptedDevices]:
     """A real executor on devices that a test drives."""
 
 def make_requests(records: InstructionRecords, *, num_ranks: int = 1, num_devices: int = 1, stream_like: bool = False, direct_peers: Sequence[bool] = (), launches: Sequence[int] = ()) -> list[tuple[str, str | None, int | None]]:

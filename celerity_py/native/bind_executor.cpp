@@ -24,6 +24,7 @@
 #include "named_tuple.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
+#include "settings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -151,31 +152,65 @@ nb::dict statistics(executor_loop& self) {
 	return result;
 }
 
-void construct(executor_loop* const self, const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const bool oversubscribed,
-    const bool check, const bool lane_events, const bool overwrites_wait, const bool sync, const std::vector<int>& cuda_ordinals,
-    const std::vector<std::uintptr_t>& small_copies, const std::uint32_t compute_lanes, const bool direct, const double idle_spin_s,
-    std::shared_ptr<trace_recorder> trace, std::shared_ptr<program_log> program, const std::optional<nb::callable>& release_cached) {
-	const executor_options options{num_ranks, rank_id(rank), num_devices, oversubscribed, check, lane_events, sync, direct, std::move(trace),
-	    std::move(program), overwrites_wait, to_nanoseconds(idle_spin_s)};
-	if(cuda_ordinals.empty()) {
+void bind_settings(nb::module_& m) {
+	using options = executor_options;
+	nb::class_<options> executor(m, "ExecutorSettings", "What one rank drives, and how its executor works. Rank 0 of 1 with 1 device, unless told otherwise.");
+	bind_keywords(executor);
+	executor.def_rw("num_ranks", &options::num_ranks)
+	    .def_prop_rw(
+	        "rank", [](const options& self) { return self.rank.value; }, [](options& self, const std::uint32_t rank) { self.rank = rank_id(rank); })
+	    .def_rw("num_devices", &options::num_devices)
+	    .def_rw("oversubscribed", &options::oversubscribed, "There are more busy threads than cores: never spin.")
+	    .def_rw("check", &options::check, "Fill fresh memory with 0xff bytes.")
+	    .def_rw("lane_events", &options::lane_events, "Lanes wait for each other, and not the host for all of them.")
+	    .def_rw("sync", &options::sync, "Issue work for devices and host tasks one at a time.")
+	    .def_rw("direct", &options::direct, "Transfers between ranks of this host may be direct; not with `sync`.")
+	    .def_rw("overwrites_wait", &options::overwrites_wait, "On their lanes until other ranks have fetched.")
+	    .def_rw("most_on_a_lane", &options::most_on_a_lane, "Instructions in flight on a lane before direct transfers hold others back.")
+	    .def_prop_rw(
+	        "idle_spin_s", [](const options& self) { return std::chrono::duration<double>(self.idle_spin).count(); },
+	        [](options& self, const double seconds) { self.idle_spin = to_nanoseconds(seconds); }, "Once out of work, the thread looks for more for so long.")
+	    .def_rw("trace", &options::trace, nb::arg().none())
+	    .def_rw("program", &options::program, nb::arg().none());
+
+	nb::class_<cuda_options> cuda(m, "CudaSettings", "The GPUs of this rank.");
+	bind_keywords(cuda);
+	cuda.def_rw("ordinals", &cuda_options::ordinals, "As the driver counts them, one per device.")
+	    .def_rw("compute_lanes", &cuda_options::compute_lanes, "Kernels at the same time on a GPU.")
+	    .def_prop_rw(
+	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
+	        [](cuda_options& self, const std::vector<std::uintptr_t>& handles) {
+		        self.small_copies.clear();
+		        for(const auto handle : handles) self.small_copies.push_back(reinterpret_cast<cuda::function>(handle));
+	        },
+	        nb::for_getter(nb::sig("def small_copies(self) -> typing.Any")),
+	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[int], /) -> None")),
+	        "A CUfunction per device, or none; reads their number.")
+	    .def_prop_rw(
+	        "release_cached", [](const cuda_options& self) { return self.release_cached != nullptr; },
+	        [](cuda_options& self, nb::callable release) {
+		        self.release_cached = [release = std::move(release)](const int ordinal) {
+			        const nb::gil_scoped_acquire gil;
+			        release(ordinal);
+		        };
+	        },
+	        nb::for_getter(nb::sig("def release_cached(self) -> typing.Any")),
+	        nb::for_setter(nb::sig("def release_cached(self, release: collections.abc.Callable[[int], object], /) -> None")),
+	        "Called with an ordinal, makes others in this process give back unused memory; reads whether there is such a function.");
+}
+
+void construct(executor_loop* const self, const executor_options& options, const cuda_options* const cuda) {
+	if(cuda == nullptr) {
 		new(self) executor_loop(options);
 		return;
 	}
-	if(cuda_ordinals.size() != num_devices) throw nb::value_error("cuda_ordinals needs one entry per device");
-	if(!small_copies.empty() && small_copies.size() != num_devices) throw nb::value_error("small_copies needs one entry per device");
+	if(cuda->ordinals.size() != options.num_devices) throw nb::value_error("ordinals needs one entry per device");
+	if(!cuda->small_copies.empty() && cuda->small_copies.size() != options.num_devices) throw nb::value_error("small_copies needs one entry per device");
 	new(self) executor_loop(options, [&](event_count& completions) -> std::unique_ptr<backend> {
-		cuda_options cuda{cuda_ordinals, compute_lanes, has_free_cores(options), options.trace.get(), {}};
-		if(release_cached.has_value()) {
-			cuda.release_cached = [release = *release_cached](const int ordinal) {
-				const nb::gil_scoped_acquire gil;
-				release(ordinal);
-			};
-		}
-		auto made = std::make_unique<cuda_backend>(cuda, completions);
-		std::vector<cuda::function> functions;
-		for(const auto handle : small_copies) functions.push_back(reinterpret_cast<cuda::function>(handle));
-		if(!functions.empty()) made->set_small_copies(functions);
-		return made;
+		cuda_options devices = *cuda;
+		devices.may_spin = has_free_cores(options);
+		devices.trace = options.trace.get();
+		return std::make_unique<cuda_backend>(devices, completions);
 	});
 }
 
@@ -264,6 +299,7 @@ void bind_executor(nb::module_& m) {
 	bind_executor_failure(m);
 	bind_tuples(m);
 	bind_cuda(m);
+	bind_settings(m);
 
 	nb::class_<spin_flag>(m, "SpinFlag",
 	    "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
@@ -278,16 +314,12 @@ void bind_executor(nb::module_& m) {
 	        "Looks at it, without the GIL, until it is set or the time is up; whether it is set.");
 
 	nb::class_<executor_loop> executor(m, "Executor",
-	    R"(Executes the instructions of one rank: on CPU devices with separate memories, or on the GPUs with the given ordinals.
+	    R"(Executes the instructions of one rank: on CPU devices with separate memories, or on GPUs.
 
 One thread calls run() again and again; a launcher thread per device calls next_kernel(), host-task threads call next_host_task(); all other methods
 may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2). Stop it before the scheduler is destroyed.)");
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
-	executor
-	    .def("__init__", &construct, nb::kw_only(), "num_ranks"_a = 1, "rank"_a = 0, "num_devices"_a = 1, "oversubscribed"_a = false, "check"_a = false,
-	        "lane_events"_a = true, "overwrites_wait"_a = false, "sync"_a = false, "cuda_ordinals"_a = std::vector<int>{},
-	        "small_copies"_a = std::vector<std::uintptr_t>{}, "compute_lanes"_a = max_compute_lanes, "direct"_a = false, "idle_spin_s"_a = 0.0,
-	        "trace"_a = nb::none(), "program"_a = nb::none(), "release_cached"_a = nb::none())
+	executor.def("__init__", &construct, "settings"_a = executor_options{}, "cuda"_a.none() = nb::none(), "On CPU devices unless `cuda` is given.")
 	    .def("offer_direct", &offer_direct, "host_ranks"_a,
 	        R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
 

@@ -14,6 +14,7 @@
 #include "look_up.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "seconds.hpp"
+#include "settings.hpp"
 #include "submitter.hpp"
 #include "task_building.hpp"
 
@@ -42,20 +43,12 @@ void bind_field(nb::class_<pipeline_settings>& settings, const char* const name)
 	    [](pipeline_settings& self, const value& to) { self.*Part.*Field = to; });
 }
 
-/// Fields are keywords of the constructor too; one that is unknown is an AttributeError.
 void bind_settings(nb::module_& m) {
 	using capabilities = system_capabilities;
 	constexpr auto machine = &pipeline_settings::capabilities;
 	nb::class_<pipeline_settings> settings(m, "PlanningSettings",
 	    "What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.");
-	settings.def(
-	    "__init__",
-	    [](pipeline_settings* const self, const nb::kwargs& fields) {
-		    nb::object made = nb::cast(pipeline_settings());
-		    for(const auto& [name, value] : fields) nb::setattr(made, name, value);
-		    new(self) pipeline_settings(nb::cast<pipeline_settings>(made));
-	    },
-	    nb::sig("def __init__(self, **fields: typing.Any) -> None"));
+	bind_keywords(settings);
 	bind_field<machine, &capabilities::num_ranks>(settings, "num_ranks");
 	bind_field<machine, &capabilities::num_devices>(settings, "num_devices");
 	bind_field<machine, &capabilities::device_peers>(settings, "device_peers");

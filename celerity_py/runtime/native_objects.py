@@ -67,7 +67,7 @@ def make_executor(given: Ingredients) -> _native.Executor:
 def _make_executor(given: Ingredients) -> _native.Executor:
     settings, devices = given.settings, given.devices
     has_small_copies = given.may_be_direct or devices.count > 1
-    return _native.Executor(
+    executor = _native.ExecutorSettings(
         num_ranks=given.size,
         rank=given.communicator.rank,
         num_devices=devices.count,
@@ -75,16 +75,21 @@ def _make_executor(given: Ingredients) -> _native.Executor:
         check=settings.check,
         lane_events=settings.lane_events,
         overwrites_wait=settings.overwrite_waits == "device",
-        compute_lanes=settings.kernel_lanes,
         sync=settings.sync,
-        cuda_ordinals=list(devices.ordinals),
-        small_copies=small_copy_functions(devices.ordinals) if devices.is_cuda and has_small_copies else [],
         direct=given.may_be_direct,
         idle_spin_s=given.idle_spin_s,
         trace=given.recorder,
         program=given.program,
-        release_cached=release_cached_memory if devices.is_cuda else None,
     )
+    if not devices.is_cuda:
+        return _native.Executor(executor)
+    cuda = _native.CudaSettings(
+        ordinals=list(devices.ordinals),
+        compute_lanes=settings.kernel_lanes,
+        small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+        release_cached=release_cached_memory,
+    )
+    return _native.Executor(executor, cuda)
 
 
 def make_scheduler(

@@ -281,9 +281,8 @@ class rank {
 		for(std::size_t d = 0; d < m_how.num_devices; ++d) options.ordinals.push_back(static_cast<int>(m_number * m_how.num_devices + d));
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
-		auto result = std::make_unique<cuda_backend>(options, completions);
-		result->set_small_copies(std::vector(m_how.num_devices, handle_of(small_copies_function)));
-		return result;
+		options.small_copies.assign(m_how.num_devices, handle_of(small_copies_function));
+		return std::make_unique<cuda_backend>(options, completions);
 	}
 
 	void drive() {

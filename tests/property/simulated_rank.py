@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py import _native_testing
-from celerity_py._native import BoundAccess, HostTaskCall, InitializeCall, KernelCall, Payload
+from celerity_py._native import BoundAccess, ExecutorSettings, HostTaskCall, InitializeCall, KernelCall, Payload
 from tests.property.distribution import paths_of
 from tests.property.interpreter import Meaning, fold
 from tests.property.programs import Fence, HostTask, Kernel, Program
@@ -120,6 +120,10 @@ class Functions:
             )
 
 
+#: Of the scripted devices; the other options are those of the executor.
+DEVICE_OPTIONS = {"compute_lanes", "other_lanes", "stream_like", "single_fifo", "host_copies_apart"}
+
+
 class SimulatedRank:
     """One rank: application, scheduler, executor, devices, and the threads that call functions."""
 
@@ -132,9 +136,11 @@ class SimulatedRank:
         self.has_ended = False
         self.is_shut_down = False
         self.functions = Functions(self.context.trace, world.meaning, world.program)
-        self.executor, self.devices = _native_testing.make_scripted_executor(
-            num_ranks=settings.num_ranks, rank=rank, num_devices=settings.num_devices, **world.executor_options(rank)
-        )
+        options = world.executor_options(rank)
+        devices = {name: options.pop(name) for name in DEVICE_OPTIONS & options.keys()}
+        machine = {"num_ranks": settings.num_ranks, "rank": rank, "num_devices": settings.num_devices}
+        planned = ExecutorSettings(**machine, oversubscribed=True, **options)
+        self.executor, self.devices = _native_testing.make_scripted_executor(planned, **devices)
         self.kernels: dict[tuple[int, int], KernelCall] = {}
         """Handed out, and waiting on their lanes."""
         self.host_calls: list[HostTaskCall | InitializeCall] = []

@@ -118,7 +118,7 @@ class Harness:
     """An executor with a launcher thread per device and a host-task thread, driven by the test's own thread."""
 
     def __init__(self, **options: Any) -> None:
-        self.executor = _native.Executor(**options)
+        self.executor = _native.Executor(_native.ExecutorSettings(**options))
         self.events: list[tuple[Any, ...]] = []
         self.kernels: list[tuple[Any, ...]] = []
         self.body: Callable[[tuple[Any, ...]], None] = lambda call: None
@@ -180,7 +180,7 @@ def send_record(iid: int, after: list[int], box: tuple[int, ...]) -> Record:
 
 def make_pilot(box: tuple[int, ...], message: int = 5) -> bytes:
     """The message that another rank's executor would send."""
-    sender = _native.Executor(num_ranks=2, rank=1)
+    sender = _native.Executor(_native.ExecutorSettings(num_ranks=2, rank=1))
     s = Script()
     s.pilots.append({"to": 0, "message": message, "transfer": TRANSFER, "sent_box": box, "send": 1})
     s.submit(sender)

@@ -120,7 +120,10 @@ class Pair:
     """Rank 0 and rank 1 of one host."""
 
     def __init__(self) -> None:
-        self.ranks = [_native.Executor(num_ranks=2, rank=rank, num_devices=2, direct=True) for rank in range(2)]
+        self.ranks = [
+            _native.Executor(_native.ExecutorSettings(num_ranks=2, rank=rank, num_devices=2, direct=True))
+            for rank in range(2)
+        ]
         self.offers = [executor.offer_direct([0, 1]) for executor in self.ranks]
         for rank, executor in enumerate(self.ranks):
             executor.open_direct(1 - rank, self.offers[1 - rank])
@@ -491,7 +494,7 @@ def test_nobody_waits_any_more_for_a_flag_after_a_failure_or_a_stop(pair: Pair) 
 
 
 def test_an_offer_of_somebody_else_is_refused() -> None:
-    executor = _native.Executor(num_ranks=2, rank=0, direct=True)
+    executor = _native.Executor(_native.ExecutorSettings(num_ranks=2, rank=0, direct=True))
     offer = executor.offer_direct([0, 1])
     forged = bytes([offer[0] ^ 1]) + offer[1:]
     with pytest.raises(RuntimeError, match="belongs to another program"):
@@ -505,5 +508,5 @@ def test_an_offer_of_somebody_else_is_refused() -> None:
 
 
 def test_who_cannot_or_need_not_be_direct_offers_nothing() -> None:
-    assert _native.Executor(num_ranks=2).offer_direct([0, 1]) == b""
-    assert _native.Executor(num_ranks=2, direct=True, sync=True).offer_direct([0, 1]) == b""
+    assert _native.Executor(_native.ExecutorSettings(num_ranks=2)).offer_direct([0, 1]) == b""
+    assert _native.Executor(_native.ExecutorSettings(num_ranks=2, direct=True, sync=True)).offer_direct([0, 1]) == b""

@@ -142,6 +142,6 @@ def test_mistakes_of_the_caller_are_reported() -> None:
     with pytest.raises(ValueError, match="not a pilot of this version"):
         executor.notify_pilot(0, bytes(_native.Executor.PILOT_SIZE))
     with pytest.raises(ValueError, match="1 to 62 devices"):
-        _native.Executor(num_devices=0)
+        _native.Executor(_native.ExecutorSettings(num_devices=0))
     executor.notify_complete(99)
     assert executor.run(0.1)[0][0] == "failed"

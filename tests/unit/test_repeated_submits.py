@@ -380,7 +380,7 @@ class Launches:
         self.scheduler = _native.Scheduler(planning, None, run_ahead=16)
         self.table: dict[int, Any] = {}
         self.kernel = CudaKernel("", "launch")
-        self.executor = _native.Executor(num_ranks=1, rank=0, num_devices=1)
+        self.executor = _native.Executor(_native.ExecutorSettings(num_ranks=1, rank=0, num_devices=1))
         self.known: list[Any] = []
         self.usable_checks: list[str] = []
         self.may_repeat = True

@@ -48,22 +48,12 @@ nb::tuple step(scripted_backend& self, const std::int64_t which) {
 	return nb::make_tuple(name_of(result.kind), result.position.lane, result.position.sequence, launch);
 }
 
-nb::tuple make(const std::size_t num_ranks, const std::uint32_t rank, const std::size_t num_devices, const std::uint32_t compute_lanes,
-    const std::uint32_t other_lanes, const bool stream_like, const bool single_fifo, const bool host_copies_apart, const bool direct,
-    const bool overwrites_wait, const bool lane_events, const bool sync, const std::uint64_t most_on_a_lane) {
-	executor_options options;
-	options.num_ranks = num_ranks;
-	options.rank = rank_id(rank);
-	options.num_devices = num_devices;
-	options.oversubscribed = true;
-	options.lane_events = lane_events;
-	options.sync = sync;
-	options.direct = direct;
-	options.overwrites_wait = overwrites_wait;
-	options.most_on_a_lane = most_on_a_lane;
+nb::tuple make(const executor_options& options, const std::uint32_t compute_lanes, const std::uint32_t other_lanes, const bool stream_like,
+    const bool single_fifo, const bool host_copies_apart) {
 	scripted_backend* devices = nullptr;
 	auto executor = std::make_unique<executor_loop>(options, [&](event_count&) -> std::unique_ptr<backend> {
-		auto made = std::make_unique<scripted_backend>(scripted_options{num_devices, compute_lanes, other_lanes, stream_like, single_fifo, host_copies_apart});
+		auto made =
+		    std::make_unique<scripted_backend>(scripted_options{options.num_devices, compute_lanes, other_lanes, stream_like, single_fifo, host_copies_apart});
 		devices = made.get();
 		return made;
 	});
@@ -125,12 +115,11 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	    .def_prop_ro("num_allocations", &scripted_backend::num_allocations, "Allocated and not freed.")
 	    .def("find_leftovers", &scripted_backend::find_leftovers, "What is left on lanes, or was written after it was freed; empty if all is well.");
 
-	m.def("make_scripted_executor", &make, nb::kw_only(), "num_ranks"_a, "rank"_a, "num_devices"_a, "compute_lanes"_a = 1, "other_lanes"_a = 1,
-	    "stream_like"_a = false, "single_fifo"_a = false, "host_copies_apart"_a = false, "direct"_a = false, "overwrites_wait"_a = false,
-	    "lane_events"_a = true, "sync"_a = false, "most_on_a_lane"_a = 120,
-	    nb::sig("def make_scripted_executor(*, num_ranks: int, rank: int, num_devices: int, compute_lanes: int = 1, other_lanes: int = 1, "
-	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False, direct: bool = False, overwrites_wait: bool = False, "
-	            "lane_events: bool = True, sync: bool = False, most_on_a_lane: int = 120) -> tuple[celerity_py._native.Executor, ScriptedDevices]"),
+	m.def("make_scripted_executor", &make, "settings"_a, nb::kw_only(), "compute_lanes"_a = 1, "other_lanes"_a = 1, "stream_like"_a = false,
+	    "single_fifo"_a = false, "host_copies_apart"_a = false,
+	    nb::sig("def make_scripted_executor(settings: celerity_py._native.ExecutorSettings, *, compute_lanes: int = 1, other_lanes: int = 1, "
+	            "stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False) "
+	            "-> tuple[celerity_py._native.Executor, ScriptedDevices]"),
 	    "A real executor on devices that a test drives.");
 	m.def("make_requests", &make_requests, "records"_a, nb::kw_only(), "num_ranks"_a = 1, "num_devices"_a = 1, "stream_like"_a = false,
 	    "direct_peers"_a = std::vector<bool>(), "launches"_a = std::vector<std::uint64_t>(),

@@ -90,6 +90,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
 	m_parameters.resize(m_devices.size());
 	m_small_copies.resize(m_devices.size());
+	for(std::size_t d = 0; d < options.small_copies.size(); ++d) m_small_copies[d].set_function(options.small_copies[d]);
 	if(m_devices.size() > 1) start_workers();
 }
 

@@ -39,6 +39,7 @@ struct cuda_options {
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
+	std::vector<cuda::function> small_copies; ///< the kernel of `cuda_small_copies` per device; empty: copy engines move all
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached;
 };
@@ -65,8 +66,6 @@ class cuda_backend final : public backend {
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	bool defers_kernels() const override { return true; }
-	/// A kernel for small copies per device; without it, copy engines do them. Before anything is enqueued.
-	void set_small_copies(std::span<const cuda::function> functions);
 	bool must_poll() const override { return m_workers.empty(); }
 
 	bool is_ready_to_allocate(memory_id memory, std::size_t size_bytes) override;

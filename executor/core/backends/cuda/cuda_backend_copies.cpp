@@ -92,8 +92,4 @@ bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
 	return fits;
 }
 
-void cuda_backend::set_small_copies(const std::span<const cuda::function> functions) {
-	for(std::size_t d = 0; d < m_small_copies.size(); ++d) m_small_copies[d].set_function(functions[d]);
-}
-
 } // namespace celerity
