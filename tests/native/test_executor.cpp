@@ -183,7 +183,7 @@ class planner {
 
 	void finish() {
 		array none;
-		emit(epoch_instruction{task_id(++m_last_task), submission_id(2), submission_id(m_last_task), epoch_action::shutdown}, m_front, none);
+		emit(epoch_instruction{task_id(++m_last_task), submission_id(2), epoch_action::shutdown}, m_front, none);
 		m_executor.submit(std::move(m_batch));
 	}
 };
