@@ -29,7 +29,7 @@ class named_tuple {
 		nanobind::list names;
 		if constexpr(has_kind) names.append("kind");
 		for(const char* const field : field_names<Struct>) names.append(field);
-		const auto defaults = to_tuple({});
+		const auto defaults = fill(&PyTuple_Type, {});
 		const auto make_type = nanobind::module_::import_("collections").attr("namedtuple");
 		using namespace nanobind::literals;
 		s_type = make_type(name, names, "defaults"_a = defaults, "module"_a = "celerity_py._native").release().ptr();
@@ -37,26 +37,25 @@ class named_tuple {
 		m.attr(name) = nanobind::handle(s_type);
 	}
 
-	static nanobind::object make(const Struct& value) {
-		const auto arguments = nanobind::make_tuple(to_tuple(value));
-		PyObject* const made = PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(s_type), arguments.ptr(), nullptr);
-		if(made == nullptr) throw nanobind::python_error();
-		return nanobind::steal(made);
-	}
+	static nanobind::object make(const Struct& value) { return fill(reinterpret_cast<PyTypeObject*>(s_type), value); }
 
   private:
 	static constexpr bool has_kind = requires { Struct::kind_name; };
 	static inline PyObject* s_type = nullptr; // lives as long as the process
 
-	static nanobind::tuple to_tuple(const Struct& value) {
-		return [&]<std::size_t... I>(std::index_sequence<I...>) {
-			const auto fields = value.fields();
-			if constexpr(has_kind) {
-				return nanobind::make_tuple(Struct::kind_name, to_named(std::get<I>(fields))...);
-			} else {
-				return nanobind::make_tuple(to_named(std::get<I>(fields))...);
-			}
-		}(std::make_index_sequence<num_fields<Struct>>());
+	/// Calling the type would make a tuple of the fields first, and copy it: a third of a call of a kernel.
+	static nanobind::object fill(PyTypeObject* const type, const Struct& value) {
+		PyObject* const made = type->tp_alloc(type, num_fields<Struct> + has_kind);
+		if(made == nullptr) throw nanobind::python_error();
+		nanobind::object tuple = nanobind::steal(made);
+#if PY_VERSION_HEX >= 0x030E0000
+		reinterpret_cast<PyTupleObject*>(made)->ob_hash = -1; // not computed yet
+#endif
+		Py_ssize_t place = 0;
+		const auto append = [&](nanobind::object item) { PyTuple_SET_ITEM(made, place++, item.release().ptr()); };
+		if constexpr(has_kind) append(nanobind::str(Struct::kind_name));
+		std::apply([&](const auto&... field) { (append(to_named(field)), ...); }, value.fields());
+		return tuple;
 	}
 };
 
