@@ -225,7 +225,8 @@ void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::
 	const submit_memo* const memo = memo_of(kernel);
 	find_kinds(submission_type::of(out.submission.ptr()).args);
 	const auto known = memo != nullptr ? find(*memo, found.geometry.dims, false) : nullptr;
-	const nb::object prepared = m_delegate.attr("prepare_launch")(out.submission, known != nullptr ? known->plan : nb::none());
+	const nb::object plan = known != nullptr && known->plan ? known->plan : nb::none(); // Python may have run the kernel before
+	const nb::object prepared = m_delegate.attr("prepare_launch")(out.submission, plan);
 	if(prepared.is_none()) return;
 	found.plan = prepared[0];
 	found.native = nb::cast<std::shared_ptr<cuda_function>>(found.plan.attr("function"));

@@ -384,6 +384,7 @@ class Launches:
         self.known: list[Any] = []
         self.usable_checks: list[str] = []
         self.may_repeat = True
+        self.is_native = True
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(
@@ -418,9 +419,9 @@ class Launches:
         submission = Submission("kernel", kernel.name, kernel, [args[0].port, *args[1:]], WHOLE, frame)
         return submission, _native.Task.kernel(WHOLE), [args[0]]
 
-    def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes]:
+    def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes] | None:
         self.known.append(known)
-        return self.plan, self.plan.pack(submission)
+        return (self.plan, self.plan.pack(submission)) if self.is_native else None
 
     def plan_host_task(self, *_: Any) -> Any:
         raise AssertionError("no host task is submitted")
@@ -466,6 +467,15 @@ def test_the_plan_of_a_launch_is_made_once_for_each_kind_of_arguments() -> None:
     launches.submitter = launches.make_submitter()
     launches.submit(1)
     assert launches.known[-1] is None
+
+
+def test_a_kernel_that_python_runs_on_a_gpu_has_no_plan_in_any_index_space() -> None:
+    launches = Launches()
+    launches.is_native = False
+    args = Access(None, ONE, launches.ports[0]), 1
+    for shape in ((4, 6), (4, 6), [4, 6], [4, 6]):  # lists are looked at each time
+        launches.submitter.submit_kernel(launches.kernel, shape, args, None, (), None, sys._getframe())
+    assert launches.known == [None, None, None]
 
 
 def test_nothing_is_repeated_once_the_runtime_refuses_or_for_another_one() -> None:
