@@ -5,7 +5,7 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 from collections.abc import Callable, Iterable, Sequence
 import enum
 import types
-from typing import Any, NoReturn, Self, overload
+from typing import Any, Never, NoReturn, Self, overload
 
 
 def version() -> str:
@@ -28,7 +28,11 @@ class Box:
         ArgumentTypeError: If they are not sequences of integers.
     """
 
+    @overload
     def __init__(self, min: Sequence[int], max: Sequence[int]) -> None: ...
+
+    @overload
+    def __init__(self, *args: Never, **unknown: Never) -> None: ...
 
     @property
     def min(self) -> tuple[int, ...]:
@@ -70,6 +74,7 @@ class Box:
             ValueError: If this box begins before `origin`.
         """
 
+    @overload
     def shift(self, *offsets: int) -> Box:
         """
         The box moved by `offsets`. An empty box stays empty.
@@ -82,6 +87,10 @@ class Box:
             UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.
         """
 
+    @overload
+    def shift(self, *amounts: Never, **unknown: Never) -> Box: ...
+
+    @overload
     def shrink(self, *widths: int) -> Box:
         """
         The box with `widths` elements less on both sides; empty if nothing is left.
@@ -93,6 +102,10 @@ class Box:
             DimensionMismatch: If there are more or fewer integers than dimensions.
         """
 
+    @overload
+    def shrink(self, *amounts: Never, **unknown: Never) -> Box: ...
+
+    @overload
     def grow(self, *widths: int) -> Box:
         """
         The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
@@ -104,6 +117,9 @@ class Box:
         Raises:
             DimensionMismatch: If there are more or fewer integers than dimensions.
         """
+
+    @overload
+    def grow(self, *amounts: Never, **unknown: Never) -> Box: ...
 
     def flat(self) -> tuple[int, int, int, int, int, int]:
         """
@@ -155,7 +171,11 @@ class Region:
         ArgumentTypeError: If something is no box.
     """
 
+    @overload
     def __init__(self, boxes: Iterable[Box] = ()) -> None: ...
+
+    @overload
+    def __init__(self, *args: Never, **unknown: Never) -> None: ...
 
     @property
     def boxes(self) -> tuple[Box, ...]:

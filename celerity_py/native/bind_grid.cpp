@@ -47,25 +47,7 @@ Raises:
 	raise_dimension_mismatch(a + " " + operation + " " + b + ": the two have different numbers of dimensions. Use boxes of the same space.");
 }
 
-/// `Box(min, max)`, both by place or by name.
-user_box make_box(const nb::args& args, const nb::kwargs& kwargs) {
-	nb::handle corners[2];
-	const std::size_t by_place = args.size();
-	std::size_t count = by_place;
-	for(std::size_t i = 0; i < 2 && i < by_place; ++i) corners[i] = args[i];
-	for(const auto& [name, value] : kwargs) {
-		const std::size_t place = nb::cast<std::string>(name) == "min" ? 0 : 1;
-		const bool is_known = place == 0 || nb::cast<std::string>(name) == "max";
-		count = is_known && place >= by_place ? count + 1 : 3;
-		corners[place] = value;
-	}
-	if(count != 2) {
-		refuse_arguments("Box", args, kwargs,
-		    "a box takes its first element and one past its last, as two tuples: Box((0, 0), (4, 8)), or Box((0,), (4,)) "
-		    "in one dimension.");
-	}
-	const nb::handle min = corners[0];
-	const nb::handle max = corners[1];
+user_box make_box(const nb::handle min, const nb::handle max) {
 	if(PyLong_Check(min.ptr()) && PyLong_Check(max.ptr())) {
 		raise_type_error(std::string("Box takes two tuples of integers: write Box((") + nb::repr(min).c_str() + ",), (" + nb::repr(max).c_str() + ",)).");
 	}
@@ -85,10 +67,16 @@ user_box intersect(const user_box& a, const user_box& b) {
 	return {intersection(a.b, b.b), a.dims};
 }
 
+/// The overload of a method for calls with names.
+auto refuse_names(const char* const method) {
+	return [method](const user_box&, const nb::args& amounts, const nb::kwargs& unknown) -> user_box {
+		refuse_arguments(method, amounts, unknown, "it takes one integer per dimension, and none by name.");
+	};
+}
+
 /// One offset or width per dimension.
-point to_amounts(const user_box& b, const nb::args& amounts, const nb::kwargs& unknown, const char* const method) {
+point to_amounts(const user_box& b, const nb::args& amounts, const char* const method) {
 	int count = 0;
-	if(unknown.size() > 0) refuse_arguments(method, amounts, unknown, "it takes one integer per dimension, and none by name.");
 	if(amounts.size() == static_cast<std::size_t>(b.dims)) return to_point(amounts, 0, count, method);
 	raise_dimension_mismatch(std::string(method) + "() takes one integer per dimension: " + repr(b) + " has " + std::to_string(b.dims) + ", but got "
 	                         + nb::repr(amounts).c_str() + ".");
@@ -102,8 +90,8 @@ coordinate saturating_add(const coordinate a, const coordinate b) {
 
 coordinate saturating_negation(const coordinate a) { return a == std::numeric_limits<coordinate>::min() ? std::numeric_limits<coordinate>::max() : -a; }
 
-user_box shift(const user_box& b, const nb::args& offsets, const nb::kwargs& unknown) {
-	const point offset = to_amounts(b, offsets, unknown, "shift");
+user_box shift(const user_box& b, const nb::args& offsets) {
+	const point offset = to_amounts(b, offsets, "shift");
 	if(b.b.empty()) return b;
 	point min = b.b.min();
 	point max = b.b.max();
@@ -245,12 +233,13 @@ bool contains_element(const Container& container, const nb::handle element, cons
 
 user_region to_region(const user_box& b) { return {b.b, b.dims}; }
 
-user_region make_region(const nb::handle boxes, const nb::args& rest, const nb::kwargs& unknown) {
-	if(rest.size() > 0 || unknown.size() > 0 || PyObject_HasAttrString(boxes.ptr(), "__iter__") == 0) {
-		const bool is_box = nb::isinstance<user_box>(boxes);
-		refuse_arguments("Region", nb::borrow<nb::args>(nb::make_tuple(boxes) + rest), unknown,
-		    is_box ? "a region takes one list of boxes: write Region([box, ...])." : "a region takes one list of boxes: Region([Box((0,), (4,))]).");
-	}
+[[noreturn]] void refuse_region(const nb::args& args, const nb::kwargs& unknown) {
+	const bool has_boxes = args.size() > 0 && nb::isinstance<user_box>(args[0]);
+	refuse_arguments("Region", args, unknown,
+	    has_boxes ? "a region takes one list of boxes: write Region([box, ...])." : "a region takes one list of boxes: Region([Box((0,), (4,))]).");
+}
+
+user_region make_region(const nb::iterable& boxes) {
 	user_region result;
 	box_vector all;
 	user_box first;
@@ -330,8 +319,16 @@ Py_hash_t hash_region(const user_region& r) {
 void bind_box(nb::module_& m) {
 	nb::class_<user_box>(m, "Box", nb::is_final(), box_doc)
 	    .def(
-	        "__init__", [](user_box* const self, const nb::args& args, const nb::kwargs& kwargs) { std::construct_at(self, make_box(args, kwargs)); },
+	        "__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
 	        nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
+	    .def(
+	        "__init__",
+	        [](user_box*, const nb::args& args, const nb::kwargs& kwargs) {
+		        refuse_arguments("Box", args, kwargs,
+		            "a box takes its first element and one past its last, as two tuples: Box((0, 0), (4, 8)), or Box((0,), (4,)) "
+		            "in one dimension.");
+	        },
+	        nb::sig("def __init__(self, *args: typing.Never, **unknown: typing.Never) -> None"))
 	    .def_prop_ro(
 	        "min", [](const user_box& b) { return to_tuple(b.b.min(), b.dims); }, nb::sig("def min(self) -> tuple[int, ...]"), "The first element.")
 	    .def_prop_ro(
@@ -362,8 +359,9 @@ Args:
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.
     UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.)")
+	    .def("shift", refuse_names("shift"), nb::sig("def shift(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def(
-	        "shrink", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return shrink(b, to_amounts(b, widths, unknown, "shrink")); },
+	        "shrink", [](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
 	        nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
 
 Args:
@@ -371,8 +369,9 @@ Args:
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
+	    .def("shrink", refuse_names("shrink"), nb::sig("def shrink(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def(
-	        "grow", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return grow(b, to_amounts(b, widths, unknown, "grow")); },
+	        "grow", [](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
 	        nb::sig("def grow(self, *widths: int) -> Box"),
 	        R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
 coordinates end, at -2**63 and 2**63 - 1.
@@ -382,6 +381,7 @@ Args:
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
+	    .def("grow", refuse_names("grow"), nb::sig("def grow(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def("flat", &to_flat, nb::sig("def flat(self) -> tuple[int, int, int, int, int, int]"),
 	        "Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.")
 	    .def("__and__", &intersect, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Box"), R"(The elements in both boxes.
@@ -409,11 +409,11 @@ Raises:
 void bind_region(nb::module_& m) {
 	nb::class_<user_region>(m, "Region", nb::is_final(), region_doc)
 	    .def(
-	        "__init__",
-	        [](user_region* const self, const nb::handle boxes, const nb::args& rest, const nb::kwargs& unknown) {
-		        std::construct_at(self, make_region(boxes, rest, unknown));
-	        },
-	        nb::arg("boxes").none() = nb::tuple(), "rest"_a, "unknown"_a, nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	        "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
+	        nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	    .def(
+	        "__init__", [](user_region*, const nb::args& args, const nb::kwargs& unknown) { refuse_region(args, unknown); },
+	        nb::sig("def __init__(self, *args: typing.Never, **unknown: typing.Never) -> None"))
 	    .def_prop_ro("boxes", &boxes_of, nb::sig("def boxes(self) -> tuple[Box, ...]"), "The disjoint boxes of the normal form.")
 	    .def_prop_ro(
 	        "bounding_box",
