@@ -228,7 +228,7 @@ class Runtime:
         tracer, self.tracer = self.tracer, None
         if tracer is None:
             return
-        from celerity_py.trace import write_trace
+        from celerity_py.timeline.chrome import write_trace
 
         path = path_of_rank(self.configuration.trace, tracer.rank, tracer.size)
         lanes = self.executor.lanes() if self.executor is not None else ()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Timelines: the record of a run."""
+"""Timelines: the record of a run, its tracks, and files in Chrome's format."""

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.trace import merge
+from celerity_py.timeline.chrome import merge
 from tests.support.timelines import read_timeline
 
 pytestmark = pytest.mark.mpi

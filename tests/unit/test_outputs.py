@@ -90,7 +90,7 @@ def test_half_a_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         file.write_text("[1, 2", encoding="ascii")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("celerity_py.trace._write", fail)
+    monkeypatch.setattr("celerity_py.timeline.chrome._write", fail)
     assert run_queue() == 16
     assert not list(tmp_path.iterdir())
 

@@ -35,7 +35,7 @@ INSTALLED = {
         user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
-    "celerity_py/timeline": "__init__ recorder",
+    "celerity_py/timeline": "__init__ chrome recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records index_spaces integers notation operations parts refused_operators
         submissions type_rules

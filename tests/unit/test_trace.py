@@ -17,8 +17,10 @@ import celerity_py as celerity
 from celerity_py import _native, access
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.timeline import recorder
+from celerity_py.timeline.chrome import rows_of
 from celerity_py.timeline.recorder import Clock, agree_on_clock
-from celerity_py.trace import _rows, _Slice, main
+from celerity_py.timeline.tracks import Slice
+from celerity_py.trace import main
 from tests.support.timelines import Timeline, read_timeline
 
 # ---- the recorder
@@ -197,7 +199,7 @@ def test_a_dry_run_shows_how_it_was_planned(tmp_path: Path) -> None:
 
 def test_slices_that_overlap_get_rows_of_their_own() -> None:
     spans = [(0, 10), (1, 9), (2, 3), (5, 12), (10, 20), (12, 13)]
-    rows = [(row, (item.start_ns, item.end_ns)) for row, item in _rows([_Slice("", *span, args={}) for span in spans])]
+    rows = [(row, (item.start_ns, item.end_ns)) for row, item in rows_of([Slice("", *span, args={}) for span in spans])]
     assert rows == [(0, (0, 10)), (0, (1, 9)), (0, (2, 3)), (1, (5, 12)), (0, (10, 20)), (0, (12, 13))]
 
 

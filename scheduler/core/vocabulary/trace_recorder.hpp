@@ -55,24 +55,19 @@ struct traced_call {
 	std::optional<device_id> device; ///< none: a host-task thread
 	CELERITY_KIND(call, instruction, device)
 };
-/// From the request until the memory may be reused.
-struct traced_send {
+/// Of a send from the request until the memory may be reused, of a receive from the request until the data has arrived.
+template <bool IsSend>
+struct traced_message {
+	static constexpr const char* kind_name = IsSend ? "send" : "receive";
 	instruction_id instruction;
 	buffer_id buffer;
 	std::uint64_t size_bytes = 0;
 	message_id message;
 	rank_id peer;
-	CELERITY_KIND(send, instruction, buffer, size_bytes, message, peer)
+	CELERITY_FIELDS(instruction, buffer, size_bytes, message, peer)
 };
-/// From the request until the data has arrived.
-struct traced_receive {
-	instruction_id instruction;
-	buffer_id buffer;
-	std::uint64_t size_bytes = 0;
-	message_id message;
-	rank_id peer;
-	CELERITY_KIND(receive, instruction, buffer, size_bytes, message, peer)
-};
+using traced_send = traced_message<true>;
+using traced_receive = traced_message<false>;
 struct traced_barrier {
 	instruction_id instruction;
 	CELERITY_KIND(barrier, instruction)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""The events of one rank as named slices on tracks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+
+from celerity_py import _native
+from celerity_py.executor.quantities import format_bytes
+from celerity_py.vocabulary.submissions import line_of
+
+if TYPE_CHECKING:
+    from celerity_py.timeline.recorder import Tracer
+
+_LANES = {
+    "compute": "compute",
+    "host_to_device": "host→device",
+    "device_to_host": "device→host",
+    "peer": "copy",
+    "pull": "fetch",
+    "signal": "signal",
+    "urgent": "compute, first",
+}
+#: Tracks from top to bottom; the tracks of lanes and launchers come between the two.
+_FIRST = ("application", "scheduler", "executor")
+_LAST = ("host tasks", "send", "receive", "barrier")
+
+
+class Slice(NamedTuple):
+    """A named piece of time on a track."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    args: dict[str, Any]
+    #: "s" or "f" and the number of the message, if an arrow begins or ends here.
+    arrow: tuple[str, str] | None = None
+
+
+class _Issue(NamedTuple):
+    start_ns: int
+    action: _native.TracedIssue
+
+
+class Timeline:
+    """Turns the events of one rank into named slices on tracks.
+
+    Args:
+        tracer: Of the rank.
+        lanes: Kind and device of each lane; none in a dry run.
+    """
+
+    def __init__(self, tracer: Tracer, lanes: Sequence[tuple[str, int]] = ()) -> None:
+        self._rank = tracer.rank
+        self._buffers = tracer.buffers
+        self._lanes = _name_lanes(lanes)
+        self._submissions = {number: (kind, name, code, at) for number, kind, name, code, at in tracer.submissions}
+        events = tracer.recorder.events()
+        self._issue_at: dict[tuple[int, int], _Issue] = {}
+        self._issue_of: dict[int, _Issue] = {}
+        for event in events:
+            if isinstance(event.action, _native.TracedIssue):
+                issue = _Issue(event.start_ns, event.action)
+                self._issue_of[issue.action.instruction] = issue
+                if issue.action.lane is not None:
+                    self._issue_at[issue.action.lane, issue.action.position] = issue
+        self._end_of_lane: dict[str, int] = {}
+        self.tracks: dict[str, list[Slice]] = defaultdict(list)
+        for event in events:
+            track, made = self._show(event)
+            self.tracks[track].append(made)
+
+    def ordered_tracks(self) -> Iterator[tuple[str, list[Slice]]]:
+        """Names and slices of the tracks that have any, from top to bottom."""
+        between = (*self._launchers(), *self._lanes)
+        for name in (*_FIRST, *between, *_LAST):
+            if name in self.tracks:
+                yield name, self.tracks[name]
+
+    def _launchers(self) -> list[str]:
+        return sorted(name for name in self.tracks if name.endswith("launcher"))
+
+    # ---- names
+
+    def _submission(self, number: int) -> str:
+        known = self._submissions.get(number)
+        return known[1] if known is not None else f"submission {number}"
+
+    def _buffer(self, number: int) -> str:
+        return self._buffers.get(number, f"B{number}") if number else "staging"
+
+    def _name(self, issue: _native.TracedIssue) -> str:
+        kind, buffer, size = issue.operation, self._buffer(issue.buffer), format_bytes(issue.size_bytes)
+        match kind:
+            case "device_kernel" | "host_task":
+                return self._submission(issue.submission)
+            case "copy":
+                return f"{buffer}: {issue.reason} {size}"
+            case "gather_copy":
+                return f"{buffer}: gather {size}"
+            case "alloc":
+                return f"alloc {buffer} {size}"
+            case "free":
+                return f"free {size}"
+            case "send":
+                return f"send {buffer} to rank {issue.peer}"
+            case "fence":
+                return f"fence {self._submission(issue.submission)}"
+        words = kind.replace("_", " ")
+        return f"{words} {buffer}" if issue.buffer else words
+
+    def _args(self, submission: int = 0, instruction: int = 0, size_bytes: int = 0) -> dict[str, Any]:
+        args: dict[str, Any] = {}
+        if submission:
+            args["submission"] = submission
+            if submission in self._submissions:
+                _, _, code, at = self._submissions[submission]
+                args["submitted at"] = f"{code.co_filename}:{line_of(code, at)}"
+        if instruction:
+            args["instruction"] = instruction
+        if size_bytes:
+            args["bytes"] = size_bytes
+        return args
+
+    def _args_of(self, issue: _native.TracedIssue) -> dict[str, Any]:
+        return self._args(issue.submission, issue.instruction, issue.size_bytes)
+
+    # ---- slices
+
+    def _show(self, event: _native.TraceEvent) -> tuple[str, Slice]:
+        """The track and the slice of an event."""
+        action, start_ns, end_ns = event.action, event.start_ns, event.end_ns
+        match action:
+            case _native.TracedIssue():
+                is_done_here = action.lane is None and action.operation in {"alloc", "free", "reduce", "fence"}
+                name = self._name(action) if is_done_here else f"issue {self._name(action)}"
+                return "executor", Slice(name, start_ns, end_ns, self._args_of(action))
+            case _native.TracedLane():
+                return self._show_lane(action, start_ns, end_ns)
+            case _native.TracedCall():
+                track = "host tasks" if action.device is None else f"D{action.device} launcher"
+                return track, self._carry_out(self._issue_of.get(action.instruction), track, start_ns, end_ns)
+            case _native.TracedSend():
+                name = f"send {self._buffer(action.buffer)} to rank {action.peer}"
+                arrow = "s", _arrow(self._rank, action.peer, action.message)
+                return "send", Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+            case _native.TracedReceive():
+                name = f"receive {self._buffer(action.buffer)} from rank {action.peer}"
+                arrow = "f", _arrow(action.peer, self._rank, action.message)
+                return "receive", Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+            case _native.TracedBarrier():
+                args = self._args(instruction=action.instruction)
+                return "barrier", Slice("barrier", start_ns, end_ns, args)
+            case _native.TracedWork():
+                args = {"instructions issued": action.instructions_issued}
+                return "executor", Slice("work", start_ns, end_ns, args)
+            case _native.TracedPython():
+                return "executor", Slice("Python: network and bookkeeping", start_ns, end_ns, {})
+            case _native.TracedPlan():
+                what = self._submission(action.submission) if action.input == "task" else action.input
+                args = self._args(action.submission) | {"instructions generated": action.instructions_generated}
+                return "scheduler", Slice(f"plan {what}", start_ns, end_ns, args)
+            case _native.TracedApplication():
+                return "application", self._show_application(action, start_ns, end_ns)
+        assert_never(action)
+
+    def _show_lane(self, action: _native.TracedLane, start_ns: int, end_ns: int) -> tuple[str, Slice]:
+        track = self._lanes[action.lane]
+        # Times of devices are not exact, and on a lane nothing begins before its predecessor has ended.
+        start_ns = max(start_ns, self._end_of_lane.get(track, start_ns))
+        end_ns = max(start_ns, end_ns)
+        self._end_of_lane[track] = end_ns
+        return track, self._carry_out(self._issue_at.get((action.lane, action.position)), track, start_ns, end_ns)
+
+    def _carry_out(self, issue: _Issue | None, track: str, start_ns: int, end_ns: int) -> Slice:
+        if issue is None:  # replaced by newer events
+            return Slice(track, start_ns, end_ns, {})
+        args = self._args_of(issue.action) | {"queued_us": max(start_ns - issue.start_ns, 0) / 1000}
+        return Slice(self._name(issue.action), start_ns, end_ns, args)
+
+    def _args_of_message(self, action: _native.TracedSend | _native.TracedReceive) -> dict[str, Any]:
+        args = self._args(instruction=action.instruction, size_bytes=action.size_bytes)
+        return args | {"buffer": self._buffer(action.buffer), "peer": action.peer, "message": action.message}
+
+    def _show_application(self, action: _native.TracedApplication, start_ns: int, end_ns: int) -> Slice:
+        if action.call == "blocked":
+            return Slice("blocked: too far ahead", start_ns, end_ns, {})
+        kind = self._submissions.get(action.submission, ("",))[0]
+        about = "fence " if kind == "fence" else ""
+        name = f"{action.call} {about}{self._submission(action.submission)}"
+        return Slice(name, start_ns, end_ns, self._args(action.submission))
+
+
+def _arrow(source: int, destination: int, message: int) -> str:
+    return f"0x{source:04x}{destination:04x}{message & 0xFFFFFFFF:08x}"
+
+
+def _name_lanes(lanes: Sequence[tuple[str, int]]) -> list[str]:
+    names = ["host copy" if kind == "host_copy" else f"D{device} {_LANES[kind]}" for kind, device in lanes]
+    seen: dict[str, int] = defaultdict(int)
+    numbered = []
+    for name in names:
+        seen[name] += 1
+        numbered.append(f"{name} {seen[name]}" if names.count(name) > 1 else name)
+    return numbered
+
+
+__all__ = ["Slice", "Timeline"]
