@@ -12,49 +12,15 @@
 #include <vector>
 
 #include "executor/core/backends/cuda/cuda_pinned_pool.hpp"
+#include "tests/native/scripted_driver.hpp"
 
 using namespace celerity;
+using scripted::driver;
+using scripted::host;
 
 namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
-
-void check(const bool condition, const char* const what) {
-	if(condition) return;
-	std::fprintf(stderr, "FAILED: %s\n", what);
-	std::abort();
-}
-
-std::mutex mutex;
-std::set<void*> pinned;
-std::vector<std::thread::id> pinned_by;
-std::atomic<bool> has_memory{true};
-std::atomic<int> duration_ms{0};
-std::atomic<bool> is_stuck{false};
-
-cuda::driver make_driver() {
-	cuda::driver d{};
-	d.context_set_current = [](cuda::context) { return cuda::success; };
-	d.host_allocate = [](void** const out, const std::size_t size_bytes, unsigned) {
-		std::this_thread::sleep_for(std::chrono::milliseconds(duration_ms));
-		while(is_stuck) std::this_thread::yield();
-		if(!has_memory) return cuda::error_out_of_memory;
-		const std::lock_guard lock(mutex);
-		*out = std::aligned_alloc(4096, size_bytes);
-		pinned.insert(*out);
-		pinned_by.push_back(std::this_thread::get_id());
-		return cuda::success;
-	};
-	d.host_free = [](void* const address) {
-		const std::lock_guard lock(mutex);
-		check(pinned.erase(address) == 1, "memory is given back once");
-		std::free(address);
-		return cuda::success;
-	};
-	return d;
-}
-
-const cuda::driver driver = make_driver();
 
 void wait_until_ready(cuda_pinned_pool& pool, event_count& finished, const std::size_t size_bytes) {
 	while(true) {
@@ -67,11 +33,11 @@ void wait_until_ready(cuda_pinned_pool& pool, event_count& finished, const std::
 void check_that_another_thread_pins() {
 	event_count finished;
 	cuda_pinned_pool pool(driver, nullptr, finished);
-	pinned_by.clear();
-	is_stuck = true;
+	host.pinned_by.clear();
+	host.is_stuck = true;
 	check(!pool.is_ready(mebibyte), "there is no slab yet");
 	check(!pool.is_ready(mebibyte), "nor now; asking does not wait, or would never end");
-	is_stuck = false;
+	host.is_stuck = false;
 	wait_until_ready(pool, finished, mebibyte);
 	void* const first = pool.allocate(mebibyte);
 	check(pool.is_ready(15 * mebibyte), "the rest of the slab");
@@ -79,28 +45,29 @@ void check_that_another_thread_pins() {
 	check(pool.is_ready(mebibyte), "small ones need not wait for large ones");
 	wait_until_ready(pool, finished, 40 * mebibyte);
 	void* const second = pool.allocate(40 * mebibyte);
-	check(pinned_by.size() == 2 && pinned_by[0] != std::this_thread::get_id() && pinned_by[0] == pinned_by[1], "one other thread has pinned both");
+	check(host.pinned_by.size() == 2 && host.pinned_by[0] != std::this_thread::get_id() && host.pinned_by[0] == host.pinned_by[1],
+	    "one other thread has pinned both");
 	pool.deallocate(first);
 	pool.deallocate(second);
 	pool.release();
-	check(pinned.empty(), "everything is given back");
+	check(host.pinned.empty(), "everything is given back");
 }
 
 void check_shortage() {
 	event_count finished;
 	cuda_pinned_pool pool(driver, nullptr, finished);
-	has_memory = false;
+	host.has_memory = false;
 	wait_until_ready(pool, finished, mebibyte);
 	bool is_short = false;
 	try {
 		pool.allocate(mebibyte);
 	} catch(const std::bad_alloc&) { is_short = true; }
 	check(is_short, "a shortage is told to whoever allocates");
-	has_memory = true;
+	host.has_memory = true;
 	wait_until_ready(pool, finished, mebibyte);
 	pool.allocate(mebibyte);
 	pool.release();
-	check(pinned.empty(), "everything is given back");
+	check(host.pinned.empty(), "everything is given back");
 }
 
 // Requests may be under way when the pool ends. The memory that they bring must not be lost.
@@ -108,11 +75,11 @@ void check_end() {
 	for(int round = 0; round < 20; ++round) {
 		event_count finished;
 		cuda_pinned_pool pool(driver, nullptr, finished);
-		duration_ms = round % 3;
+		host.duration_ms = round % 3;
 		pool.is_ready(mebibyte);
 		if(round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 		pool.release();
-		check(pinned.empty(), "what was pinned too late is given back, too");
+		check(host.pinned.empty(), "what was pinned too late is given back, too");
 	}
 }
 

@@ -10,92 +10,36 @@
 
 #include "executor/core/backends/cuda/cuda_lane.hpp"
 #include "executor/core/backends/cuda/cuda_timeline.hpp"
+#include "tests/native/scripted_driver.hpp"
 
 using namespace celerity;
+using scripted::device;
+using scripted::driver;
 
 namespace {
 
-void check(const bool condition, const char* const what) {
-	if(condition) return;
-	std::fprintf(stderr, "FAILED: %s\n", what);
-	std::abort();
-}
-
-struct fake_event {
-	bool measures_time = false;
-	bool is_recorded = false;
-	double reached_ms = 0; ///< by the device's clock
-};
-
-/// When the work that comes next on the stream is reached. A test moves it.
-double device_ms = 0;
-/// Everything up to then is complete.
-double complete_ms = 0;
-std::set<fake_event*> events;
-
 double host_ms() { return 1e-6 * static_cast<double>(now_ns()); }
-fake_event& at(const cuda::event event) {
-	auto* const fake = reinterpret_cast<fake_event*>(event);
-	check(events.contains(fake), "an event is used that does not exist");
-	return *fake;
-}
-
-cuda::driver make_driver() {
-	cuda::driver d{};
-	d.context_set_current = [](cuda::context) { return cuda::success; };
-	d.stream_create = [](cuda::stream*, unsigned, int) { return cuda::success; };
-	d.stream_destroy = [](cuda::stream) { return cuda::success; };
-	d.stream_synchronize = [](cuda::stream) { return cuda::success; };
-	d.stream_wait_event = [](cuda::stream, cuda::event, unsigned) { return cuda::success; };
-	d.event_create = [](cuda::event* const out, const unsigned flags) {
-		auto fake = std::make_unique<fake_event>();
-		fake->measures_time = (flags & cuda::event_disable_timing) == 0;
-		events.insert(fake.get());
-		*out = reinterpret_cast<cuda::event>(fake.release());
-		return cuda::success;
-	};
-	d.event_destroy = [](const cuda::event event) {
-		std::unique_ptr<fake_event> fake(&at(event));
-		events.erase(fake.get());
-		return cuda::success;
-	};
-	d.event_record = [](const cuda::event event, cuda::stream) {
-		at(event).is_recorded = true;
-		at(event).reached_ms = device_ms;
-		return cuda::success;
-	};
-	d.event_query = [](const cuda::event event) { return at(event).reached_ms <= complete_ms ? cuda::success : cuda::error_not_ready; };
-	d.event_elapsed = [](float* const out, const cuda::event from, const cuda::event to) {
-		check(at(from).measures_time && at(to).measures_time, "an event without time is asked for its time");
-		check(at(from).is_recorded && at(to).is_recorded, "an event is asked for its time that was never recorded");
-		*out = static_cast<float>(at(to).reached_ms - at(from).reached_ms);
-		return cuda::success;
-	};
-	return d;
-}
-
-const cuda::driver driver = make_driver();
 
 /// The device's clock is ahead of the host's by this much.
 double ahead_ms = 0;
 
-struct device {
+struct lane_on_a_device {
 	trace_recorder trace{1 << 16};
 	cuda_timeline timeline;
 	cuda_lane lane;
 	std::uint64_t last = 0;
 
-	device() : timeline((device_ms = complete_ms = host_ms() + ahead_ms, driver), nullptr, trace), lane(driver, nullptr, 0, 0, &timeline, 7) {}
+	lane_on_a_device() : timeline((device.now = device.complete = host_ms() + ahead_ms, driver), nullptr, trace), lane(driver, nullptr, 0, 0, &timeline, 7) {}
 
 	/// Work that begins and ends at these times of the host.
 	void put(const double begin_ms, const double end_ms) {
-		device_ms = begin_ms + ahead_ms;
+		device.now = begin_ms + ahead_ms;
 		lane.begin(++last);
-		device_ms = end_ms + ahead_ms;
+		device.now = end_ms + ahead_ms;
 		lane.record(last);
 	}
 	void complete_all() {
-		complete_ms = 1e300;
+		device.complete = 1e300;
 		check(lane.poll() == last, "not all is complete");
 	}
 };
@@ -103,7 +47,7 @@ struct device {
 /// The error of the begin of the first of two pieces of work.
 double error_of_begin_ms(const double offset_ms) {
 	ahead_ms = offset_ms;
-	device gpu;
+	lane_on_a_device gpu;
 	const double now_ms = host_ms();
 	gpu.put(now_ms + 0.2, now_ms + 1.2);
 	gpu.put(now_ms + 1.2, now_ms + 2.7);
@@ -127,11 +71,11 @@ void check_times_are_those_of_the_host() {
 }
 
 void check_growth_keeps_what_is_in_flight() {
-	device gpu;
+	lane_on_a_device gpu;
 	const double now_ms = host_ms();
 	constexpr int count = 1000;
 	for(int i = 0; i < count; ++i) gpu.put(now_ms + 100 + i, now_ms + 100 + i + 0.5);
-	complete_ms = 0;
+	device.complete = 0;
 	check(gpu.lane.poll() == 0, "nothing is complete");
 	check(gpu.lane.make_wait(nullptr, 500), "what is in flight can be waited for");
 	gpu.complete_all();
@@ -141,7 +85,7 @@ void check_growth_keeps_what_is_in_flight() {
 }
 
 void check_a_clock_that_drifts_is_held() {
-	device gpu;
+	lane_on_a_device gpu;
 	for(int i = 0; i < 60; ++i) {
 		ahead_ms += i < 30 ? 0.5 : -0.5; // first it gains on the host's clock, then it loses
 		const double before_ms = host_ms();
@@ -160,7 +104,7 @@ void check_a_clock_that_drifts_is_held() {
 
 // A difference of an hour, told as a float in milliseconds, is right to a quarter of one only.
 void check_the_reference_is_renewed() {
-	device_ms = complete_ms = host_ms();
+	device.now = device.complete = host_ms();
 	trace_recorder trace(1 << 16);
 	cuda_timeline timeline(driver, nullptr, trace, 1);
 	cuda_lane lane(driver, nullptr, 0, 0, &timeline);
@@ -170,12 +114,12 @@ void check_the_reference_is_renewed() {
 	constexpr int count = 200;
 	for(std::uint64_t i = 1; i <= count; ++i) {
 		const double begin_ms = host_ms() + 0.05;
-		device_ms = begin_ms;
+		device.now = begin_ms;
 		lane.begin(i);
-		device_ms = begin_ms + 0.1;
+		device.now = begin_ms + 0.1;
 		lane.record(i);
 		while(host_ms() < begin_ms + 0.5) {}
-		complete_ms = 1e300;
+		device.complete = 1e300;
 		check(lane.poll() == i, "not all is complete");
 		const auto start_ns = trace.events().back().start_ns;
 		const double error_ms = 1e-6 * static_cast<double>(start_ns - last_ns) - (begin_ms - last_ms);
@@ -189,10 +133,10 @@ void check_the_reference_is_renewed() {
 void check_nothing_is_recorded_without_a_timeline() {
 	cuda_lane lane(driver, nullptr, 0, 0);
 	lane.begin(1);
-	check(events.empty(), "an event for nothing");
+	check(device.events.empty(), "an event for nothing");
 	lane.record(1);
-	complete_ms = 1e300;
-	check(lane.poll() == 1 && events.size() == 1 && !(*events.begin())->measures_time, "events measure time although nobody asks");
+	device.complete = 1e300;
+	check(lane.poll() == 1 && device.events.size() == 1 && !(*device.events.begin())->measures_time, "events measure time although nobody asks");
 }
 
 } // namespace
@@ -203,6 +147,6 @@ int main() {
 	check_a_clock_that_drifts_is_held();
 	check_the_reference_is_renewed();
 	check_nothing_is_recorded_without_a_timeline();
-	check(events.empty(), "events are left over");
+	check(device.events.empty(), "events are left over");
 	std::printf("CUDA timeline: all right\n");
 }

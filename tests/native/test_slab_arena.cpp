@@ -12,16 +12,11 @@
 #include <vector>
 
 #include "executor/core/memory/slab_arena.hpp"
+#include "tests/native/check.hpp"
 
 using namespace celerity;
 
 namespace {
-
-void check(const bool condition, const char* const what) {
-	if(condition) return;
-	std::fprintf(stderr, "FAILED: %s\n", what);
-	std::abort();
-}
 
 /// Addresses that nobody may touch; every second slab begins where the one before it ends.
 class address_space {
