@@ -215,3 +215,11 @@ class Selection:
 
     def _verdict(self, holds: bool, question: str, reason: str) -> Verdict:
         return Verdict(holds, question, reason, self.graph)
+
+
+def in_memory(graph: Graph, kind: str, memory: int) -> Selection:
+    return graph.all(kind, allocation=lambda name: name[0] == memory)
+
+
+def copies(graph: Graph, source: int, destination: int) -> Selection:
+    return graph.all("copy", where=lambda r: r["source"][0] == source and r["destination"][0] == destination)

@@ -6,12 +6,9 @@ Replaying in that one order is enough, because every pair of conflicting accesse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from celerity_py import _native_testing
-from tests.property.interpreter import INITIAL, Versions
+from tests.property.interpreter import INITIAL
 from tests.property.programs import Fence, HostTask, Kernel
 from tests.support.allocations import (
     CELL_BYTES,
@@ -20,47 +17,23 @@ from tests.support.allocations import (
     Allocation,
     AllocationId,
     cells_of,
-    cells_of_layout,
     linear_cells,
 )
-from tests.verification.elements import FlatBox, Indices, bits, flat_covers, flat_size, to_flat
+from tests.verification.elements import FlatBox, Indices, flat_covers, flat_size, to_flat
 from tests.verification.graph_records import Record, Trace
 from tests.verification.verifier import (
-    Closure,
     Oracle,
-    SideEffects,
     VerificationError,
-    describe,
-    describe_trace,
     flat_tuple,
 )
-from tests.verification.verify_arrivals import AwaitedData
 from tests.verification.verify_commands import verify_tiling
-from tests.verification.verify_reductions import FIRST_SHARE, ReductionShares
-from tests.verification.verify_transfers import Arrival, RankTransfers, Transfer, sort_key, verify_transfers
+from tests.verification.verify_memory import RankMemory
+from tests.verification.verify_reductions import ReductionShares
+from tests.verification.verify_transfers import Arrival, Transfer, sort_key, verify_transfers
 
-REPLAYED_KINDS = set(_native_testing.INSTRUCTION_KINDS) - {"horizon", "epoch"}
 
-
-class RankInstructions:
-    def __init__(self, oracle: Oracle, trace: Trace, shares: ReductionShares) -> None:
-        self.oracle = oracle
-        self.trace = trace
-        self.shares = shares
-        self.submissions = trace.submission_of_task()
-        self.closure = Closure()
-        self.side_effects = SideEffects(self.closure)
-        self.records: list[Record] = []
-        self.keys: list[tuple[int, int]] = []
-        self.allocations: dict[AllocationId, Allocation] = {}
-        self.transfers = RankTransfers(trace)
-        self.arrivals = self.transfers.arrivals
-        self.awaited = AwaitedData(oracle, trace)
-        self.chunks: dict[int, list[FlatBox]] = {}
-        self.fences: set[int] = set()
-        self.handlers: dict[str, Callable[[Record, int], None]] = {
-            name: getattr(self, f"_replay_{name}") for name in REPLAYED_KINDS
-        }
+class RankInstructions(RankMemory):
+    """Replays all instructions of one rank."""
 
     def run(self) -> None:
         self._add_user_memory()
@@ -79,204 +52,6 @@ class RankInstructions:
         self._check_end()
 
     # messages
-
-    def _what(self) -> str:
-        return f"rank {self.trace.rank}, {describe(self.record)}"
-
-    def error(self, text: str) -> VerificationError:
-        error = VerificationError(f"{self._what()}\n  {text}")
-        error.add_note(describe_trace(self.trace))
-        return error
-
-    # bookkeeping
-
-    def _add_user_memory(self) -> None:
-        for raw, (kind, number) in self.trace.user_allocations.items():
-            if kind == "buffer":
-                decl = self.oracle.decl(number)
-                count = flat_size(self.oracle.spaces[number])
-                box = self.oracle.spaces[number]
-            else:
-                task = self.oracle.tasks[number]
-                assert isinstance(task, Fence)
-                decl, box = self.oracle.decl(task.buffer), to_flat(task.box)
-                count = flat_size(box)
-            allocation = Allocation((0, raw), count * decl.element_size_bytes, None, decl.number, box)
-            if kind == "buffer":
-                allocation.versions[:] = INITIAL
-            self.allocations[allocation.id] = allocation
-
-    def _allocation(self, name: Sequence[int]) -> Allocation:
-        allocation = self.allocations.get((name[0], name[1]))
-        if allocation is None:
-            raise self.error(f"uses allocation {name}, which was never made")
-        if allocation.freed is not None:
-            raise self.error(f"uses allocation {name} after I{self.records[allocation.freed]['id']} freed it")
-        return allocation
-
-    def _access(self, place: int, allocation: Allocation, reads: int, writes: int) -> None:
-        """Registers an access and checks that all it conflicts with comes before it."""
-        ancestors = self.closure.masks[place]
-        if allocation.made is not None and not ancestors >> allocation.made & 1:
-            raise self.error(f"no path from the alloc of {allocation.id}")
-        conflict = allocation.conflict(place, reads, writes, ancestors)
-        if conflict is not None:
-            earlier, cells = conflict
-            first = next(bits(cells))
-            raise self.error(
-                f"no path from {describe(self.records[earlier])}\n"
-                f"  though both access {allocation.id} from byte {first * CELL_BYTES} on"
-            )
-        if (reads | writes).bit_length() > allocation.versions.size:
-            raise self.error(f"leaves allocation {allocation.id} of {allocation.size_bytes} bytes")
-        allocation.accesses.append((place, reads, writes))
-
-    def _versions_needed(self, buffer: int, submission: int, boxes: tuple[FlatBox, ...]) -> Versions:
-        """Of the elements of `boxes`, each repeated for the cells of an element."""
-        space = self.oracle.spaces[buffer]
-        found = self.oracle.before(buffer, submission)[cells_of(space, boxes, 1)[0]]
-        factor = self.oracle.decl(buffer).element_size_bytes // CELL_BYTES
-        return found if factor == 1 else np.repeat(found, factor)
-
-    def _expect(self, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions, what: str) -> None:
-        """`found` (cells of `boxes` in order) must be what task `submission` has to find there."""
-        needed = self._versions_needed(buffer, submission, boxes)
-        wrong = np.flatnonzero(found != needed)
-        if wrong.size == 0:
-            return
-        cell = int(wrong[0])
-        if found[cell] <= FIRST_SHARE:
-            self.shares.must_be_complete(int(found[cell]), int(needed[cell]), self._what())
-            return
-        names = {UNWRITTEN: "nothing", PENDING: "a receive that was not awaited"}
-        version = names.get(int(found[cell]), f"version {found[cell]}")
-        raise self.error(
-            f"{what} b{buffer}: cell {cell} of {boxes} holds {version}, S{submission} needs version {needed[cell]}"
-        )
-
-    def _check_front(self, place: int) -> None:
-        missing = ((1 << place) - 1) & ~self.closure.masks[place]
-        if missing:
-            raise self.error(f"is not behind {describe(self.records[next(bits(missing))])}")
-
-    # instructions
-
-    def _replay_alloc(self, record: Record, place: int) -> None:
-        name = (record["allocation"][0], record["allocation"][1])
-        if name in self.allocations:
-            raise self.error(f"allocation {name} exists already")
-        buffer = self.trace.buffer_numbers.get(record["buffer"])
-        box: FlatBox | None = None
-        if buffer is not None:
-            box = flat_tuple([record["allocated_box"]])[0]
-            if record["size_bytes"] != flat_size(box) * self.oracle.decl(buffer).element_size_bytes:
-                raise self.error("size is not that of its box")
-            for other in self.allocations.values():
-                if (
-                    other.buffer == buffer
-                    and other.memory == name[0]
-                    and other.made is not None
-                    and other.freed is None
-                    and box == other.box
-                ):
-                    raise self.error(f"allocates the same box as {other.id}")
-        if record["size_bytes"] <= 0:
-            raise self.error("allocates nothing")
-        self.allocations[name] = Allocation(name, record["size_bytes"], place, buffer, box)
-
-    def _replay_free(self, record: Record, place: int) -> None:
-        allocation = self._allocation(record["allocation"])
-        if record["size_bytes"] not in (0, allocation.size_bytes):
-            raise self.error(f"the allocation has {allocation.size_bytes} bytes")
-        self._access(place, allocation, 0, (1 << allocation.versions.size) - 1)
-        allocation.freed = place
-
-    def _replay_copy(self, record: Record, place: int) -> None:
-        boxes = flat_tuple(record["boxes"])
-        size = record["element_size_bytes"]
-        source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
-        self._check_layout(source, record["source_layout"])
-        self._check_layout(destination, record["destination_layout"])
-        from_cells, from_mask = self._copied_cells(record["source_layout"], boxes, size)
-        to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
-        if source is destination:
-            self._access(place, source, from_mask, to_mask)
-        else:
-            self._access(place, source, from_mask, 0)
-            self._access(place, destination, 0, to_mask)
-        self._carry(record, boxes, source.versions[from_cells], destination, to_cells)
-
-    def _copied_cells(self, layout: Record, boxes: tuple[FlatBox, ...], size: int) -> tuple[Indices, int]:
-        cells, mask = cells_of_layout(layout, boxes, size)
-        if not mask:
-            raise self.error("copies nothing")
-        if mask.bit_count() != cells.size:
-            raise self.error("boxes overlap")
-        return cells, mask
-
-    def _carry(
-        self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, destination: Allocation, cells: Indices
-    ) -> None:
-        if (found == UNWRITTEN).any() or (found == PENDING).any():
-            raise self.error("reads cells that nobody wrote")
-        self._check_freshness(record, boxes, found, destination.versions[cells])
-        destination.versions[cells] = found
-
-    def _check_layout(self, allocation: Allocation, layout: Record) -> None:
-        if layout["is_linear"] or allocation.box is None or tuple(layout["allocated_box"]) == allocation.box:
-            return
-        raise self.error(
-            f"takes {allocation.id} for an allocation of {layout['allocated_box']}, it is {allocation.box}"
-        )
-
-    def _replay_gather_copy(self, record: Record, place: int) -> None:
-        """Which sources come first is not told, so none may overwrite what another one does."""
-        size = record["element_size_bytes"]
-        destination = self._allocation(record["destination"])
-        self._check_layout(destination, record["destination_layout"])
-        memories = [source["allocation"][0] for source in record["sources"]]
-        if len(set(memories)) < max(2, len(memories)) or min(memories) < 2 or destination.memory in (0, 1, *memories):
-            raise self.error("gathers out of no, one or the same memory, or not among devices")
-        written = 0
-        for source in record["sources"]:
-            boxes = flat_tuple(source["boxes"])
-            allocation = self._allocation(source["allocation"])
-            self._check_layout(allocation, source["layout"])
-            from_cells, from_mask = self._copied_cells(source["layout"], boxes, size)
-            to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
-            if written & to_mask:
-                raise self.error("boxes overlap")
-            written |= to_mask
-            self._access(place, allocation, from_mask, 0)
-            self._carry(record, boxes, allocation.versions[from_cells], destination, to_cells)
-        self._access(place, destination, 0, written)
-
-    def _check_freshness(self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, replaced: Versions) -> None:
-        """Copying what is stale, or what is there already, is wrong or at best waste."""
-        submission = self.submissions.get(record["key"][0], 0)
-        buffer = self.trace.buffer_numbers.get(record["buffer"])
-        reason = record.get("reason", "coherence")  # only for that data is gathered
-        if buffer is None or submission == 0 or (found <= FIRST_SHARE).any() or reason == "reduction":
-            return
-        if reason == "resize":
-            self._check_resize(record, buffer, submission, boxes, found)
-            return
-        self._expect(buffer, submission, boxes, found, "copies stale data of")
-        if reason == "coherence" and (replaced == found).all():
-            raise self.error("copies what is there already")
-
-    def _check_resize(
-        self, record: Record, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions
-    ) -> None:
-        """What other ranks overwrote is still copied, for this level does not know; but not what the task receives."""
-        awaited = self.awaited.elements(record["key"][0], buffer)
-        if record["key"][1] == "send" or not awaited:
-            return
-        stale = found != self._versions_needed(buffer, submission, boxes)
-        factor = self.oracle.decl(buffer).element_size_bytes // CELL_BYTES
-        elements = cells_of(self.oracle.spaces[buffer], boxes, 1)[0][stale[::factor]]
-        if any(awaited >> int(element) & 1 for element in elements):
-            raise self.error("copies stale data that is about to be received")
 
     def _replay_device_kernel(self, record: Record, place: int) -> None:
         submission = record["submission"]

@@ -1,58 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The kernels of the DAG programs: each as a CUDA body and as a NumPy function of the same arguments.
-
-A kernel's parameters are written as "const float x[1]; float y[2]; int n": arrays with their number of dimensions, and
-scalars. Bodies see `chunk`, index arrays with `at(x, i)`, and loop over their items in grid strides, so that any grid
-will do. Kernels that fold all elements into one (`FOLD`) are launched over one item with a grid of their own, and the
-last block that arrives folds what the blocks have left in `partials`; their sums do not depend on the order.
-"""
+"""The kernels of the programs VEC, B&S, IMG, HITS and DL."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-#: Blocks of the kernels that fold; `partials` has as many elements.
-FOLD_BLOCKS = 64
-FOLD_THREADS = 256
-
-_PRELUDE = Path(__file__).with_name("dag_kernels.cuh").read_text()
-
-
-@dataclass(frozen=True)
-class DagKernel:
-    """A kernel of a DAG program."""
-
-    name: str
-    dims: int
-    parameters: str
-    body: str
-    #: Called with the arrays and scalars in the order of the parameters.
-    numpy: Callable[..., None]
-    is_fold: bool = False
-
-    def declared(self) -> list[tuple[str, str, str, str]]:
-        """The parameters: "const " or nothing, type, name, and number of dimensions, which is "" for a scalar."""
-        return re.findall(r"(const )?(\w+) (\w+)(?:\[(\d)\])?", self.parameters)
-
-    def source(self, hold_us: int) -> str:
-        """CUDA C++ for `celerity.CudaKernel`; each launch takes at least `hold_us` microseconds."""
-        declared = [f"celerity::chunk<{self.dims}> chunk"]
-        for const, kind, name, ndim in self.declared():
-            declared.append(f"celerity::accessor<{const}{kind}, {ndim}> {name}" if ndim else f"{kind} {name}")
-        signature = f"__global__ void {self.name}({', '.join(declared)})"
-        return f"#define HOLD_US {hold_us}\n{_PRELUDE}\n{signature} {{\n    hold();\n{self.body}}}\n"
-
-
-def _fold(name: str, parameters: str, body: str, function: Callable[..., None]) -> DagKernel:
-    scratch = "; float partials[1]; int arrived[1]; float result[1]"
-    return DagKernel(name, 1, parameters + scratch, body, function, is_fold=True)
-
+from cluster_jobs.benchmarks.dags.dag_kernel import DagKernel, fold
 
 # ---- VEC
 
@@ -70,7 +25,7 @@ def _difference_sum(x: Any, y: Any, *rest: Any) -> None:
     rest[-1][...] = np.sum(x - y, dtype=np.float64)
 
 
-DIFFERENCE_SUM = _fold(
+DIFFERENCE_SUM = fold(
     "difference_sum",
     "const float x[1]; const float y[1]; int n",
     """\
@@ -195,10 +150,10 @@ _EXTREMUM = """\
     }
     fold_grid(value, %(identity)s, %(op)s(), partials.data, arrived.data, result.data);
 """
-MAXIMUM = _fold(
+MAXIMUM = fold(
     "maximum", "const float mask[2]; int n", _EXTREMUM % {"op": "greater_of", "identity": "-1e30f"}, _maximum
 )
-MINIMUM = _fold("minimum", "const float mask[2]; int n", _EXTREMUM % {"op": "lesser_of", "identity": "1e30f"}, _minimum)
+MINIMUM = fold("minimum", "const float mask[2]; int n", _EXTREMUM % {"op": "lesser_of", "identity": "1e30f"}, _minimum)
 
 
 def _extend(mask: Any, low: Any, high: Any) -> None:
@@ -242,212 +197,6 @@ COMBINE = DagKernel(
     _combine,
 )
 
-# ---- ML
-
-
-def _standardize(x: Any, z: Any, rows: int) -> None:
-    mean = x.mean(axis=0)
-    z[...] = (x - mean) / np.sqrt((x.astype(np.float64) ** 2).mean(axis=0) - mean**2)
-
-
-STANDARDIZE = DagKernel(
-    "standardize",
-    1,
-    "const int x[2]; float z[2]; int rows",
-    """\
-    for (long long f = chunk.min[0] + blockIdx.x; f < chunk.max[0]; f += gridDim.x) { // a block per feature
-        double sum = 0, squares = 0;
-        for (long long i = threadIdx.x; i < rows; i += blockDim.x) {
-            const double value = at(x, i, f);
-            sum += value;
-            squares += value * value;
-        }
-        const double mean = fold_block(sum, plus()) / rows;
-        const double deviation = sqrt(fold_block(squares, plus()) / rows - mean * mean);
-        for (long long i = threadIdx.x; i < rows; i += blockDim.x) at(z, i, f) = (at(x, i, f) - mean) / deviation;
-    }
-""",
-    _standardize,
-)
-
-
-def _ridge(z: Any, weights: Any, r: Any, features: int) -> None:
-    r[...] = z @ weights.T
-
-
-RIDGE = DagKernel(
-    "ridge",
-    2,
-    "const float z[2]; const float weights[2]; float r[2]; int features",
-    """\
-    EACH_2D(i, c) {
-        float sum = 0;
-        for (int f = 0; f < features; ++f) sum += at(z, i, f) * at(weights, c, f);
-        at(r, i, c) = sum;
-    }
-""",
-    _ridge,
-)
-
-
-def _bayes(x: Any, weights: Any, prior: Any, r: Any, features: int) -> None:
-    r[...] = prior + x.astype(np.float32) @ weights.T
-
-
-BAYES = DagKernel(
-    "bayes",
-    2,
-    "const int x[2]; const float weights[2]; const float prior[1]; float r[2]; int features",
-    """\
-    EACH_2D(i, c) {
-        float sum = at(prior, c);
-        for (int f = 0; f < features; ++f) sum += at(x, i, f) * at(weights, c, f);
-        at(r, i, c) = sum;
-    }
-""",
-    _bayes,
-)
-
-
-def _ridge_onto(z: Any, weights: Any, r: Any, features: int) -> None:
-    r += z @ weights.T
-
-
-RIDGE_ONTO = DagKernel(
-    "ridge_onto",
-    2,
-    "const float z[2]; const float weights[2]; float r[2]; int features",
-    """\
-    EACH_2D(i, c) {
-        float sum = 0;
-        for (int f = 0; f < features; ++f) sum += at(z, i, f) * at(weights, c, f);
-        at(r, i, c) += sum;
-    }
-""",
-    _ridge_onto,
-)
-
-
-def _bayes_onto(x: Any, weights: Any, r: Any, features: int) -> None:
-    r += x.astype(np.float32) @ weights.T
-
-
-BAYES_ONTO = DagKernel(
-    "bayes_onto",
-    2,
-    "const int x[2]; const float weights[2]; float r[2]; int features",
-    """\
-    EACH_2D(i, c) {
-        float sum = 0;
-        for (int f = 0; f < features; ++f) sum += at(x, i, f) * at(weights, c, f);
-        at(r, i, c) += sum;
-    }
-""",
-    _bayes_onto,
-)
-
-
-def _add_row(row: Any, r: Any) -> None:
-    r += row
-
-
-ADD_ROW = DagKernel(
-    "add_row", 2, "const float row[1]; float r[2]", "    EACH_2D(i, c) at(r, i, c) += at(row, c);\n", _add_row
-)
-
-
-def _softmax(r: Any, classes: int) -> None:
-    r[...] = np.exp(r - r.max(axis=1, keepdims=True))
-    r /= r.sum(axis=1, keepdims=True)
-
-
-SOFTMAX = DagKernel(
-    "softmax",
-    1,
-    "float r[2]; int classes",
-    """\
-    EACH_1D(i) {
-        float most = at(r, i, 0), sum = 0;
-        for (int c = 1; c < classes; ++c) most = fmaxf(most, at(r, i, c));
-        for (int c = 0; c < classes; ++c) sum += expf(at(r, i, c) - most);
-        for (int c = 0; c < classes; ++c) at(r, i, c) = expf(at(r, i, c) - most) / sum;
-    }
-""",
-    _softmax,
-)
-
-
-def _row_maximum(r: Any, most: Any, classes: int) -> None:
-    most[...] = r.max(axis=1)
-
-
-ROW_MAXIMUM = DagKernel(
-    "row_maximum",
-    1,
-    "const float r[2]; float most[1]; int classes",
-    """\
-    EACH_1D(i) {
-        float value = at(r, i, 0);
-        for (int c = 1; c < classes; ++c) value = fmaxf(value, at(r, i, c));
-        at(most, i) = value;
-    }
-""",
-    _row_maximum,
-)
-
-
-def _log_sum(r: Any, most: Any, l: Any, classes: int) -> None:  # noqa: E741 - its name in the literature
-    l[...] = np.log(np.exp(r - most[:, np.newaxis]).sum(axis=1)) + most
-
-
-LOG_SUM = DagKernel(
-    "log_sum",
-    1,
-    "const float r[2]; const float most[1]; float l[1]; int classes",
-    """\
-    EACH_1D(i) {
-        float sum = 0;
-        for (int c = 0; c < classes; ++c) sum += expf(at(r, i, c) - at(most, i));
-        at(l, i) = logf(sum) + at(most, i);
-    }
-""",
-    _log_sum,
-)
-
-
-def _exponentiate(r: Any, l: Any) -> None:  # noqa: E741
-    r[...] = np.exp(r - l[:, np.newaxis])
-
-
-EXPONENTIATE = DagKernel(
-    "exponentiate",
-    2,
-    "float r[2]; const float l[1]",
-    "    EACH_2D(i, c) at(r, i, c) = expf(at(r, i, c) - at(l, i));\n",
-    _exponentiate,
-)
-
-
-def _argmax(a: Any, b: Any, best: Any, classes: int) -> None:
-    best[...] = (a + b).argmax(axis=1)
-
-
-ARGMAX = DagKernel(
-    "argmax",
-    1,
-    "const float a[2]; const float b[2]; int best[1]; int classes",
-    """\
-    EACH_1D(i) {
-        int found = 0;
-        for (int c = 1; c < classes; ++c) {
-            if (at(a, i, c) + at(b, i, c) > at(a, i, found) + at(b, i, found)) found = c;
-        }
-        at(best, i) = found;
-    }
-""",
-    _argmax,
-)
-
 # ---- HITS
 
 
@@ -474,7 +223,7 @@ def _total(v: Any, n: int, partials: Any, arrived: Any, result: Any) -> None:
     result[...] = v.sum(dtype=np.float64)
 
 
-TOTAL = _fold(
+TOTAL = fold(
     "total",
     "const float v[1]; int n",
     """\
@@ -569,7 +318,7 @@ def _dot(z: Any, weights: Any, *rest: Any) -> None:
     rest[-1][...] = np.sum(z * weights, dtype=np.float64)
 
 
-DOT = _fold(
+DOT = fold(
     "dot",
     "const float z[3]; const float weights[3]; int rows; int columns; int channels",
     """\

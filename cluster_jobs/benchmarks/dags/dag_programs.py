@@ -17,7 +17,8 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks.dags import dag_kernels as kernels
-from cluster_jobs.benchmarks.dags.dag_kernels import FOLD_BLOCKS, FOLD_THREADS, DagKernel
+from cluster_jobs.benchmarks.dags import dag_kernels_learning as learning
+from cluster_jobs.benchmarks.dags.dag_kernel import FOLD_BLOCKS, FOLD_THREADS, DagKernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -226,23 +227,23 @@ def ml(size: int = 1 << 11, *, from_host: bool = False) -> Program:
     rows, scores, own = access.slice(1), (size, classes), access.one_to_one()
     columns = access.slice(0)
     program.add(
-        kernels.STANDARDIZE, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
+        learning.STANDARDIZE, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
     )
     if from_host:
         program.dirty = ("r1", "r2")
         program.buffers["r1"] += program.buffers["prior"]
-        program.add(kernels.BAYES_ONTO, scores, reads("x"), reads("w_nb"), updates("r1"), features)
-        program.add(kernels.RIDGE_ONTO, scores, reads("z"), reads("w_rr"), updates("r2"), features)
+        program.add(learning.BAYES_ONTO, scores, reads("x"), reads("w_nb"), updates("r1"), features)
+        program.add(learning.RIDGE_ONTO, scores, reads("z"), reads("w_rr"), updates("r2"), features)
     else:
-        program.add(kernels.BAYES, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
-        program.add(kernels.RIDGE, scores, reads("z"), reads("w_rr"), writes("r2"), features)
-    program.add(kernels.ROW_MAXIMUM, size, reads("r1", rows), writes("most"), classes)
-    program.add(kernels.ADD_ROW, scores, reads("intercept"), updates("r2"))
-    program.add(kernels.LOG_SUM, size, reads("r1", rows), reads("most", own), writes("l"), classes)
-    program.add(kernels.SOFTMAX, size, updates("r2", rows), classes)
-    program.add(kernels.EXPONENTIATE, scores, updates("r1"), reads("l"))
-    program.add(kernels.SOFTMAX, size, updates("r1", rows), classes)
-    program.add(kernels.ARGMAX, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
+        program.add(learning.BAYES, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
+        program.add(learning.RIDGE, scores, reads("z"), reads("w_rr"), writes("r2"), features)
+    program.add(learning.ROW_MAXIMUM, size, reads("r1", rows), writes("most"), classes)
+    program.add(learning.ADD_ROW, scores, reads("intercept"), updates("r2"))
+    program.add(learning.LOG_SUM, size, reads("r1", rows), reads("most", own), writes("l"), classes)
+    program.add(learning.SOFTMAX, size, updates("r2", rows), classes)
+    program.add(learning.EXPONENTIATE, scores, updates("r1"), reads("l"))
+    program.add(learning.SOFTMAX, size, updates("r1", rows), classes)
+    program.add(learning.ARGMAX, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
     return program
 
 
