@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The cost of the out-of-order engine per instruction, alone: submit + next + complete.
-// g++ -std=c++20 -O3 -I. -Iexecutor/core -Ischeduler/core tests/native/bench_engine.cpp executor/core/engine/out_of_order_engine.cpp executor/core/engine/lane_pool.cpp -o /tmp/bench_engine
+// Built with the native tests, which do not run it.
 #include <array>
 #include <cstdint>
 #include <cstdio>

@@ -225,7 +225,7 @@ where the slot begins; otherwise offset_bytes is 0.)")
 	    .def_prop_ro(
 	        "num_open", [](const python_arbiter& self) { return self.arbiter().num_open(); }, "Requests and awaits that are not complete.")
 	    .def_prop_ro(
-	        "num_unclaimed_pilots", [](const python_arbiter& self) { return self.arbiter().num_unclaimed_pilots(); },
+	        "num_unclaimed_pilots", [](const python_arbiter& self) { return self.arbiter().unclaimed_pilots().size(); },
 	        "Pilots with a part that no request has taken.");
 }
 

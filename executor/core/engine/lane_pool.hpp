@@ -47,7 +47,6 @@ class lane_pool {
 	std::size_t num_lanes() const { return m_lanes.size(); }
 	std::size_t num_classes() const { return m_classes.size(); }
 	const lane_class& class_info(const std::uint32_t cls) const { return m_classes[cls]; }
-	lane_index first_lane(const std::uint32_t cls) const { return m_first_lane[cls]; }
 	std::uint32_t class_of(const lane_index lane) const { return m_lanes[lane].cls; }
 	std::uint32_t domain_of(const lane_index lane) const { return m_lanes[lane].domain; }
 

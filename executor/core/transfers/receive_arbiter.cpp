@@ -44,7 +44,7 @@ void receive_arbiter::add_request(const instruction_id instruction, const Reques
 	if(is_split) m_completed.push_back(instruction);
 
 	for(auto& pilot : transfer.pilots) claim(request.transfer, state, pilot);
-	m_num_unclaimed_pilots -= std::erase_if(transfer.pilots, [](const pilot_state& pilot) { return pilot.unclaimed == 0; });
+	std::erase_if(transfer.pilots, [](const pilot_state& pilot) { return pilot.unclaimed == 0; });
 }
 
 void receive_arbiter::receive(const instruction_id instruction, const receive_instruction& request) { add_request(instruction, request, false); }
@@ -80,7 +80,6 @@ void receive_arbiter::gather_receive(const instruction_id instruction, const gat
 
 	const auto pilots = std::move(transfer.pilots);
 	transfer.pilots.clear();
-	m_num_unclaimed_pilots -= pilots.size();
 	for(const auto& pilot : pilots) claim_slot(request.transfer, m_transfers.at(request.transfer).gathers.front(), pilot);
 	for(const auto& pilot : pilots) {
 		if(pilot.sent_box.empty()) arrive_in_slot(m_transfers.at(request.transfer), pilot.source);
@@ -94,17 +93,13 @@ void receive_arbiter::pilot(const rank_id source, const message_id message, cons
 	if(transfer.reduction.value != 0) {
 		if(state.gathers.empty()) {
 			state.pilots.push_back(pilot);
-			++m_num_unclaimed_pilots;
 			return;
 		}
 		claim_slot(transfer, state.gathers.front(), pilot);
 		if(sent_box.empty()) arrive_in_slot(state, source);
 	} else {
 		for(auto& request : state.requests) claim(transfer, request, pilot);
-		if(pilot.unclaimed > 0) {
-			state.pilots.push_back(pilot);
-			++m_num_unclaimed_pilots;
-		}
+		if(pilot.unclaimed > 0) state.pilots.push_back(pilot);
 	}
 	drop_if_idle(transfer, state);
 }

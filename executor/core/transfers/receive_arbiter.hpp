@@ -59,7 +59,6 @@ class receive_arbiter {
 
 	/// Requests and awaits that are not complete.
 	std::size_t num_open() const { return m_num_open; }
-	std::size_t num_unclaimed_pilots() const { return m_num_unclaimed_pilots; }
 
 	/// A message that was announced, and that no request has taken wholly.
 	struct unclaimed_pilot {
@@ -137,7 +136,6 @@ class receive_arbiter {
 	std::uint64_t m_next_serial = 1;
 	std::uint64_t m_next_fragment = 1;
 	std::size_t m_num_open = 0;
-	std::size_t m_num_unclaimed_pilots = 0;
 
 	template <typename Request>
 	void add_request(instruction_id instruction, const Request& request, bool is_split);
