@@ -242,7 +242,9 @@ def test_results_are_kept_for_one_split_of_one_index_space_onto_one_shape() -> N
     with celerity.Queue() as queue:
         small, large = (celerity.Buffer.from_array(np.zeros(extent)) for extent in (8, 16))
 
-        def kernel(space: int, buffer: celerity.Buffer, **options: Any) -> None:
+        plane = celerity.Buffer.from_array(np.zeros((8, 8)))
+
+        def kernel(space: Any, buffer: celerity.Buffer, **options: Any) -> None:
             queue.parallel_for(space, lambda chunk, view: None, buffer.read(mapper), **options)
 
         def host_task(on: Any, buffer: celerity.Buffer) -> None:
@@ -255,6 +257,10 @@ def test_results_are_kept_for_one_split_of_one_index_space_onto_one_shape() -> N
             ((kernel, 4, small), {}),
             ((kernel, 8, small), {"hints": two}),
             ((kernel, 8, small), {"hints": two, "constrain": 8}),
+            ((kernel, 8, small), {"hints": celerity.hints.border_first(1)}),
+            ((kernel, 8, small), {"hints": celerity.hints.border_first(2)}),
+            ((kernel, (8, 8), plane), {}),
+            ((kernel, (8, 8), plane), {"hints": celerity.hints.split_2d()}),
             ((host_task, 8, small), {}),
         ]
         for args, options in submits:
