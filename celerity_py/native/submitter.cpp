@@ -32,9 +32,10 @@ using kernel_type = record_type<kernel_record>;
 using port_type = record_type<port_record>;
 using submission_type = record_type<submission_record>;
 
-PyTypeObject* access_class = nullptr; // there is one
+/// There is one.
+PyTypeObject* access_class = nullptr;
 
-    /// Types whose values a kernel gets as they are, and which live as long as the interpreter.
+/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
 bool is_plain(const submit_memo::argument_kind kind) {
 	const auto* const type = reinterpret_cast<PyTypeObject*>(kind);
 	return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type;

@@ -68,7 +68,7 @@ def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: S
     through_host = [rank for rank in others if rank not in direct]
     transports = [
         f"{name} with {_describe_ranks(ranks)}"
-        for name, ranks in (("device to device", direct), ("messages of MPI", through_host))
+        for name, ranks in (("direct transfers", direct), ("messages of MPI", through_host))
         if ranks
     ]
     return f"Rank {communicator.rank} drives {driven}." + (

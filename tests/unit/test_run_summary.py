@@ -39,13 +39,13 @@ def test_each_rank_tells_how_it_reaches_each_other(monkeypatch: pytest.MonkeyPat
     devices = Devices("cuda", 2, (1, 2), all_peers=False)
     assert _describe_rank(Fake(), devices, [True, False, False, True, False, False]) == (  # type: ignore[arg-type]
         "Rank 2 drives GPU 1 (H100), GPU 2 (H200), which do not all reach each other's memory. It exchanges data by "
-        "device to device with ranks 0, 3 and messages of MPI with ranks 1, 4-5."
+        "direct transfers with ranks 0, 3 and messages of MPI with ranks 1, 4-5."
     )
 
 
 @pytest.mark.parametrize(
     ("num_ranks", "transport", "ways"),
-    [(None, "auto", ""), (2, "direct", "device to device with rank "), (2, "host", "messages of MPI with rank ")],
+    [(None, "auto", ""), (2, "direct", "direct transfers with rank "), (2, "host", "messages of MPI with rank ")],
 )
 def test_a_run_tells_what_it_has_found_and_chosen(num_ranks: int | None, transport: str, ways: str) -> None:
     variables = {"CELERITY_LOG_LEVEL": "info", "CELERITY_TRANSPORT": transport, "CELERITY_DEVICES": "cpu:3"}
