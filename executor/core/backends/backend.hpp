@@ -40,8 +40,7 @@ struct lane_waits {
 	std::span<const shared_flag> answers; ///< of other ranks
 };
 
-/// Wait until the owner of the source says that it is there, fetch it, and say so. A flag without address is left out, on either side: the data is there
-/// already, or others fetch of it, too.
+/// A fetch from another rank. The lane waits for `ready`, carries out `copy`, and writes `answer`. A flag without address is skipped.
 struct pull_operation {
 	shared_flag ready;
 	copy_operation copy;

@@ -115,7 +115,7 @@ struct stopped_event {
 using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event,
     empty_reduction_event, failed_event, shutdown_event, stopped_event>;
 
-/// An access_binding with its address, and without ties to the instruction.
+/// An access_binding with its address, and without ties to the instruction. The boxes are in buffer coordinates.
 struct bound_access {
 	buffer_id buffer;
 	allocation_id allocation; ///< null if the access is empty

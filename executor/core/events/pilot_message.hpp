@@ -17,6 +17,7 @@
 namespace celerity {
 
 /// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
+/// The boxes are in buffer coordinates.
 struct pilot_message {
 	static constexpr std::uint32_t current_version = 0xce1e0003; ///< layout of this struct, in a form that no other message begins with
 	/// transfer: the data comes as a message. direct: the receiver fetches it from the sender's memory.

@@ -11,7 +11,7 @@
 
 namespace celerity {
 
-/// Runs of contiguous bytes inside at most two loops (the first one is the inner one).
+/// Runs of contiguous bytes inside at most two loops (the first one is the inner one). Offsets count from the address of the allocation.
 struct strided_copy {
 	struct loop {
 		std::size_t count = 1;

@@ -68,15 +68,15 @@ class direct_receiver {
 	std::optional<transfer_status> find_status(instruction_id id) const;
 
   private:
-	/// A message under way to this rank. Its data is in the peer's memory, or comes by itself, into memory of this rank.
+	/// A message on its way to this rank. Its data lies in the peer's memory, or arrives by MPI in a bounce buffer.
 	struct incoming {
 		const void* data = nullptr;
 		copy_layout layout;
-		coordinate unissued = 0; ///< the receive that fetches the last of it answers
-		coordinate unretired = 0;
+		coordinate unissued = 0;  ///< elements; the receive that fetches the last one answers
+		coordinate unretired = 0; ///< elements
 		bool is_here = false; ///< or a lane will fetch it
 		std::vector<fragment_id> waiting; ///< until it is here
-		shared_flag ready;  ///< without address if it comes by itself
+		shared_flag ready;  ///< without address if the message comes by MPI
 		shared_flag answer; ///< likewise
 		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
 		std::size_t bounce_bytes = 0;          ///< of memory to give back

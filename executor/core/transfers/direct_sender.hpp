@@ -81,7 +81,7 @@ class direct_sender {
 	std::unordered_map<rank_id, destination> m_destinations;
 	std::vector<ready_flag> m_ready_flags; ///< by index
 	std::vector<std::uint32_t> m_free_ready_flags;
-	std::vector<recent_flag> m_recent_flags; ///< the oldest first; as many as producers whose data goes to several ranks in turns
+	std::vector<recent_flag> m_recent_flags; ///< the oldest first; if there are max_recent_flags, a new one replaces the oldest
 	std::size_t m_num_unsent_pilots = 0;
 
 	void announce(outgoing& out);

@@ -23,7 +23,7 @@ namespace celerity {
 /// One posted receive; counts from 1.
 using fragment_id = strong_id<struct fragment_id_tag, std::uint64_t>;
 
-/// "Receive `part` of message `message`, which carries `message_box`, from rank `source`."
+/// "Receive `part` of message `message`, which carries `message_box`, from rank `source`." The boxes are in buffer coordinates.
 struct posted_receive {
 	fragment_id fragment;
 	instruction_id instruction; ///< of the request

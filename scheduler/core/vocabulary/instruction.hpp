@@ -130,7 +130,7 @@ struct initialize_instruction {
 	CELERITY_KIND(initialize, buffer, destination, allocated_box, boxes, element_size_bytes)
 };
 /// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory (transport host) or in
-/// the memory of a device (transport direct).
+/// the memory of a device (transport direct). The boxes are in buffer coordinates.
 struct send_instruction {
 	rank_id destination_rank;
 	message_id message;
@@ -141,7 +141,7 @@ struct send_instruction {
 	std::size_t element_size_bytes;
 	CELERITY_KIND(send, destination_rank, message, transfer, source, allocated_box, sent_box, element_size_bytes)
 };
-/// Completes when all of `boxes` have arrived for `transfer`.
+/// Completes when all of `boxes` have arrived for `transfer`. The boxes are in buffer coordinates.
 struct receive_instruction {
 	transfer_id transfer;
 	std::span<const box> boxes;

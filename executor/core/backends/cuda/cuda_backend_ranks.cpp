@@ -77,7 +77,7 @@ void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits&
 
 void cuda_backend::issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls) {
 	auto& small = m_small_copies[lane.device()];
-	// Kernels reach a peer's slab from the device only in whose context it was opened; copy engines do from all.
+	// A kernel reaches a peer's slab only from the device in whose context the slab was opened. Copy engines reach it from every device.
 	small.clear();
 	const bool is_small = m_devices.size() == 1 && small.is_available()
 	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });

@@ -3,6 +3,8 @@
 //
 // The layouts are those of the device header: with N = max(dimensions, 1) and 64-bit integers throughout, a chunk is min[N], max[N], global_min[N],
 // global_max[N]; an accessor is a pointer and the strides of all dimensions but the last (at least one), in elements.
+// With bounds checks, an accessor continues with the number of boxes, the lower corners of max_checked_boxes boxes, their upper corners, the address of
+// the report and the number of the access.
 #pragma once
 
 #include <array>
