@@ -75,9 +75,9 @@ def test_elements_left_unwritten_are_an_error_behind_the_kernel(
     wanted = (
         rf'IncompleteWrite: kernel "partly" \(submitted at {where}\) declares write access to B1 "out" \[0:4, 0:6\]'
     )
-    assert re.search(rf"{wanted}, but leaves \d+ of these 24 elements unwritten, first {re.escape(first)}\.", told), (
-        told
-    )
+    # A written byte may equal its random pattern, and counts as unwritten beside those that are.
+    box = r"\[.*\]" if dtype == "np.uint8" else re.escape(first)
+    assert re.search(rf"{wanted}, but leaves \d+ of these 24 elements unwritten, first {box}\.", told), told
 
 
 def test_a_write_that_uses_the_old_contents_is_found(tmp_path: Path) -> None:
