@@ -62,7 +62,8 @@ def digest_of_function(function: Any) -> int:
     if isinstance(function, Kernel):
         return digest_of([digest_of_function(function.cpu), digest_of_function(function.cuda)])
     if isinstance(function, CudaKernel):
-        return digest_of([function.name, function.source, function.block, function.grid, function.shared_bytes])
+        geometry = function.block, function.grid, function.items, function.shared_bytes
+        return digest_of([function.name, function.source, *geometry])
     if isinstance(function, functools.partial):
         return digest_of_function(function.func)
     if isinstance(function, MethodType):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from celerity_py.comparison.program_digests import digest_of_function
 from celerity_py.comparison.value_digests import digest_of
+from celerity_py.kernels import CudaKernel
 
 DTYPES = (
     "int8",
@@ -110,3 +113,13 @@ def test_another_process_finds_the_same() -> None:
     code += "print(digest_of(np.arange(9.0)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(result.stdout) == digest_of(np.arange(9.0))
+
+
+CHANGED = {"source": "//", "name": "other", "block": (4, 8), "items": (2, 1), "grid": (3,), "shared_bytes": 64}
+
+
+@pytest.mark.parametrize("parameter", list(inspect.signature(CudaKernel).parameters))
+def test_kernels_differ_in_everything_that_a_cuda_kernel_is_made_of(parameter: str) -> None:
+    given: dict[str, Any] = {"source": "", "name": "k", "block": (8, 32)}
+    changed = digest_of_function(CudaKernel(**(given | {parameter: CHANGED[parameter]})))
+    assert digest_of_function(CudaKernel(**given)) != changed
