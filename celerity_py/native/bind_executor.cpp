@@ -267,7 +267,8 @@ void bind_tuples(nb::module_& m) {
 void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
-	       R"(The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
+	       R"(The next kernel call for a device, as soon as it may begin: a CPU kernel after its predecessors, a GPU kernel once its stream waits for them.
+None after stop(). Blocks without the GIL.
 
 One thread per device.)")
 	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")

@@ -148,7 +148,7 @@ int submitter::traverse(const visitproc visit, void* const arg) const {
 	return 0;
 }
 
-// ---- one way for all
+// ---- one way for kernels and host tasks
 
 void submitter::submit_kernel(const kernel_call& given) {
 	call now = begin("parallel_for()");

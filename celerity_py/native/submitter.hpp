@@ -23,7 +23,7 @@ nanobind::object make_access_maker(nanobind::handle access_class);
 /// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
 std::int64_t throttle(scheduler& target);
 
-/// What submits of one kernel have found out, by the kinds of its arguments. Belongs to the kernel.
+/// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:
 	/// An odd number for each `Port.kind`, or the address of the type of a plain value, which is even.
@@ -89,7 +89,7 @@ class submitter {
 		std::int64_t blocked_ns = 0;
 	};
 
-	/// What a call comes to.
+	/// The result of the checks of a call.
 	struct work {
 		nanobind::object submission;
 		nanobind::tuple args; ///< as the program gave them

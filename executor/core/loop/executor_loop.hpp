@@ -52,7 +52,7 @@ struct executor_options {
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 	std::shared_ptr<program_log> program = nullptr;  ///< to compare with other ranks; null: there are none
-	bool overwrites_wait = false; ///< on their lanes until other ranks have fetched, and not for the host to see that
+	bool overwrites_wait = false; ///< writers wait on their lanes until other ranks have fetched; otherwise the host waits before it issues them
 	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
 	/// With direct transfers nothing is put on lanes while some lane has so many instructions in flight: its queue might be full, and block the thread that other
 	/// ranks may wait for. A queue of CUDA holds a thousand operations, and an instruction is up to eight.
@@ -166,7 +166,7 @@ class executor_loop final : public instruction_sink {
 	launch_table m_launches;
 	announcements m_announcements;
 
-	// Everything below is guarded by m_state_mutex.
+	// m_state_mutex guards the members below, except mutexes, atomics, `m_worked_at` and `m_left_at_ns`. Only the executor thread uses these two.
 	std::mutex m_state_mutex;
 	std::mutex m_stop_mutex;
 	out_of_order_engine m_engine;

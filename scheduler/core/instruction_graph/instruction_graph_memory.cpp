@@ -22,7 +22,7 @@ constexpr std::size_t staging_alignment_bytes = 128;
 } // namespace
 
 void instruction_graph_generator::satisfy(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
-	const auto receiving = now.in(phase::receive); // a receive may have to wait for a resize, so that must not be ordered after it
+	const auto receiving = now.in(phase::receive); // a receive may wait for a resize, which therefore has this phase, too
 	for(const auto& read : requirements.reads) materialize_initial_contents(receiving, buffer, read.where);
 	require_contiguous(receiving, buffer, requirements);
 	if(!buffer.receives.empty()) commit_receives(receiving, buffer, requirements.reads);

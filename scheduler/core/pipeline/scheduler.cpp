@@ -196,8 +196,8 @@ void scheduler::run() {
 		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
-		bool was_idle = true;
-		while(take_input(events, was_idle)) {
+		bool may_report_idle = true;
+		while(take_input(events, may_report_idle)) {
 			const auto busy_since = clock::now();
 			for(auto& e : events) {
 				if(m_settings.trace == nullptr) {
@@ -218,7 +218,7 @@ void scheduler::run() {
 			idle_since = busy_until;
 			events.clear();
 			// Held commands count as work: an executor that runs dry behind lookahead is starving.
-			was_idle = !pipeline.is_holding_back();
+			may_report_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
 		std::string text = std::string("the scheduler failed: ") + error.what();
@@ -235,7 +235,7 @@ void scheduler::run() {
 	}
 }
 
-bool scheduler::take_input(std::vector<event>& out, bool& may_report_idle) {
+bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) {
 	for(int i = 0; i < polls_before_sleep && !m_has_input.load(std::memory_order_acquire); ++i) std::this_thread::yield();
 	std::unique_lock lock(m_mutex);
 	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };

@@ -158,7 +158,7 @@ class scheduler {
 	template <typename Event>
 	void push(Event&& e);
 	void run();
-	bool take_input(std::vector<event>& out, bool& was_idle);
+	bool take_input(std::vector<event>& out, bool may_report_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);

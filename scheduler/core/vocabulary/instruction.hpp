@@ -129,8 +129,8 @@ struct initialize_instruction {
 	std::size_t element_size_bytes;
 	CELERITY_KIND(initialize, buffer, destination, allocated_box, boxes, element_size_bytes)
 };
-/// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory (transport host) or in
-/// the memory of a device (transport direct). The boxes are in buffer coordinates.
+/// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory or, for a
+/// direct peer, in the memory of a device. The boxes are in buffer coordinates.
 struct send_instruction {
 	rank_id destination_rank;
 	message_id message;

@@ -74,7 +74,7 @@ class cpu_backend final : public backend {
 	std::map<std::array<std::byte, 64>, shared_memory> m_peer_slabs; // by handle
 	std::atomic<bool> m_is_cancelled{false};
 	bool m_is_stopped = false;
-	std::thread m_listener; // for acknowledgements of peers
+	std::thread m_listener; // for answers of peers
 
 	void* make_slab(std::size_t size_bytes);
 	bool lies_in_arena(const memory_id memory) const { return m_arena != nullptr && is_device_memory(memory); }

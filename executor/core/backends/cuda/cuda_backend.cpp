@@ -356,8 +356,8 @@ void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation
 	for(const auto& answer : waits.answers) {
 		if(!is_reached(answer)) operation.answers.push_back(answer);
 	}
-	// The engine lets a wait for another rank go only after everything that the other one may need first: that has to be on all devices of this rank
-	// by then and not only with their workers, one of which the driver might hold up, or block behind this wait.
+	// The engine issues a wait for another rank behind all operations that the other rank may need first. These must be on the streams of all devices
+	// by then, and not only with the workers: the driver may hold a worker up, or block it behind this wait.
 	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)) {
 		for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
 	}
