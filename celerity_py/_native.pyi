@@ -1092,7 +1092,8 @@ class Executor:
 
     def next_kernel(self, device: int) -> KernelCall | None:
         """
-        The next kernel call for a device, as soon as everything it waits for is complete; None after stop(). Blocks without the GIL.
+        The next kernel call for a device, as soon as it may begin: a CPU kernel after its predecessors, a GPU kernel once its stream waits for them.
+        None after stop(). Blocks without the GIL.
 
         One thread per device.
         """
