@@ -359,7 +359,7 @@ REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
 SCALAR_TYPES: tuple = ...
 
 class ViolationKind(enum.Enum):
-    """What an AccessViolation tells of."""
+    """The kinds of an AccessViolation."""
 
     UNKNOWN_BUFFER = 0
     """There is no such buffer (any more)."""
@@ -389,7 +389,7 @@ class ViolationKind(enum.Enum):
 
 class AccessViolation:
     """
-    What is wrong with the declared accesses of a task. Fields are 0 or empty where they do not apply.
+    A contradiction between the declared accesses of a task. Fields are 0 or empty where they do not apply.
     """
 
     @property
@@ -427,11 +427,11 @@ class AccessViolation:
 
     @property
     def of_chunk(self) -> Region:
-        """What the chunk is mapped to."""
+        """The image of the chunk."""
 
     @property
     def of_parts(self) -> Region:
-        """What its parts are mapped to, together."""
+        """The image of its parts together."""
 
     @property
     def num_parts(self) -> int: ...
@@ -663,7 +663,7 @@ class ExecutorFailure:
 
     @property
     def instruction(self) -> str:
-        """What the executor was at."""
+        """The instruction that the executor carried out."""
 
     @property
     def submission(self) -> int:
@@ -699,7 +699,7 @@ class ExecutorFailure:
 
     @property
     def size_bytes(self) -> int:
-        """MEMORY: what was asked for."""
+        """MEMORY: the size of the allocation."""
 
     @property
     def held_bytes(self) -> int:
@@ -846,7 +846,7 @@ def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
 
 class ExecutorSettings:
     """
-    What one rank drives, and how its executor works. Rank 0 of 1 with 1 device, unless told otherwise.
+    The devices of one rank, and the settings of its executor. The defaults are rank 0 of 1 with 1 device.
     """
 
     def __init__(self, **fields: Any) -> None: ...
@@ -1018,7 +1018,7 @@ class Executor:
 
     def offer_direct(self, host_ranks: Sequence[int]) -> bytes:
         """
-        Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
+        Begins to prepare direct transfers, before the first batch. Returns the handles that the other ranks of this host open.
 
         Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.
         """
@@ -1082,7 +1082,7 @@ class Executor:
 
     def active_instructions(self) -> list[ActiveInstruction]:
         """
-        What is in flight, the oldest first. If nothing is in flight although something should be, what has not been issued.
+        The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.
         """
 
     def statistics(self) -> dict[str, Any]:
@@ -1167,7 +1167,7 @@ class ProgramLog:
 
 class Task:
     """
-    What a scheduler takes. A Submitter adds the accesses and the name, from the arguments of the call.
+    A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.
     """
 
     @staticmethod
@@ -1196,7 +1196,7 @@ class Task:
 
 class PlanningSettings:
     """
-    What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.
+    The devices of one rank, and the settings of its planner. The defaults are rank 0 of 1 with 1 device.
     """
 
     def __init__(self, **fields: Any) -> None: ...

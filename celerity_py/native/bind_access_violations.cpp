@@ -14,7 +14,7 @@ void bind_access_violations(nb::module_& m);
 
 void bind_access_violations(nb::module_& m) {
 	using kind = access_violation::kind_type;
-	nb::enum_<kind>(m, "ViolationKind", "What an AccessViolation tells of.")
+	nb::enum_<kind>(m, "ViolationKind", "The kinds of an AccessViolation.")
 	    .value("UNKNOWN_BUFFER", kind::unknown_buffer, "There is no such buffer (any more).")
 	    .value("MISFIT", kind::misfit, "The mapper does not fit index space and buffer.")
 	    .value("BEYOND_WHOLE", kind::beyond_whole, "The parts of a chunk are mapped to something that the chunk is not mapped to.")
@@ -24,7 +24,7 @@ void bind_access_violations(nb::module_& m) {
 
 	using violation = access_violation;
 	static const auto index = [](const std::size_t i) { return i == violation::no_access ? std::int64_t{-1} : static_cast<std::int64_t>(i); };
-	nb::class_<violation>(m, "AccessViolation", "What is wrong with the declared accesses of a task. Fields are 0 or empty where they do not apply.")
+	nb::class_<violation>(m, "AccessViolation", "A contradiction between the declared accesses of a task. Fields are 0 or empty where they do not apply.")
 	    .def_ro("kind", &violation::kind)
 	    .def_prop_ro("buffer", [](const violation& self) { return self.buffer.value; })
 	    .def_prop_ro(
@@ -41,9 +41,9 @@ void bind_access_violations(nb::module_& m) {
 	    .def_prop_ro(
 	        "where", [](const violation& self) { return user_region{self.where, self.buffer_dims}; }, "The part of the buffer that is wrong.")
 	    .def_prop_ro(
-	        "of_chunk", [](const violation& self) { return user_region{self.of_chunk, self.buffer_dims}; }, "What the chunk is mapped to.")
+	        "of_chunk", [](const violation& self) { return user_region{self.of_chunk, self.buffer_dims}; }, "The image of the chunk.")
 	    .def_prop_ro(
-	        "of_parts", [](const violation& self) { return user_region{self.of_parts, self.buffer_dims}; }, "What its parts are mapped to, together.")
+	        "of_parts", [](const violation& self) { return user_region{self.of_parts, self.buffer_dims}; }, "The image of its parts together.")
 	    .def_ro("num_parts", &violation::num_parts);
 
 	static PyObject* const error_type = PyErr_NewExceptionWithDoc("celerity_py._native.AccessPatternError",

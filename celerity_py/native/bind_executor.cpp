@@ -154,7 +154,8 @@ nb::dict statistics(executor_loop& self) {
 
 void bind_settings(nb::module_& m) {
 	using options = executor_options;
-	nb::class_<options> executor(m, "ExecutorSettings", "What one rank drives, and how its executor works. Rank 0 of 1 with 1 device, unless told otherwise.");
+	nb::class_<options> executor(m, "ExecutorSettings",
+	    "The devices of one rank, and the settings of its executor. The defaults are rank 0 of 1 with 1 device.");
 	bind_keywords(executor);
 	executor.def_rw("num_ranks", &options::num_ranks)
 	    .def_prop_rw(
@@ -322,7 +323,7 @@ may be called from any thread. Boxes are flat 6-tuples (min0, min1, min2, max0, 
 	executor.attr("PILOT_SIZE") = sizeof(pilot_message);
 	executor.def("__init__", &construct, "settings"_a = executor_options{}, "cuda"_a.none() = nb::none(), "On CPU devices unless `cuda` is given.")
 	    .def("offer_direct", &offer_direct, "host_ranks"_a,
-	        R"(Begins to prepare direct transfers, before the first batch. Returns what the other ranks of this host need to open.
+	        R"(Begins to prepare direct transfers, before the first batch. Returns the handles that the other ranks of this host open.
 
 Empty if this executor has no direct transfers. Afterwards open_direct() the offers of the others, and name those with whom both sides succeeded.)")
 	    .def("open_direct", &open_direct, "peer"_a, "offer"_a,
@@ -363,7 +364,7 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
 	    .def("active_instructions", &active_instructions, nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
-	        "What is in flight, the oldest first. If nothing is in flight although something should be, what has not been issued.")
+	        "The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);

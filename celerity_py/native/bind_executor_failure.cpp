@@ -32,7 +32,7 @@ void bind_executor_failure(nb::module_& m) {
 	nb::class_<executor_failure>(m, "ExecutorFailure", "The failure of an Executor. Fields are 0 or empty where they do not apply.")
 	    .def_ro("kind", &executor_failure::kind)
 	    .def_ro("text", &executor_failure::text, "In the words of who has failed, such as a driver.")
-	    .def_ro("instruction", &executor_failure::instruction, "What the executor was at.")
+	    .def_ro("instruction", &executor_failure::instruction, "The instruction that the executor carried out.")
 	    .def_prop_ro(
 	        "submission", [](const executor_failure& self) { return self.submission.value; }, "That of the instruction.")
 	    .def_prop_ro(
@@ -61,7 +61,7 @@ void bind_executor_failure(nb::module_& m) {
 	        },
 	        "MEMORY: whose memory is short; None: that of the host.")
 	    .def_prop_ro(
-	        "size_bytes", [](const executor_failure& self) { return self.shortage.size_bytes; }, "MEMORY: what was asked for.")
+	        "size_bytes", [](const executor_failure& self) { return self.shortage.size_bytes; }, "MEMORY: the size of the allocation.")
 	    .def_prop_ro(
 	        "held_bytes", [](const executor_failure& self) { return self.shortage.held_bytes; }, "MEMORY: what this rank holds there.")
 	    .def_prop_ro(

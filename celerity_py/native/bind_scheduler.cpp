@@ -47,7 +47,7 @@ void bind_settings(nb::module_& m) {
 	using capabilities = system_capabilities;
 	constexpr auto machine = &pipeline_settings::capabilities;
 	nb::class_<pipeline_settings> settings(m, "PlanningSettings",
-	    "What one rank drives, and how its graphs are made. Rank 0 of 1 with 1 device, unless told otherwise.");
+	    "The devices of one rank, and the settings of its planner. The defaults are rank 0 of 1 with 1 device.");
 	bind_keywords(settings);
 	bind_field<machine, &capabilities::num_ranks>(settings, "num_ranks");
 	bind_field<machine, &capabilities::num_devices>(settings, "num_devices");

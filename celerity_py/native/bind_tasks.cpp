@@ -28,7 +28,7 @@ nb::tuple division_of(const task& node) {
 } // namespace
 
 void bind_tasks(nb::module_& m) {
-	nb::class_<task>(m, "Task", "What a scheduler takes. A Submitter adds the accesses and the name, from the arguments of the call.")
+	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = division{false, 1, 0}, "reductions"_a = nb::tuple(),
 	        "origin"_a = origin{}, nb::kw_only(), "accesses"_a = nb::tuple(), "name"_a = "",
 	        "reductions: (buffer, op, dtype name, include_current) each. accesses: (buffer, mode, RangeMapper) each.")

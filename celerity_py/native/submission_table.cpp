@@ -17,7 +17,7 @@ PyObject* future_of(PyObject* const submission) {
 	return future == Py_None ? nullptr : future;
 }
 
-/// What was done to prepare a submit is undone unless the submit comes about.
+/// Undoes the preparation of a submit that fails.
 class rollback {
   public:
 	rollback(PyObject* const entries, PyObject* const number, executor_loop* const executor, const submission_id id)

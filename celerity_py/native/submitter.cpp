@@ -88,7 +88,7 @@ std::string text_of(PyObject* const text) {
 	return {begin, static_cast<std::size_t>(size)};
 }
 
-/// What the delegate has answered: (submission, task, accesses).
+/// Reads an answer of the delegate: (submission, task, accesses).
 void take_over(const nb::object& answer, nb::object& submission, task& node) {
 	const auto plan = nb::cast<nb::tuple>(answer);
 	submission = plan[0];

@@ -135,9 +135,9 @@ class submitter {
 	nanobind::object find_space(PyObject* shape) const;
 	/// Sets m_kinds. `args`: a tuple or list, with accesses or with ports. False if an access is none of this runtime, or has a mapper that Python has to ask.
 	bool find_kinds(PyObject* args);
-	/// Sets m_hints. False if it cannot tell what they are.
+	/// Sets m_hints. False if the hints are neither one hint nor a tuple or list.
 	bool find_hints(PyObject* hints);
-	/// What is known of a call with m_kinds, and with m_hints if it is to be repeated. Null if nothing is.
+	/// The entry of earlier calls with m_kinds, and with m_hints for a repeated call. Null if there is none.
 	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, bool repeats) const;
 	nanobind::object make_submission(PyObject* function, PyObject* label, PyObject* args, PyObject* box, PyObject* frame) const;
 	/// False if a value does not fit as it is.

@@ -41,7 +41,7 @@ std::string repr(const user_region& r);
 [[noreturn]] void raise_usage_error(const std::string& message);
 /// Raises celerity_py.errors.ArgumentTypeError.
 [[noreturn]] void raise_type_error(const std::string& message);
-/// Refuses a call that has too few or too many arguments, or unknown ones by name; `usage` says what it takes.
+/// Refuses a call that has too few or too many arguments, or unknown ones by name; `usage` names the right arguments.
 [[noreturn]] void refuse_arguments(const std::string& call, const nanobind::args& args, const nanobind::kwargs& kwargs, const char* usage);
 /// Raises celerity_py.DimensionMismatch.
 [[noreturn]] void raise_dimension_mismatch(const std::string& message);

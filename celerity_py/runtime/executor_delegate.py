@@ -31,7 +31,7 @@ class RuntimeDelegate:
         """Run a device kernel on a launcher thread."""
         runtime = self._runtime
         runtime.state.enter_thread()
-        if runtime.devices.is_cuda:
+        if runtime.is_cuda:
             from celerity_py.cuda import execution as cuda_execution
 
             cuda_execution.run_kernel(

@@ -75,7 +75,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self.raw = 0
         #: Its submission.
         self.number = 0
-        #: What it is of, as messages call it.
+        #: The name of the awaited contents in messages.
         self.subject = ""
         #: Whether only the call that waits has this future.
         self.is_private = False

@@ -57,7 +57,7 @@ class SubmitDelegate:
         frame: FrameType,
         known_space: Box | None,
     ) -> tuple[Submission, Task, list[Access]]:
-        """Check a call of `parallel_for`, and tell what it comes to.
+        """Check a call of `parallel_for`, and make its submission and task.
 
         `known_space` is the index space if a task had this shape before.
 
@@ -108,7 +108,7 @@ class SubmitDelegate:
         unordered: Any,
         frame: FrameType,
     ) -> tuple[Submission, Task, list[Access]]:
-        """Check a call of `host_task`, and tell what it comes to, as `plan_kernel` does.
+        """Check a call of `host_task`, and make its submission and task, as `plan_kernel` does.
 
         Raises:
             UsageError: If something is wrong.
@@ -142,7 +142,7 @@ class SubmitDelegate:
         return submission, task, accesses
 
     def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes] | None:
-        """What the executor needs to launch a kernel, see `launches.prepare_launch`; None if Python runs the kernel.
+        """Return the result of `launches.prepare_launch`, or None if Python runs the kernel.
 
         Raises:
             UsageError: If something is wrong.

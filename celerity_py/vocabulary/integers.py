@@ -10,7 +10,7 @@ from typing import Any
 
 def is_int(value: Any) -> bool:
     """Whether a value is an integer of any kind, but not a truth value."""
-    # What it mostly is first: to ask an abstract class takes ten times as long.
+    # The usual class first: asking an abstract class takes ten times as long.
     return value.__class__ is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
 
 

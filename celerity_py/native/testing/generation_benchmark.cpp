@@ -25,7 +25,7 @@ class counting_sink final : public instruction_sink {
 	std::vector<std::uint64_t>* m_by_kind;
 };
 
-/// What a topology needs of the graphs.
+/// Takes the buffers and tasks of a topology.
 class program_builder {
   public:
 	virtual ~program_builder() = default;
