@@ -34,25 +34,35 @@ def add(chunk: Any, out: Any, values: Any) -> None:
     out[chunk.box] = values[chunk.box] + chunk.xp.float32(1)
 
 
+def steps(queue: celerity.Queue) -> float:
+    """Five additions of one to each element, each with a reduction. Returns the sum of all elements."""
+    u = celerity.Buffer.from_array(np.zeros(SIZE, np.float32), name="u")
+    v = celerity.Buffer(SIZE, np.float32, name="v")
+    total = celerity.Buffer((), np.float32, name="total")
+    for _ in range(5):
+        queue.parallel_for(SIZE, add, v.write(access.one_to_one()), u.read(access.one_to_one()))
+        u, v = v, u
+        queue.parallel_for(
+            SIZE,
+            lambda chunk, values, out: out.combine(values[chunk.box].sum()),
+            u.read(access.one_to_one()),
+            celerity.reduction(total, "sum"),
+        )
+        queue.wait()
+    return float(queue.fence(total).result())
+
+
 def only_own_gpus() -> None:
     with celerity.Queue() as queue:
         own = lifecycle.current().devices.ordinals
-        u = celerity.Buffer.from_array(np.zeros(SIZE, np.float32), name="u")
-        v = celerity.Buffer(SIZE, np.float32, name="v")
-        total = celerity.Buffer((), np.float32, name="total")
-        for _ in range(5):
-            queue.parallel_for(SIZE, add, v.write(access.one_to_one()), u.read(access.one_to_one()))
-            u, v = v, u
-            queue.parallel_for(
-                SIZE,
-                lambda chunk, values, out: out.combine(values[chunk.box].sum()),
-                u.read(access.one_to_one()),
-                celerity.reduction(total, "sum"),
-            )
-            queue.wait()
-        assert queue.fence(total).result() == 5 * SIZE
+        assert steps(queue) == 5 * SIZE
         assert contexts() == sorted(own), f"contexts on {contexts()}, but this rank drives {own}"
     print(f"contexts on {contexts()} only")
+
+
+def sum_on_all_ranks() -> None:
+    with celerity.Queue() as queue:
+        print(steps(queue))
 
 
 def memory_is_taken() -> None:

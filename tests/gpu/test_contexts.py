@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_each_of_two_ranks_has_a_context_on_its_own_gpu_only(transport: str) -> 
     outcome = run(PROGRAM, "only_own_gpus", num_ranks=2, variables={"CELERITY_TRANSPORT": transport})
     assert outcome.status == 0, outcome.errors
     assert outcome.output.count("only\n") == 2
+
+
+def test_four_programs_that_share_all_gpus_start_and_end_well() -> None:
+    num_ranks = min(NUM_GPUS, 4)
+    with ThreadPoolExecutor(4) as programs:
+        running = [programs.submit(run, PROGRAM, "sum_on_all_ranks", num_ranks=num_ranks) for _ in range(4)]
+        outcomes = [program.result() for program in running]
+    for outcome in outcomes:
+        assert outcome.status == 0, outcome.errors
+        assert outcome.output.count(f"{5 * 4096}.0\n") == num_ranks
 
 
 def test_a_start_on_a_gpu_whose_memory_is_taken_says_so() -> None:
