@@ -180,7 +180,7 @@ coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the r
 	python tests/property/branch_coverage.py $$profile.json
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
-	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py --jobs $(JOBS)
 
 # Those of dispatch need a GPU and are started by hand, as its docstring says.
 BENCHMARKS = $(filter-out micro.dispatch,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))

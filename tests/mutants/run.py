@@ -1,156 +1,83 @@
 # SPDX-License-Identifier: MIT
 """Builds deliberately broken cores, and requires that random programs find each of them.
 
-    python tests/mutants/run.py [--only TEXT ...] [--seeds 3]
+    python tests/mutants/run.py [--only TEXT ...] [--seeds 3] [--jobs 1] [--folder build/mutants]
 
-The sources are copied once and built in one folder, so that a mutant costs a few files. Prints how many programs each
-mutant survived; a mutant that survives 500, or its own limit, is a failure.
+The sources are copied and built once. Each job has a copy of the built folder, so that a mutant costs a few files.
+Prints how many programs each mutant survived, when it is known. A mutant that survives 500, or its own limit, is a
+failure.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
+import queue
 import statistics
-import subprocess
 import sys
-import sysconfig
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutants.mutations import MUTATIONS, Mutation  # noqa: E402  (run as a script, the tests are no package)
+from tests.mutants import sources  # noqa: E402  (run as a script, the tests are no package)
+from tests.mutants.mutation import Mutation  # noqa: E402
+from tests.mutants.mutations import MUTATIONS  # noqa: E402
+from tests.mutants.workplace import Workplace  # noqa: E402
 
-FOLDER = ROOT / "build" / "mutants"
-TREE = FOLDER / "tree"
-LIMIT = 500
-#: A program that takes longer hangs: most take a fraction of a second, but others may use the processors as well.
-HANG_S = 120
-COPIED = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "scheduler", "executor", "celerity_py", "tests")
-
-
-def prepare() -> None:
-    """A fresh copy of the sources; files that did not change keep their time, so that builds stay incremental."""
-    keep = {path.relative_to(TREE) for path in TREE.rglob("*") if path.is_file()} if TREE.exists() else set()
-    for name in COPIED:
-        source = ROOT / name
-        files = [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]
-        for path in files:
-            relative = path.relative_to(ROOT)
-            if (
-                "__pycache__" in path.parts
-                or path.suffix == ".so"
-                or any(parent.is_symlink() for parent in path.parents)
-            ):
-                continue
-            keep.discard(relative)
-            write(TREE / relative, path.read_bytes())
-    for relative in keep:
-        if relative.suffix not in (".so", ".pyc"):
-            (TREE / relative).unlink()
-    for name in ("scheduler", "executor"):
-        link = TREE / "celerity_py" / name
-        if not link.is_symlink():
-            link.symlink_to(Path("..") / name)
+SAME = "// SPDX-License-Identifier: MIT\n"
+NOTHING = Mutation("no mutation, which must survive", "scheduler/core/geometry/split.cpp", SAME, SAME)
 
 
-def write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_bytes() != content:
-        path.write_bytes(content)
-
-
-def build() -> None:
-    """Configures once, then builds what changed."""
-    output = FOLDER / "output"
-    command = ["cmake", "-S", str(TREE), "-B", str(output), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
-    command += ["-DCMAKE_BUILD_TYPE=Release", "-DCELERITY_WERROR=OFF", "-DCELERITY_TESTING=ON"]
-    if not (output / "build.ninja").exists():
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    finished = subprocess.run(
-        ["cmake", "--build", str(output), "--target", "_native", "_native_testing"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if finished.returncode != 0:
-        raise SystemExit(f"the mutant does not compile:\n{finished.stdout}")
-    for library in output.glob("_native*.so"):
-        shutil.copy2(library, TREE / "celerity_py")
-
-
-def survived(seed: int, limit: int = LIMIT) -> tuple[int, str]:
-    """Programs until a failure, `limit` + 1 if there was none; and how it failed."""
-    # -S: an editable installation of the package would get in before PYTHONPATH
-    paths = [str(TREE), sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]]
-    command = [sys.executable, "-S", "-m", "tests.mutants.probe", str(seed), str(limit)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    started, found = 1, "crashes"
-    with subprocess.Popen(
-        command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as probe:
-        is_hanging = threading.Event()
-
-        def watch() -> threading.Timer:
-            timer = threading.Timer(HANG_S, lambda: (is_hanging.set(), probe.kill()))
-            timer.start()
-            return timer
-
-        assert probe.stdout is not None
-        timer = watch()
-        for line in map(str.strip, probe.stdout):
-            timer.cancel()
-            if line.isdigit():
-                started = int(line)
-            elif line.startswith("found"):
-                found = line
-            timer = watch()
-        timer.cancel()
-    if is_hanging.is_set():
-        return started, "hangs"
-    return (limit + 1, "survived") if probe.returncode == 0 else (started, found)
-
-
-def judge(mutation: Mutation, seeds: int) -> tuple[float, str]:
-    original = (ROOT / mutation.file).read_text()
-    changed = original
-    for old, new in ((mutation.old, mutation.new), *mutation.more):
-        if original.count(old) != 1:
-            raise SystemExit(f'"{mutation.name}": {old!r} occurs {original.count(old)} times in {mutation.file}')
-        changed = changed.replace(old, new)
-    target = TREE / mutation.file
-    target.write_text(changed)
+def judge(workplaces: queue.Queue[Workplace], mutation: Mutation, seeds: int) -> bool:
+    """Whether the random programs find the mutant."""
+    workplace = workplaces.get()
+    start = time.monotonic()
     try:
-        build()
-        results = [survived(seed, mutation.limit) for seed in range(1, seeds + 1)]
+        results = workplace.judge(mutation, seeds)
+    except (RuntimeError, ValueError) as error:
+        print(f"{error}\n  fails              {mutation.name}", flush=True)
+        return False
     finally:
-        target.write_text(original)
-    return statistics.median(count for count, _ in results), results[0][1]
+        workplaces.put(workplace)
+    median = statistics.median(count for count, _ in results)
+    print(f"{median:6.0f} programs  {time.monotonic() - start:5.1f} s  {mutation.name}: {results[0][1]}", flush=True)
+    return median <= mutation.limit
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[""], help="run the mutants whose name contains one of these")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     options = parser.parse_args()
+    original = options.folder.resolve() / "original"
+    sources.copy_sources(original / "tree")
+    steps = sources.build(original / "tree", original / "output")
+    threads = max(1, (os.cpu_count() or 1) // options.jobs)
+    workplaces: queue.Queue[Workplace] = queue.Queue()
+    for job in range(options.jobs):
+        workplaces.put(Workplace(original, original.parent / f"job{job}", steps, threads))
     chosen = [mutation for mutation in MUTATIONS if any(text in mutation.name for text in options.only)]
-    prepare()
-    build()
-    count, how = survived(1)
-    if count <= LIMIT:
-        raise SystemExit(f"without any mutation program {count} fails already: {how}")
-    missed = []
-    for mutation in chosen:
-        start = time.monotonic()
-        median, how = judge(mutation, options.seeds)
-        if median > mutation.limit:
-            missed.append(mutation.name)
-        print(f"{median:6.0f} programs  {time.monotonic() - start:5.1f} s  {mutation.name}: {how}", flush=True)
-    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutants found")
+    # The longest come first, so that the last job does not work alone. Many files include a header.
+    chosen.sort(key=lambda mutation: (mutation.limit, mutation.file.endswith(".hpp")), reverse=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running = {pool.submit(judge, workplaces, mutation, options.seeds): mutation for mutation in (NOTHING, *chosen)}
+        missed = [running[done].name for done in as_completed(running) if not done.result()]
+    return summarise(missed, len(chosen))
+
+
+def summarise(missed: list[str], num_mutants: int) -> int:
+    if NOTHING.name not in missed:
+        print("The random programs fail without any mutation already.")
+        return 1
+    missed.remove(NOTHING.name)
+    print(f"{num_mutants - len(missed)} of {num_mutants} mutants found")
+    for name in missed:
+        print(f"  missed: {name}")
     return 1 if missed else 0
 
 

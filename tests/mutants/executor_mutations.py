@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes somebody could make in the core of the executor."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+ENGINE = "executor/core/engine/out_of_order_engine.cpp"
+ARBITER = "executor/core/transfers/receive_arbiter.cpp"
+RECEIVER = "executor/core/transfers/direct_receiver.cpp"
+SENDER = "executor/core/transfers/direct_sender.cpp"
+DISPATCH = "executor/core/loop/executor_dispatch.cpp"
+LOOP = "executor/core/loop/executor_loop.cpp"
+REQUESTS = "executor/core/loop/engine_requests.cpp"
+
+EXECUTOR_MUTATIONS = (
+    Mutation(
+        "a lane does not wait for another lane",
+        ENGINE,
+        "add({predecessor.lane, predecessor.sequence});",
+        "if(predecessor.lane < own_lane) add({predecessor.lane, predecessor.sequence});",
+    ),
+    Mutation(
+        "an earlier wait on another lane counts for later work there",
+        ENGINE,
+        "if(known >= position.sequence ||",
+        "if(known > 0 ||",
+    ),
+    Mutation(
+        "clocks of lanes that are opened later are mistaken for each other",
+        "executor/core/engine/lane_pool.hpp",
+        "m_places[lane] = static_cast<std::uint32_t>(m_num_open++);",
+        "m_places[lane] = static_cast<std::uint32_t>(m_num_open++ / 2);",
+    ),
+    Mutation(
+        "the host counts issued work as done",
+        ENGINE,
+        "if(successor.policy == issue_policy::host) return false;",
+        "if(successor.policy == issue_policy::host) return true;",
+    ),
+    Mutation(
+        "waits for other ranks are issued in any order",
+        ENGINE,
+        "return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);",
+        "return false && n.num_remote > 0;",
+        more=(("} else if(n.num_remote > 0) {", "} else if(false) {"),),
+    ),
+    Mutation(
+        "what another rank still fetches may be overwritten",
+        ENGINE,
+        "if(predecessor.policy == issue_policy::signal && !waits_for_answers(successor)) return false;",
+        "",
+    ),
+    Mutation(
+        "who may wait on its lane for another rank to have fetched does not",
+        ENGINE,
+        "m_nodes[predecessor].policy == issue_policy::signal) m_signals.push_back(id);",
+        "m_nodes[predecessor].policy == issue_policy::clock) m_signals.push_back(id);",
+    ),
+    Mutation(
+        "what waits for another rank to have fetched is issued in any order",
+        ENGINE,
+        "} else if(n.num_remote > 0) {",
+        "} else if(n.policy == issue_policy::pull && n.num_remote > 0) {",
+        more=(("return n.num_remote > 0 &&", "return n.policy == issue_policy::pull && n.num_remote > 0 &&"),),
+        limit=5000,
+    ),
+    Mutation(
+        "an answer says that the lane of the flag has come past it",
+        ENGINE,
+        "if(is_on_lane(n.policy) && (is_passed || n.policy != issue_policy::signal)) {",
+        "if(is_on_lane(n.policy) && n.state != node_state::passed) {",
+        limit=2000,
+    ),
+    Mutation(
+        "one wait counts as all that a flag depends on",
+        ENGINE,
+        "if(n.num_incomplete != 1) return false;",
+        "if(n.num_incomplete == 0) return false;",
+        limit=5000,
+    ),
+    Mutation(
+        "a flag that is written counts as its answer",
+        ENGINE,
+        "if(n.policy == issue_policy::signal && item.is_passed) {",
+        "if(n.policy == issue_policy::signal && item.is_passed && item.slot != target) {",
+    ),
+    Mutation(
+        "receives are issued before all of their parts are announced",
+        ENGINE,
+        "if(n.state == node_state::held) return; // until release()",
+        "if(false) return;",
+    ),
+    Mutation(
+        "part of a receive counts as all of it",
+        ARBITER,
+        "if(request->missing == 0) {",
+        "if(request->missing <= 1) {",
+    ),
+    Mutation(
+        "awaited parts complete with the first arrival",
+        ARBITER,
+        "if(await.missing > 0) return false;",
+        "",
+    ),
+    Mutation(
+        "the first receive of a message says that all of it was fetched",
+        RECEIVER,
+        "if(message.unissued == 0) {",
+        "if(message.unissued >= 0) {",
+    ),
+    Mutation(
+        "the last receive of a message does not wait for the others",
+        RECEIVER,
+        "pull.answer_after = message.fetched_at;",
+        "",
+    ),
+    Mutation(
+        "a receive of several parts of a message waits for itself",
+        RECEIVER,
+        "if(!pull.answer_after.empty() && pull.answer_after.back() == own)",
+        "if(false)",
+        limit=5000,
+    ),
+    Mutation(
+        "messages from one memory share a flag, whatever they depend on",
+        SENDER,
+        "return recent.source == source && std::ranges::equal(recent.dependencies, dependencies);",
+        "return recent.source == source;",
+    ),
+    Mutation(
+        "a shared flag is given away when the first of its messages was fetched",
+        SENDER,
+        "if(--m_ready_flags[index].num_messages > 0) return;",
+        "--m_ready_flags[index].num_messages;",
+        limit=2000,
+    ),
+    Mutation(
+        "a flag that is used again has the value of before",
+        SENDER,
+        "m_ready_flags[index] = {m_ready_flags[index].value + 1, 1, false};",
+        "m_ready_flags[index] = {std::max(m_ready_flags[index].value, 1U), 1, false};",
+    ),
+    Mutation(
+        "a slot that is used again has the value of before",
+        SENDER,
+        "++to.answer_values[out.slot]};",
+        "to.answer_values[out.slot] = 1};",
+    ),
+    Mutation(
+        "a message counts as ready as soon as it is announced",
+        RECEIVER,
+        "message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};",
+        "message.ready = {peer.flags.ready_flag(pilot.ready_index), 0};",
+    ),
+    Mutation(
+        "who overwrites does not wait for the answer of the reader",
+        DISPATCH,
+        "m_answers.push_back(answer);",
+        "static_cast<void>(answer);",
+    ),
+    Mutation(
+        "kernels of launcher threads are issued before readers have answered",
+        ENGINE.replace(".cpp", ".hpp"),
+        "(n.policy == issue_policy::plain || n.policy == issue_policy::pull);",
+        "is_on_lane(n.policy) && n.policy != issue_policy::signal;",
+    ),
+    Mutation(
+        "a send is complete when its lane has come past it",
+        REQUESTS,
+        "to_lane(rules.devices.signal_class(send.source.memory), issue_policy::signal);",
+        "to_lane(rules.devices.signal_class(send.source.memory));",
+    ),
+    Mutation(
+        "a receive is issued before it is known what it consists of",
+        REQUESTS,
+        "to_lane(rules.devices.pull_class(receive.destination.memory), issue_policy::pull);",
+        "to_lane(rules.devices.pull_class(receive.destination.memory));",
+    ),
+    Mutation(
+        "receives are issued in any order",
+        ENGINE,
+        "n.num_remote = is_pull ? 1 : 0;",
+        "n.num_remote = 0;",
+        more=(("if(is_ready && m_nodes[slot].policy == issue_policy::pull) --m_nodes[slot].num_remote;", ""),),
+        limit=2000,
+    ),
+    Mutation(
+        "every receive counts as ready when it is announced",
+        LOOP,
+        "m_engine.release(released.id, released.is_ready);",
+        "m_engine.release(released.id, true);",
+        limit=2000,
+    ),
+    Mutation(
+        "a full lane stops the host, too",
+        LOOP,
+        "m_engine.allow_lanes(!is_lane_full());",
+        "if(is_lane_full()) break;",
+        limit=5000,
+    ),
+    Mutation(
+        "a part of a message through the host counts as here",
+        RECEIVER,
+        "if(message.is_here) return part_state::here;",
+        "if(message.is_here || !is_new) return part_state::here;",
+        limit=2000,
+    ),
+    Mutation(
+        "a message through the host is forgotten when its first part was taken",
+        RECEIVER,
+        "if(message->unretired > 0) continue;",
+        "",
+        limit=2000,
+    ),
+    Mutation(
+        "flags that were kept back are written after what follows",
+        DISPATCH,
+        "if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();",
+        "",
+        limit=5000,
+    ),
+    Mutation(
+        "the engine is not told what an instruction depends on",
+        REQUESTS,
+        "request.dependencies = item.dependencies;",
+        "",
+    ),
+    Mutation(
+        "the engine is not told the key of an instruction",
+        REQUESTS,
+        "request.key = item.key;",
+        "",
+        limit=2000,
+    ),
+    Mutation(
+        "kernels of launcher threads count as enqueued at once",
+        REQUESTS,
+        "rules.devices.defers_kernels() ? issue_policy::deferred : issue_policy::launched;",
+        "issue_policy::launched;",
+    ),
+    Mutation(
+        "a barrier passes by itself",
+        REQUESTS,
+        "if(!is_barrier) request.policy = issue_policy::clock;",
+        "if(!is_barrier || true) request.policy = issue_policy::clock;",
+    ),
+    Mutation(
+        "what leaves host memory goes to direct peers as a signal, too",
+        "executor/core/transfers/direct_context.hpp",
+        "return is_device_memory(send.source.memory) && is_peer(send.destination_rank);",
+        "return is_peer(send.destination_rank);",
+    ),
+    Mutation(
+        "a copy does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, {}, operation);",
+    ),
+    Mutation(
+        "a gather does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), ",
+        "m_backend->enqueue_gather({item.lane, item.sequence}, {}, ",
+        limit=2000,
+    ),
+    Mutation(
+        "a kernel that the executor launches does not wait for other lanes",
+        DISPATCH,
+        "m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),",
+        "m_backend->enqueue_launch({item.lane, item.sequence}, {},",
+    ),
+    Mutation(
+        "a kernel of a launcher thread does not wait for other lanes",
+        DISPATCH,
+        "small_vector<lane_position, 4>(item.waits)}",
+        "{}}",
+    ),
+    Mutation(
+        "the loop issues only what has just come in",
+        LOOP,
+        "if(const int issued = issue_ready(); issued > 0) {",
+        "if(const int issued = has_progressed ? issue_ready() : 0; issued > 0) {",
+    ),
+    Mutation(
+        "what the host has done is not told to the engine",
+        LOOP,
+        "for(const auto id : m_done) m_engine.complete(id);",
+        "",
+    ),
+    Mutation(
+        "pilots of direct messages go through the network as well",
+        LOOP,
+        "if(m_sender.is_planned(pilot.send)) continue; // it sends its own",
+        "",
+    ),
+    Mutation(
+        "launches are forgotten while kernels are under way",
+        LOOP,
+        "m_launches.drop(horizon->last_submission);",
+        "m_launches.drop(submission_id(~std::uint64_t{0}));",
+    ),
+    Mutation(
+        "a flag is written before its producers are done",
+        SENDER,
+        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, ",
+        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, {}, ",
+    ),
+    Mutation(
+        "a fetch does not wait for who uses the old data",
+        RECEIVER,
+        "m_shared.lanes.enqueue_pulls(own, waits, m_pulls);",
+        "m_shared.lanes.enqueue_pulls(own, {}, m_pulls);",
+        limit=2000,
+    ),
+    Mutation(
+        "a fetch does not wait for the flag of the sender",
+        RECEIVER,
+        "m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});",
+        "m_pulls.emplace_back(pull_operation{{}, copy, {}, {}});",
+    ),
+)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes somebody could make in the core of the scheduler."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import Mutation
+
+COMMANDS = "scheduler/core/graphs/command_graph.cpp"
+INSTRUCTIONS = "scheduler/core/instruction_graph/instruction_graph.cpp"
+ALLOCATIONS = "scheduler/core/instruction_graph/instruction_graph_allocations.cpp"
+MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
+TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
+TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
+WINDOW = "scheduler/core/graphs/dependency_window.hpp"
+SPLIT = "scheduler/core/geometry/split.cpp"
+
+SCHEDULER_MUTATIONS = (
+    Mutation(
+        "host tasks are not ordered in the instruction graph",
+        TASKS,
+        "if(node.is_ordered) execution.follow(m_side_effects);",
+        "",
+    ),
+    Mutation(
+        "host tasks are ordered behind the first one only",
+        WINDOW,
+        "m_last = window.current();",
+        "if(m_last == Id{}) m_last = window.current();",
+    ),
+    Mutation(
+        "write after read is not ordered in the command graph",
+        COMMANDS,
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode)) state.front.depend_for_read(m_window);",
+    ),
+    Mutation(
+        "write after read is not ordered in the instruction graph",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) f.depend_for_read(window());",
+    ),
+    Mutation(
+        "kernels and receives do not wait for readers of the old data",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) produced != nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
+    ),
+    Mutation(
+        "copies do not wait for readers of the old data",
+        INSTRUCTIONS,
+        "if(is_producer(mode)) f.depend_for_write(window());",
+        "if(is_producer(mode)) produced == nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
+    ),
+    Mutation(
+        "nobody waits for readers",
+        INSTRUCTIONS,
+        "if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });",
+        "",
+    ),
+    Mutation(
+        "nobody waits for copies",
+        INSTRUCTIONS,
+        "allocation->accesses.update(*where, front{self, {}});",
+        "if(produced != nullptr) allocation->accesses.update(*where, front{self, {}});",
+    ),
+    Mutation(
+        "staging memory counts as free while it is used",
+        INSTRUCTIONS,
+        "for(auto* const staging : m_staging) staging->uses.push_back(self);",
+        "",
+    ),
+    Mutation(
+        "an await-push does not wait for readers of the old data",
+        COMMANDS,
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode) && !is_replicated) state.front.depend_for_write(m_window);",
+    ),
+    Mutation(
+        "stale data counts as fresh",
+        COMMANDS,
+        "if(!state.is_fresh) stale.push_back(part);",
+        "if(!state.is_fresh && state.is_replicated) stale.push_back(part);",
+    ),
+    Mutation(
+        "replicas survive a write",
+        COMMANDS,
+        "local_state{{self, {}}, true, is_replicated, {}}",
+        "local_state{{self, {}}, true, is_replicated, [&] { rank_set all; all.add_first(m_num_ranks); return all; }()}",
+    ),
+    Mutation(
+        "data is pushed to ranks that have it",
+        COMMANDS,
+        "if(!state.holders.contains(targets[t])) m_missing[t].push_back(part);",
+        "m_missing[t].push_back(part);",
+    ),
+    Mutation(
+        "copies are pushed like owned data",
+        COMMANDS,
+        "if(!state.is_fresh || state.is_replicated) return;",
+        "if(!state.is_fresh) return;",
+    ),
+    Mutation(
+        "every rank includes the current value in a reduction",
+        COMMANDS,
+        "const bool initializes = m_local_rank.value == 0;",
+        "const bool initializes = true;",
+    ),
+    Mutation(
+        "a horizon misses one member of the front",
+        WINDOW,
+        "for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {",
+        "for(std::uint64_t value = std::max(m_front_begin, m_base); value + 1 < self; ++value) {",
+    ),
+    Mutation(
+        "readers before an applied horizon are forgotten",
+        WINDOW,
+        "if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);",
+        "if(dropped && is_settled) readers.push_back(epoch);",
+    ),
+    Mutation(
+        "readers of what was written before the last epoch are forgotten at a horizon",
+        WINDOW,
+        "if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);",
+        "if(dropped && kept > 0) readers.push_back(epoch);",
+    ),
+    Mutation(
+        "what was written after the last epoch counts as written before it",
+        WINDOW,
+        "settled < epoch && writer <= settled;",
+        "settled < epoch;",
+    ),
+    Mutation(
+        "a reader replaces the readers before it",
+        WINDOW,
+        "readers.push_back(reader);",
+        "readers.clear(), readers.push_back(reader);",
+    ),
+    Mutation(
+        "staging memory is reused too early",
+        MEMORY,
+        "[&](const instruction_id use) { return use < m_window.epoch(); }",
+        "[&](const instruction_id use) { return use < m_window.current(); }",
+    ),
+    Mutation(
+        "a resize loses a live part",
+        ALLOCATIONS,
+        "if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);",
+        "if((content.up_to_date & bit_of(memory)) != 0 && live.empty()) live.push_back(part);",
+    ),
+    Mutation(
+        "memory is freed before the last read",
+        INSTRUCTIONS.replace(".cpp", ".hpp"),
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });",
+        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(window()); });",
+    ),
+    Mutation(
+        "too much counts as overwritten in a resize",
+        TASKS,
+        "m_requirements.discarded = region_difference(produced, consumed);",
+        "m_requirements.discarded = region(region_union(produced, consumed).bounding_box());",
+    ),
+    Mutation(
+        "received data leaves stale copies valid",
+        TRANSFERS,
+        "buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });",
+        "",
+    ),
+    Mutation(
+        "what other ranks wrote does not become stale",
+        COMMANDS,
+        "lose(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);",
+        "if(!chunk.has_value()) lose(buffer, written);",
+    ),
+    Mutation(
+        "data is copied from host memory, though it is stale there",
+        MEMORY,
+        "if(usable(host_memory)) return host_memory;",
+        "if(m_capabilities.can_copy(host_memory, destination)) return host_memory;",
+    ),
+    Mutation(
+        "what no part of a chunk reads is not received from direct peers",
+        TRANSFERS,
+        "if(!unread.empty()) { // no device",
+        "if(false) { // no device",
+    ),
+    Mutation(
+        "what no part of a chunk reads is never awaited of a split receive",
+        TRANSFERS,
+        "!unread.empty()) parts.push_back(std::move(unread));",
+        "false) parts.push_back(std::move(unread));",
+    ),
+    Mutation(
+        "a write that is clamped to nothing drops the shares of a reduction",
+        COMMANDS,
+        "if(written.empty()) continue; // clamped to nothing",
+        "",
+    ),
+    Mutation(
+        "a fence does not wait for one of its copies",
+        TASKS,
+        "for(const instruction_id copy : copies) fence.follow(copy);",
+        "for(std::size_t i = 1; i < copies.size(); ++i) fence.follow(copies[i]);",
+    ),
+    Mutation(
+        "a split receive does not wait for readers of the old data",
+        TRANSFERS,
+        "receive.write(destination, arriving);",
+        "",
+    ),
+    Mutation(
+        "shares are gathered before the own one was pushed",
+        COMMANDS,
+        "if(is_producer(access.mode)) state.front.depend_for_write(m_window);",
+        "if(is_producer(access.mode) && operation.index() != 5) state.front.depend_for_write(m_window);",
+    ),
+    Mutation(
+        "a buffer dies before work that is held back",
+        "scheduler/core/pipeline/scheduling_pipeline.cpp",
+        "m_held.emplace_back(destroy_event{id});",
+        "m_instructions.destroy_buffer(id, m_batch);",
+    ),
+    Mutation(
+        "a split receive loses a reader",
+        TRANSFERS,
+        "if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));",
+        "if(parts.size() > 2) parts.pop_back();",
+    ),
+    Mutation(
+        "a split is off by one",
+        SPLIT,
+        "point{{split_0.begin(i + 1), split_1.begin(j + 1), space.max(2)}}",
+        "point{{split_0.begin(i + 1) + (i + 1 < factors.dim_0 ? 1 : 0), split_1.begin(j + 1), space.max(2)}}",
+    ),
+    Mutation(
+        "of small pieces that arrive together the last one is lost",
+        TRANSFERS,
+        "whole = region_union(whole, arrival.where);",
+        "if(count == 0 || &arrival != &arrivals.back()) whole = region_union(whole, arrival.where);",
+    ),
+    Mutation(
+        "what is gathered is not read",
+        MEMORY,
+        "gather.read(*allocations[i], sources[i].where);",
+        "",
+    ),
+    Mutation(
+        "what is gathered is not written",
+        MEMORY,
+        "gather.write(*target, missing);",
+        "",
+    ),
+)
