@@ -1440,13 +1440,15 @@ class Submitter:
     Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor | None, runtime: object, entries: dict, inside: object, boxes: dict, submission_class: object, hint_class: object, is_cuda: bool, is_shared: bool) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor | None, entries: dict, is_shared: bool) -> None:
         """
-        runtime: that of the ports. entries: number -> Submission, which is added to. inside: ids of threads that must not submit. boxes: shape -> Box of those seen before. is_shared: several ranks have to submit in the same order.
+        entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.
         """
 
     def set_delegate(self, delegate: object) -> None:
-        """A SubmitDelegate, before the first kernel or host task."""
+        """
+        A SubmitDelegate, before the first kernel or host task. Its attributes are read now.
+        """
 
     def submit_kernel(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, constrain: object | None, frame: object) -> None:
         """Queue.parallel_for, called from this frame."""

@@ -279,6 +279,8 @@ class _Matcher:
         assert parameter.dtype is not None
         if parameter.dtype.kind == "b" and not isinstance(value, bool | np.bool_):
             self._refuse(position, parameter, what, "Pass a bool.")
+        if parameter.dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
+            self._refuse(position, parameter, what, f"It does not convert to {parameter.dtype}. Pass its real part.")
         self.scalars.append((position, parameter))
 
     def _refuse_element(self, position: int, parameter: Parameter, what: str, dtype: np.dtype[Any]) -> None:
@@ -321,11 +323,9 @@ def _convert(value: Any, parameter: Parameter, position: int, submission: Submis
             whole = int(value)
             if whole == value and limits.min <= whole <= limits.max:
                 return whole
-        elif dtype.kind == "f":
-            # Rounds, as every conversion to floating point does.
-            if not isinstance(value, complex | np.complexfloating):
-                struct.pack("=" + _FORMATS[dtype.name], value)
-                return float(value)
+        elif dtype.kind == "f":  # rounds, as every conversion to floating point does
+            struct.pack("=" + _FORMATS[dtype.name], value)
+            return float(value)
         elif dtype.kind == "c":
             number = complex(value)
             struct.pack("=" + _FORMATS[dtype.name], number.real, number.imag)

@@ -82,12 +82,9 @@ void bind_submitter(nb::module_& m) {
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
 Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.)")
-	    .def(nb::init<scheduler&, executor_loop*, nb::handle, nb::dict, nb::object, nb::dict, nb::handle, nb::handle, bool, bool>(), "scheduler"_a,
-	        "executor"_a.none(), "runtime"_a, "entries"_a, "inside"_a, "boxes"_a, "submission_class"_a, "hint_class"_a, "is_cuda"_a, "is_shared"_a,
-	        nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-	        "runtime: that of the ports. entries: number -> Submission, which is added to. inside: ids of threads that must not "
-	        "submit. boxes: shape -> Box of those seen before. is_shared: several ranks have to submit in the same order.")
-	    .def("set_delegate", &submitter::set_delegate, "delegate"_a, "A SubmitDelegate, before the first kernel or host task.")
+	    .def(nb::init<scheduler&, executor_loop*, nb::dict, bool>(), "scheduler"_a, "executor"_a.none(), "entries"_a, "is_shared"_a, nb::keep_alive<1, 2>(),
+	        nb::keep_alive<1, 3>(), "entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.")
+	    .def("set_delegate", &submitter::set_delegate, "delegate"_a, "A SubmitDelegate, before the first kernel or host task. Its attributes are read now.")
 	    .def(
 	        "submit_kernel",
 	        [](submitter& self, const nb::handle kernel, const nb::handle shape, nb::tuple args, const nb::handle name, const nb::handle hints,

@@ -35,12 +35,6 @@ using submission_type = record_type<submission_record>;
 /// There is one.
 PyTypeObject* access_class = nullptr;
 
-/// Types whose values a kernel gets as they are, and which live as long as the interpreter.
-bool is_plain(const submit_memo::argument_kind kind) {
-	const auto* const type = reinterpret_cast<PyTypeObject*>(kind);
-	return type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type;
-}
-
 bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
 
 /// `kept`: an argument of a submission.
@@ -124,26 +118,27 @@ std::int64_t throttle(scheduler& target) {
 	return now_ns() - started_ns;
 }
 
-submitter::submitter(scheduler& target, executor_loop* const executor, const nb::handle runtime, nb::dict entries, nb::object inside, nb::dict boxes,
-    const nb::handle submission_class, const nb::handle hint_class, const bool is_cuda, const bool is_shared)
-    : m_scheduler(target), m_table(target, executor, std::move(entries), is_shared), m_runtime(runtime.ptr()), m_inside(std::move(inside)),
-      m_boxes(std::move(boxes)), m_submission_class(reinterpret_cast<PyTypeObject*>(submission_class.ptr())), m_hint_class(hint_class.ptr()),
-      m_box_class(nb::type<user_box>().ptr()), m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_kind(nb::str("kernel")), m_is_cuda(is_cuda) {
+submitter::submitter(scheduler& target, executor_loop* const executor, nb::dict entries, const bool is_shared)
+    : m_scheduler(target), m_table(target, executor, std::move(entries), is_shared), m_box_class(nb::type<user_box>().ptr()),
+      m_mapper_class(nb::type<range_mapper>().ptr()), m_kernel_kind(nb::str("kernel")) {
 	static std::atomic<std::uint64_t> last_id{0};
 	m_id = ++last_id;
 }
 
 void submitter::set_delegate(nb::object delegate) {
-	m_plan_kernel = delegate.attr("plan_kernel");
-	m_plan_host_task = delegate.attr("plan_host_task");
 	m_may_repeat = nb::cast<bool>(delegate.attr("may_repeat"));
+	m_is_cuda = nb::cast<bool>(delegate.attr("is_cuda"));
+	m_runtime = nb::object(delegate.attr("runtime")).ptr();
+	m_inside = delegate.attr("inside");
+	m_boxes = delegate.attr("boxes");
+	m_submission_class = nb::object(delegate.attr("submission_class")).ptr();
+	m_hint_class = nb::object(delegate.attr("hint_class")).ptr();
+	for(const nb::handle type : delegate.attr("plain_types")) m_plain_types.push_back(reinterpret_cast<submit_memo::argument_kind>(type.ptr()));
 	m_delegate = std::move(delegate);
 }
 
 int submitter::traverse(const visitproc visit, void* const arg) const {
-	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_plan_kernel), nb::handle(m_plan_host_task), nb::handle(m_inside), nb::handle(m_boxes)}) {
-		Py_VISIT(each.ptr());
-	}
+	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_inside), nb::handle(m_boxes)}) { Py_VISIT(each.ptr()); }
 	for(const nb::handle each : m_table.references()) Py_VISIT(each.ptr());
 	return 0;
 }
@@ -171,7 +166,7 @@ void submitter::submit_host_task(const nb::args& given) {
 	call now = begin("host_task()");
 	work made;
 	made.args = nb::cast<nb::tuple>(given[1]);
-	take_over(m_plan_host_task(*given), made.submission, made.node);
+	take_over(m_delegate.attr("plan_host_task")(*given), made.submission, made.node);
 	finish(now, std::move(made));
 }
 
@@ -213,8 +208,8 @@ void submitter::finish(call& now, work&& made) {
 // ---- what Python finds out
 
 void submitter::plan(const kernel_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
-	take_over(
-	    m_plan_kernel(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame, known_space ? known_space : nb::none()),
+	take_over(m_delegate.attr("plan_kernel")(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame,
+	              known_space ? known_space : nb::none()),
 	    out.submission, out.node);
 	found.geometry = out.node.geometry;
 	found.code_digest = out.node.code_digest;
@@ -243,8 +238,7 @@ void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::
 
 void submitter::remember(const kernel_call& given, const nb::handle submission, submit_memo::entry&& found) {
 	if(!kernel_type::has_own_class(given.kernel.ptr())) return;
-	found.repeats = found.repeats && found.scalars.size() <= max_scalars && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr())
-	                && std::all_of(m_kinds.begin(), m_kinds.end(), [](const auto kind) { return is_port(kind) || is_plain(kind); });
+	found.repeats = found.repeats && found.scalars.size() <= max_scalars && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr()) && are_plain();
 	if(!found.repeats) {
 		if(!found.plan) return;
 		find_kinds(submission_type::of(submission.ptr()).args);
@@ -261,6 +255,11 @@ void submitter::remember(const kernel_call& given, const nb::handle submission, 
 	}
 	if(memo.entries.size() >= max_entries) memo.entries.erase(memo.entries.begin());
 	memo.entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
+}
+
+bool submitter::are_plain() const {
+	return std::all_of(m_kinds.begin(), m_kinds.end(),
+	    [this](const auto kind) { return is_port(kind) || std::find(m_plain_types.begin(), m_plain_types.end(), kind) != m_plain_types.end(); });
 }
 
 submit_memo* submitter::memo_of(const nb::handle kernel) const {
@@ -350,7 +349,7 @@ std::shared_ptr<const submit_memo::entry> submitter::find(const submit_memo& mem
 nb::object submitter::make_submission(PyObject* const function, PyObject* const label, PyObject* const args, PyObject* const box, PyObject* const frame) const {
 	const Py_ssize_t count = PyTuple_GET_SIZE(args);
 	nb::object kept = nb::steal(PyList_New(count));
-	submission_record* const record = submission_type::make(m_submission_class);
+	submission_record* const record = submission_type::make(reinterpret_cast<PyTypeObject*>(m_submission_class));
 	nb::object result = nb::steal(reinterpret_cast<PyObject*>(record));
 	nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame))));
 	nb::object position = nb::steal(PyLong_FromLong(PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame))));

@@ -53,14 +53,12 @@ struct kernel_call {
 };
 
 /// Submits what a program calls a queue for. All members with the GIL.
-///
-/// `runtime` is only compared. `inside`: ids of threads that must not submit. `boxes`: index spaces by shape.
 class submitter {
   public:
-	submitter(scheduler& target, executor_loop* executor, nanobind::handle runtime, nanobind::dict entries, nanobind::object inside, nanobind::dict boxes,
-	    nanobind::handle submission_class, nanobind::handle hint_class, bool is_cuda, bool is_shared);
+	/// `executor`, `entries` and `is_shared` are those of the submission table.
+	submitter(scheduler& target, executor_loop* executor, nanobind::dict entries, bool is_shared);
 
-	/// A `SubmitDelegate`, before the first kernel or host task.
+	/// A `SubmitDelegate`, before the first kernel or host task. Its attributes are read now.
 	void set_delegate(nanobind::object delegate);
 	void submit_kernel(const kernel_call& given);
 	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
@@ -99,17 +97,16 @@ class submitter {
 
 	scheduler& m_scheduler;
 	submission_table m_table;
-	nanobind::object m_delegate, m_plan_kernel, m_plan_host_task;
+	nanobind::object m_delegate;
 	bool m_may_repeat = false;
-	const PyObject* m_runtime;
-	nanobind::object m_inside;
-	nanobind::dict m_boxes;
-	PyTypeObject* m_submission_class;
-	PyObject *m_hint_class, *m_box_class, *m_mapper_class; ///< of modules that stay
-	nanobind::object m_kernel_kind;                        ///< "kernel"
-	nanobind::object m_thread;                             ///< the id of the thread that called last
+	bool m_is_cuda = false;
+	const PyObject* m_runtime = nullptr;                   ///< of the ports; only compared
+	nanobind::object m_inside, m_boxes;                    ///< ids of threads that must not submit; index spaces by shape
+	std::vector<submit_memo::argument_kind> m_plain_types; ///< a value of one never changes; the types live as long as the interpreter
+	PyObject *m_submission_class = nullptr, *m_hint_class = nullptr, *m_box_class, *m_mapper_class; ///< of modules that stay
+	nanobind::object m_kernel_kind;                                                                 ///< "kernel"
+	nanobind::object m_thread;                                                                      ///< the id of the thread that called last
 	unsigned long m_thread_id = 0;
-	bool m_is_cuda;
 	std::uint64_t m_id;
 	bool m_refuses = false;
 	std::uint64_t m_num_repeated = 0;
@@ -121,6 +118,8 @@ class submitter {
 	call begin(const char* name);
 	void finish(call& now, work&& made);
 	bool is_inside();
+	/// Whether all arguments with m_kinds are accesses, or values of plain types.
+	bool are_plain() const;
 
 	/// False, with nothing done, if something is new or wrong, or if code of others would have to run.
 	bool repeat(const kernel_call& given, const nanobind::object& box_object, work& out);

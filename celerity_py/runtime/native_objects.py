@@ -9,11 +9,8 @@ from celerity_py import _native
 from celerity_py.cuda.execution import release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
-from celerity_py.hints import Hint
 from celerity_py.runtime.devices import foreseeable_bytes
 from celerity_py.scheduler.errors import ResourceError
-from celerity_py.vocabulary.index_spaces import boxes
-from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
@@ -122,13 +119,7 @@ def make_submitter(runtime: Runtime) -> _native.Submitter:
     submitter = _native.Submitter(
         runtime.scheduler,
         runtime.executor,
-        runtime,
         entries=runtime.submissions,
-        inside=runtime.inside,
-        boxes=boxes,
-        submission_class=Submission,
-        hint_class=Hint,
-        is_cuda=runtime.is_cuda,
         is_shared=runtime.size > 1,
     )
     if runtime.tracer is not None:

@@ -17,9 +17,10 @@ from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
 from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
 from celerity_py.submit.custom_mappers import resolve_custom
+from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.index_spaces import box_of, granularity_of
+from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
@@ -35,14 +36,27 @@ class SubmitDelegate:
     """Answers on the thread that submits, in the middle of its call. An exception ends the call: nothing is submitted.
 
     Attributes:
+        runtime: The runtime of the ports.
+        inside: Ids of threads that must not submit.
+        is_cuda: Whether the devices are GPUs.
+        boxes: shape -> index space, for shapes seen before.
+        submission_class, hint_class: The types of submissions and hints.
+        plain_types: See `plain_values.PLAIN_TYPES`.
         explain: See `violations.explain`.
         check_usable: See `Runtime.check_usable`.
         may_repeat: Whether native code may submit by itself a call like one that this delegate has checked.
     """
 
+    boxes = boxes
+    submission_class = Submission
+    hint_class = Hint
+    plain_types = PLAIN_TYPES
+    explain = staticmethod(explain)
+
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.explain = explain
+        self.runtime = runtime
+        self.inside = runtime.inside
+        self.is_cuda = runtime.is_cuda
         self.check_usable = runtime.check_usable
         self.may_repeat = runtime.call_checks is None
 
@@ -67,7 +81,7 @@ class SubmitDelegate:
         Raises:
             UsageError: If something is wrong.
         """
-        runtime = self._runtime
+        runtime = self.runtime
         if name is not None:
             check_name(name)
         if kernel.__class__ is Kernel:
@@ -113,7 +127,7 @@ class SubmitDelegate:
         Raises:
             UsageError: If something is wrong.
         """
-        runtime = self._runtime
+        runtime = self.runtime
         if name is not None:
             check_name(name)
         label = name or name_of(fn)
@@ -148,16 +162,16 @@ class SubmitDelegate:
             UsageError: If something is wrong.
         """
         function = submission.function
-        return prepare_launch(self._runtime, function, submission, known) if function.__class__ is CudaKernel else None
+        return prepare_launch(self.runtime, function, submission, known) if function.__class__ is CudaKernel else None
 
     def note_blocked(self, seconds: float) -> None:
         """Record that the program was too far ahead, and had to wait."""
-        if self._runtime.tracer is not None:
-            self._runtime.tracer.note_blocked(seconds)
+        if self.runtime.tracer is not None:
+            self.runtime.tracer.note_blocked(seconds)
 
     def note_reductions(self, submission: Submission, last_number: int) -> None:
         """A kernel with reductions was submitted, which the task graph has numbered up to `last_number`."""
-        self._runtime.empty_reductions.note(submission, last_number)
+        self.runtime.empty_reductions.note(submission, last_number)
 
     def refuse_overtaken(self, submission: Submission) -> NoReturn:
         """Refuse a submit during which another thread has submitted, with several ranks.
@@ -167,7 +181,7 @@ class SubmitDelegate:
         """
         raise UsageError(
             f"{submission.describe()} was about to be submitted by the thread {threading.current_thread().name!r}, but "
-            f"another thread submitted at the same time. All {self._runtime.size} ranks must submit in the same order, "
+            f"another thread submitted at the same time. All {self.runtime.size} ranks must submit in the same order, "
             f"which threads that race do not have. Submit from one thread, or one after the other. Nothing was "
             f"submitted."
         )

@@ -30,8 +30,19 @@ from celerity_py.vocabulary.accesses import Access
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
 _COLLECTIONS: Final = (list, dict, set, frozenset)
 
+#: Types whose values never change. The types live as long as the interpreter.
+PLAIN_TYPES: Final[frozenset[type]] = frozenset(
+    {
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        *(np.dtype(code).type for code in "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]),
+    }
+)
 #: Types whose values are passed on as they are.
-accepted: set[type] = {int, float, bool, str}
+accepted: set[type] = set(PLAIN_TYPES)
 
 
 def settle(value: Any, who: str) -> Any:

@@ -371,10 +371,12 @@ def test_values_become_what_the_kernel_declares(gpus: FakeGpus, declared: str, v
         ("int", np.float32(2.5), "is not a whole number"),
         ("int", float("nan"), "is not a whole number"),
         ("long long", float("inf"), "is not a whole number"),
-        ("int", 1 + 0j, "is not a whole number"),
+        ("int", 1 + 0j, "does not convert to int32"),
+        ("int", np.complex64(1), "does not convert to int32"),
         ("float", 1e300, "does not convert to float32"),
         ("__half", 1e6, "does not convert to float16"),
         ("float", 1j, "does not convert to float32"),
+        ("float", np.complex64(1 + 2j), "does not convert to float32"),
         ("float2", 1e300, "does not convert to complex64"),
     ],
 )

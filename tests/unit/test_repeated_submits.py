@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from celerity_py.errors import (
 )
 from celerity_py.kernels import CudaKernel
 from celerity_py.runtime import lifecycle
+from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.vocabulary.accesses import WRITE, Access, Port
 from celerity_py.vocabulary.submissions import Submission
 from tests.support.kernels import iota, scale
@@ -107,6 +109,42 @@ def test_a_submit_with_settings_is_repeated(fields: Fields, settings: Callable[[
         fields.add(1.0, **settings())
     assert repeated() - before == (2 if are_known else 0)
     np.testing.assert_array_equal(fields.contents(), START + 3)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        2,
+        2.0,
+        2j,
+        True,
+        "two",
+        np.bool_(True),
+        *(np.dtype(code).type(2) for code in np.typecodes["AllInteger"] + "efdgFDG"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_plain_values_are_passed_on_as_they_are(queue: celerity.Queue, value: Any) -> None:
+    passed = []
+
+    @celerity.kernel
+    def keep(chunk: celerity.Chunk, given: Any) -> None:
+        passed.append(given)
+
+    for _ in range(3):
+        queue.parallel_for(1, keep, value)
+    assert repeated() == 2
+    queue.wait()
+    assert len(passed) == 3
+    assert all(each is value for each in passed)
+
+
+def test_a_value_of_another_type_than_before_is_looked_at_once(fields: Fields) -> None:
+    for known, amount in ((2, 1.0), (3, np.float32(2)), (4, 3), (5, np.int8(4))):  # the fixture had a float
+        for _ in range(2):
+            fields.add(amount)
+        assert repeated() == known
+    np.testing.assert_array_equal(fields.contents(), START + 20)
 
 
 def test_buffers_values_and_index_spaces_may_be_others(queue: celerity.Queue, fields: Fields) -> None:
@@ -289,13 +327,22 @@ def test_accesses_that_contradict_each_other_are_refused_by_name(fields: Fields)
     np.testing.assert_array_equal(fields.contents(), START + 3)
 
 
-@pytest.mark.parametrize("amount", [1, np.float32(1), np.ones(6, np.float32)], ids=["int", "np.float32", "array"])
-def test_values_of_other_types_are_looked_at_anew(fields: Fields, amount: Any) -> None:
-    fields.add(amount)
+class Meters(np.float64):
+    """A type that a program may drop at any time."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.ones(6, np.float32), np.array((1, 2.0), "i4,f8")[()], np.datetime64(3, "s"), Meters(1), Fraction(1, 2), None],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_of_other_types_are_looked_at_anew(queue: celerity.Queue, value: Any) -> None:
+    @celerity.kernel
+    def anything(chunk: celerity.Chunk, value: Any) -> None: ...
+
+    for _ in range(3):
+        queue.parallel_for(4, anything, value)
     assert repeated() == 0
-    fields.add(amount)
-    assert repeated() == (1 if type(amount) is int else 0)
-    np.testing.assert_array_equal(fields.contents(), START + 2)
 
 
 def test_functions_and_callable_mappers_and_reductions_are_left_to_python(queue: celerity.Queue) -> None:
@@ -368,6 +415,12 @@ WHOLE = Box((0, 0), (4, 6))
 class Launches:
     """A submitter to a scheduler of its own, with a kernel whose code nobody ever calls; answers its questions."""
 
+    submission_class = Submission
+    hint_class = hints.Hint
+    plain_types = PLAIN_TYPES
+    is_cuda = True
+    may_repeat = True
+
     def __init__(self) -> None:
         planning = _native.PlanningSettings(
             num_ranks=1,
@@ -383,7 +436,9 @@ class Launches:
         self.executor = _native.Executor(_native.ExecutorSettings(num_ranks=1, rank=0, num_devices=1))
         self.known: list[Any] = []
         self.usable_checks: list[str] = []
-        self.may_repeat = True
+        self.runtime = self
+        self.inside: set[int] = set()
+        self.boxes = {(4, 6): WHOLE}
         self.is_native = True
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
@@ -397,13 +452,7 @@ class Launches:
         submitter = _native.Submitter(
             self.scheduler,
             self.executor,
-            self,
             entries=self.table,
-            inside=set(),
-            boxes={(4, 6): WHOLE},
-            submission_class=Submission,
-            hint_class=hints.Hint,
-            is_cuda=True,
             is_shared=False,
         )
         submitter.set_delegate(self)
@@ -454,11 +503,27 @@ def test_a_value_that_its_parameter_cannot_hold_is_left_to_python() -> None:
     assert launches.submitter.blocked_ns == 0
 
 
+def test_values_of_numpy_are_packed_without_python_if_they_fit_as_they_are() -> None:
+    launches = Launches()
+    assert launches.submit(np.uint8(3)) == launches.submit(np.uint8(255)) == 1
+    assert launches.submit(np.int64(254)) == launches.submit(np.int64(255)) == 2
+    with pytest.raises(UsageError, match=r"argument 2, np.int64\(300\) of type int64.* from 0 to 255"):
+        launches.submit(np.int64(300))
+    # Python converts whole numbers of floating types.
+    assert [launches.submit(np.float32(number)) for number in range(3)] == [4, 5, 6]
+    with pytest.raises(UsageError, match=r"np.float32\(0.5\) of type float32.* is not a whole number"):
+        launches.submit(np.float32(0.5))
+    assert launches.submitter.num_repeated == 2
+
+
 def test_the_plan_of_a_launch_is_made_once_for_each_kind_of_arguments() -> None:
+    class Count(int):
+        """A type that Python looks at each time."""
+
     launches = Launches()
     launches.submit(1)
-    launches.submit(np.uint8(1))
-    launches.submit(np.uint8(2))  # of a type that Python looks at each time
+    launches.submit(Count(1))
+    launches.submit(Count(2))
     launches.submit(1, given=[hints.split_1d()])
     launches.submit(1, port=1)
     launches.submit(2, port=1)
