@@ -361,6 +361,7 @@ def test_values_become_what_the_kernel_declares(gpus: FakeGpus, declared: str, v
     assert prepare(gpus, f"{declared} x", value) == packed
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")  # NumPy warns, and drops the imaginary part
 @pytest.mark.parametrize(
     ("declared", "value", "message"),
     [
