@@ -8,7 +8,7 @@ reductions, Python types of values. The second submit with the same kinds finds 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -117,6 +117,14 @@ def prepare_launch(
     return plan, plan.pack(submission)
 
 
+def program_of(kernel: CudaKernel, assertions: Iterable[str] = (), *, checks_bounds: bool = False) -> Program:
+    """Return the input of a kernel's compilation, with static assertions behind its source."""
+    options: tuple[str, ...] = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
+    if kernel.items:
+        options += (f"-DCELERITY_ITEMS={','.join(map(str, (1, 1, *kernel.items)[-3:]))}",)
+    return Program(kernel.source, kernel.name, options, tuple(assertions))
+
+
 def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
     who = f"{submission.describe()}, {kernel!r}"
     signature = parse_signature(kernel.source, kernel.name, who)
@@ -126,11 +134,7 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
     block, grid = _shape_of_launch(kernel, dims, who)
     ordinals = runtime.devices.ordinals
     checks_bounds = runtime.configuration.bounds_check
-    options: tuple[str, ...] = ("-DCELERITY_BOUNDS_CHECK=1",) if checks_bounds else ()
-    items = kernel.items or ()
-    if items:
-        options += (f"-DCELERITY_ITEMS={','.join(map(str, (1, 1, *items)[-3:]))}",)
-    program = Program(kernel.source, kernel.name, options, tuple(matcher.assertions))
+    program = program_of(kernel, matcher.assertions, checks_bounds=checks_bounds)
     if not compilation.is_loaded(program, ordinals):
         # Loading code waits for all streams, and a stream may wait for another rank, which waits for this one.
         runtime.drain()
@@ -149,7 +153,7 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
         shared_bytes=kernel.shared_bytes,
         parameters=matcher.native_parameters(),
         checks_bounds=checks_bounds,
-        items=items,
+        items=kernel.items or (),
     )
     return LaunchPlan(function, matcher.scalars)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import subprocess
@@ -11,13 +12,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from celerity_py.cuda import compilation
+from celerity_py.kernels import CudaKernel
 from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
-from cluster_jobs.benchmarks.scaling.peers import batches, slabs_nccl
+from cluster_jobs.benchmarks.scaling.peers import batches, kernels, slabs_nccl
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each
 
 if TYPE_CHECKING:
@@ -143,3 +147,116 @@ def test_the_faster_variant_is_timed_in_steps_of_both_parities(*, are_long: bool
     assert len(times) == 2
     steps = 3 if are_long else 4
     assert parities[-2 * steps :] == [number % 2 for number in range(steps)] * 2
+
+
+class HostArray(np.ndarray[Any, Any]):
+    """An array that has its address where CuPy's arrays have it."""
+
+    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data))
+
+    def get(self) -> NDArray[Any]:
+        return np.array(self)
+
+
+class Device:
+    """A GPU of `cupy_on_the_host`, and its streams and events, where everything happens at once."""
+
+    ptr = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def record(self, stream: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
+Launched = list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def cupy_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    """Replaces CuPy by NumPy; all launches, which do nothing, but for those of `wave_step`."""
+    launched: Launched = []
+
+    def launch(function: str, *arguments: int) -> None:
+        *shape, address, _ = arguments
+        launched.append((function, *shape))
+        if function == "wave_step":
+            advance_wave(ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p)))
+
+    def copy(target: int, source: int, size_bytes: int, *_: int) -> None:
+        ctypes.memmove(target, source, size_bytes)
+
+    runtime = SimpleNamespace(
+        memcpyAsync=copy,
+        memcpyDeviceToDevice=3,
+        setDevice=lambda device: None,
+        deviceSynchronize=lambda: None,
+        deviceEnablePeerAccess=lambda device: None,
+    )
+    driver_module = SimpleNamespace(launchKernel=launch)
+    cuda = SimpleNamespace(runtime=runtime, driver=driver_module, Device=Device, Stream=Device, Event=Device)
+    cupy = SimpleNamespace(
+        ndarray=HostArray, cuda=cuda, asarray=lambda values, **given: np.array(values, **given).view(HostArray)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(compilation, "load", lambda program, ordinals: [program.name for _ in ordinals])
+    return launched
+
+
+def advance_wave(parameters: Any) -> None:
+    """A launch of the kernel of WaveSim, in plain NumPy."""
+
+    def longs(index: int, count: int) -> list[int]:
+        return list((ctypes.c_longlong * count).from_address(parameters[index]))
+
+    top, _, bottom, width, _, _, height, columns = longs(0, 8)
+    assert width == columns
+
+    def rows(index: int, first: int, end: int) -> NDArray[np.float32]:
+        base, stride = longs(index, 2)
+        assert stride == columns
+        memory = (ctypes.c_float * ((end - first) * stride)).from_address(base + 4 * first * stride)
+        return np.ctypeslib.as_array(memory).reshape(end - first, stride)
+
+    top, bottom = max(top, 1), min(bottom, height - 1)
+    u, u_next = rows(2, top - 1, bottom + 1), rows(1, top, bottom)[:, 1:-1]
+    c2 = np.float32(ctypes.c_float.from_address(parameters[3]).value)
+    laplacian = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+    u_next[...] = 2 * u[1:-1, 1:-1] - u_next + c2 * laplacian
+
+
+@pytest.mark.parametrize(("gpus", "size"), [(1, 37), (2, 37), (3, 40)])
+def test_slabs_compute_with_the_kernel_of_the_application_what_numpy_computes(
+    gpus: int, size: int, cupy_on_the_host: Launched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["wave_sim", "process", "--gpus", str(gpus), "--size", str(size), "--steps", "10", "--check"]
+    assert driver.main(arguments) == 0
+    assert capsys.readouterr().out.count("Verified: bit-identical to plain NumPy.") == 2  # plain and overlapped
+    assert {shape[0] for shape in cupy_on_the_host} == {"wave_step"}
+
+
+def test_a_launch_has_the_grid_and_the_parameters_that_the_runtime_gives_it(cupy_on_the_host: Launched) -> None:
+    kernel = CudaKernel("", "some", block=(4, 32), items=(2, 4), shared_bytes=100)
+    array = np.zeros((6, 50), np.float64).view(HostArray)
+    values = (kernels.chunk((3, 0), (22, 50), (80, 50)), kernels.accessor(array, 3), array, np.float32(0.5))
+    launch = kernels.Launch(kernel, 0, *values)
+    launch(SimpleNamespace(ptr=77))
+    assert cupy_on_the_host == [("some", 1, 3, 1, 32, 4, 1, 100, 77)]
+    base, stride = kernels.accessor(array, 3)
+    assert (base + 3 * 50 * 8, stride) == (array.ctypes.data, 50)
+    packed = [ctypes.c_void_p.from_address(launch._address + 8 * index).value for index in range(4)]
+    assert ctypes.c_ulonglong.from_address(packed[2] or 0).value == array.ctypes.data
+    assert ctypes.c_float.from_address(packed[3] or 0).value == 0.5

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The example applications on GPUs, checked against NumPy by themselves."""
+"""The example applications on GPUs, and the same by hand, checked against NumPy by themselves."""
 
 from __future__ import annotations
 
 import pytest
 
+from cluster_jobs.benchmarks.scaling.scaling_apps import APPS
 from tests.gpu.launching import REPOSITORY, run
 
 pytestmark = pytest.mark.processes
@@ -47,3 +48,22 @@ def test_an_application_computes_what_numpy_computes(name: str, num_ranks: int |
     assert outcome.status == 0, f"{outcome.output}\n{outcome.errors}"
     verdict = "Verified: " if app in ROUNDED else "Verified: bit-identical to plain NumPy."
     assert outcome.output.count(verdict) == 1, outcome.output
+
+
+def _check_by_hand(app: str, layout: str, num_ranks: int | None) -> None:
+    program = ("-m", "cluster_jobs.benchmarks.scaling.peers", app, layout)
+    outcome = run(*program, "--check", *APPS[app].check, num_ranks=num_ranks)
+    assert outcome.status == 0, f"{outcome.output}\n{outcome.errors}"
+    verdict = "Verified: " if app in ROUNDED else "Verified: bit-identical to plain NumPy."
+    assert outcome.output.count(verdict) >= 1, outcome.output
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_the_same_kernel_launched_by_hand_in_one_process_computes_what_numpy_computes(app: str) -> None:
+    _check_by_hand(app, "process", None)
+
+
+@pytest.mark.several_gpus
+@pytest.mark.parametrize("app", APPS)
+def test_the_same_kernel_launched_by_hand_on_two_ranks_computes_what_numpy_computes(app: str) -> None:
+    _check_by_hand(app, "rank", 2)

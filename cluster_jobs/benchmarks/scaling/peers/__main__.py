@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Applications by hand, with CuPy's raw kernels.
+"""Applications by hand: their own kernels, launched with CuPy.
 
     python -m cluster_jobs.benchmarks.scaling.peers wave_sim process --gpus 4
     mpirun -n 4 python -m cluster_jobs.benchmarks.scaling.peers wave_sim rank
 
 In layout `process`, one process drives all GPUs with streams, events and peer copies. In layout `rank`, each GPU has a
-rank of its own, and data travels through NCCL. The modules `…_process` and `…_nccl` say how each program does it.
+rank of its own, and data travels through NCCL. Kernels are compiled as the runtime compiles them. The modules
+`…_process` and `…_nccl` say how each program does it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import celerity_py as celerity
+from cluster_jobs.benchmarks.scaling.peers import kernels
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
@@ -26,7 +28,7 @@ BODY_BYTES = 16
 # A launch adds up the pull of all bodies; of the own bodies, which it puts aside; or of all others, added to that.
 WHOLE, FROM_OWN, FROM_OTHERS = 0, 1, 2
 KERNEL = r"""
-extern "C" __global__ void __launch_bounds__(BLOCK, 2)
+__global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(const float4* positions, float4* const* moved, const int num_moved, float4* velocities, float4* pulls,
            const int part, const long long num_bodies, const long long begin, const long long end, const float dt,
            const float softening_squared) {
@@ -73,10 +75,10 @@ class Share:
         if self.first == self.end:
             raise SystemExit(f"{num_bodies} bodies are too few for {parts} GPUs")
         bodies = nbody.bodies_per_thread(self.end - self.first)
+        blocks = -(-(self.end - self.first) // (32 * bodies))
         source = nbody.source(bodies, KERNEL)
-        self._grid = (-(-(self.end - self.first) // (32 * bodies)), 1, 1)
+        self.kernel = celerity.CudaKernel(source, "nbody_step", block=(nbody.THREADS_PER_BLOCK,), grid=(blocks,))
         with self.device:
-            self.function = cupy.RawKernel(source, "nbody_step", options=("-std=c++17",)).kernel
             self.arrays = [cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
             self.velocities = cupy.zeros((self.end - self.first, 4), np.float32)
             self.pulls = cupy.zeros_like(self.velocities)
@@ -95,12 +97,12 @@ class Share:
             for part in (WHOLE, FROM_OWN, FROM_OTHERS):
                 self._launches[part, name] = [self._bind(part, parity, tables[1 - parity]) for parity in (0, 1)]
 
-    def _bind(self, part: int, parity: int, destinations: Any) -> tuple[Any, ...]:
+    def _bind(self, part: int, parity: int, destinations: Any) -> kernels.Launch:
         numbers = map(np.int64, (self.num_bodies, self.first, self.end))
         constants = (nbody.TIME_STEP, nbody.SOFTENING * nbody.SOFTENING)
         count = np.int32(len(destinations))
-        own = (self.velocities, self.pulls)
-        return (self.arrays[parity], destinations, count, *own, np.int32(part), *numbers, *constants)
+        values = (self.arrays[parity], destinations, count, self.velocities, self.pulls, np.int32(part), *numbers)
+        return kernels.Launch(self.kernel, self.device.id, *values, *constants)
 
     def reset(self) -> None:
         """Put all bodies back to where they start."""
@@ -112,8 +114,7 @@ class Share:
 
     def launch(self, part: int, parity: int, stream: Any, destinations: str = "here") -> None:
         """Enqueue a step or a part of it; the new positions are stored "here" or, by peer access, "everywhere"."""
-        arguments = self._launches[part, destinations][parity]
-        self.function(self._grid, (nbody.THREADS_PER_BLOCK, 1, 1), arguments, stream=stream)
+        self._launches[part, destinations][parity](stream)
 
     def address(self, parity: int) -> int:
         """Where the own positions begin."""

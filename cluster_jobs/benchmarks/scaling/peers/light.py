@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import celerity_py as celerity
+from cluster_jobs.benchmarks.scaling.peers import kernels
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
@@ -29,7 +31,7 @@ ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that exchanged data i
 SOURCE = (
     rsim.ROOM_SOURCE
     + r"""
-extern "C" __global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS)
 find_transport(float* factors, unsigned char* delays, const float* geometry, const long long patches,
                const long long begin, const long long end, const float reach) {
     for (long long i = begin + blockIdx.x; i < end; i += gridDim.x) {
@@ -38,7 +40,7 @@ find_transport(float* factors, unsigned char* delays, const float* geometry, con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 8)
+__global__ void __launch_bounds__(THREADS, 8)
 advance_light(float* const* histories, const int num_histories, const float* history, const float* factors,
               const unsigned char* delays, const float* emission, const long long patches, const long long row_length,
               const long long begin, const long long end, const int step) {
@@ -72,21 +74,21 @@ class Share:
         if self.first == self.end:
             raise SystemExit(f"{self.patches} patches are too few for {parts} GPUs")
         own = self.end - self.first
-        self._grid, self._block = (min(own, rsim.BLOCKS), 1, 1), (rsim.THREADS, 1, 1)
+        grid = (min(own, rsim.BLOCKS),)
+        find_transport, self.kernel = (
+            celerity.CudaKernel(SOURCE, name, block=(rsim.THREADS,), grid=grid)
+            for name in ("find_transport", "advance_light")
+        )
         with self.device:
-            find_transport, self.function = (
-                cupy.RawKernel(SOURCE, name, options=("-std=c++17",)).kernel
-                for name in ("find_transport", "advance_light")
-            )
             self.history = cupy.zeros((steps, self.row_length), np.float32)
             self.factors = cupy.zeros((own, self.patches), np.float32)
             self.delays = cupy.zeros((own, self.patches), np.uint8)
             self.emission, geometry = cupy.asarray(scene.emission), cupy.asarray(scene.geometry)
             numbers = map(np.int64, (self.patches, self.first, self.end))
             arguments = (self.factors, self.delays, geometry, *numbers, rsim.reach_of(steps))
-            find_transport(self._grid, self._block, arguments, stream=cupy.cuda.Stream.null)
+            kernels.Launch(find_transport, device, *arguments)(cupy.cuda.Stream.null)
             cupy.cuda.runtime.deviceSynchronize()
-        self._launches: dict[str, list[tuple[Any, ...]]] = {}
+        self._launches: dict[str, list[kernels.Launch]] = {}
         self.set_destinations([])
 
     def set_destinations(self, others: Sequence[int]) -> None:
@@ -97,11 +99,13 @@ class Share:
             with self.device:
                 table = self.cupy.asarray([self.history.data.ptr, *addresses], dtype=np.uint64)
             fixed = (table, np.int32(len(table)), *data, *numbers)
-            self._launches[name] = [(*fixed, np.int32(step)) for step in range(self.steps)]
+            self._launches[name] = [
+                kernels.Launch(self.kernel, self.device.id, *fixed, np.int32(step)) for step in range(self.steps)
+            ]
 
     def launch(self, step: int, stream: Any, destinations: str = "here") -> None:
         """Enqueue a step; its part of the row is stored "here" or, by peer access, "everywhere"."""
-        self.function(self._grid, self._block, self._launches[destinations][step], stream=stream)
+        self._launches[destinations][step](stream)
 
     def address(self, step: int) -> int:
         """Where the own part of a row begins."""

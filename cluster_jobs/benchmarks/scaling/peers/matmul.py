@@ -1,52 +1,33 @@
 # SPDX-License-Identifier: MIT
 """Matrix products by hand: the kernel, the rows of one GPU, and the problem.
 
-D = A (B C) in float64 as in `cluster_jobs/apps/matmul.py`, with its kernel and its factors. Each GPU computes some rows
-of B C and of D, and keeps the whole of C and of B C; the rows of B C travel in bands, each as soon as it is computed.
+D = A (B C) in float64, with kernel and factors of `cluster_jobs/apps/matmul.py`. Each GPU computes some rows of B C and
+of D, and keeps the whole of C and of B C; the rows of B C travel in bands, each as soon as it is computed.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import celerity_py as celerity
+from cluster_jobs.benchmarks.scaling.peers import kernels
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
+import frame
+import matmul
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TILE = 32
 #: Bands that the rows of a GPU are cut into if transfers overlap with computing.
 NUM_BANDS = 4
-SOURCE = r"""
-constexpr int TILE = 32;
-
-extern "C" __global__ void multiply(const double* left, const double* right, double* product, const long long rows,
-                                    const long long size) {
-    __shared__ double a[TILE][TILE], b[TILE][TILE];
-    const int y = threadIdx.y, x = threadIdx.x;
-    const long long row = (long long)blockIdx.y * TILE + y, column = (long long)blockIdx.x * TILE + x;
-    double sum = 0;
-    for (long long k = 0; k < size; k += TILE) {
-        a[y][x] = row < rows && k + x < size ? left[row * size + k + x] : 0;
-        b[y][x] = column < size && k + y < size ? right[(k + y) * size + column] : 0;
-        __syncthreads();
-        for (int i = 0; i < TILE; ++i) sum += a[y][i] * b[i][x];
-        __syncthreads();
-    }
-    if (row < rows && column < size) product[row * size + column] = sum;
-}
-"""
-
-
-def entries(first_row: int, end_row: int, size: int, seed: int) -> NDArray[np.float64]:
-    """Some rows of a factor: small whole numbers, so that every sum is exact."""
-    rows = np.arange(first_row, end_row)[:, np.newaxis]
-    columns = np.arange(size)[np.newaxis, :]
-    return ((rows * 31 + columns * 17 + rows * columns * 7 + seed) % 15 - 7).astype(np.float64)
 
 
 def rows_of(part: int, parts: int, size: int) -> tuple[int, int]:
@@ -70,31 +51,35 @@ class Share:
         self.size = size
         self.first_row, self.end_row = rows_of(part, parts, size)
         self.row_bytes = 8 * size
+
+        def factor(first: int, end: int, seed: int) -> Any:
+            return cupy.asarray(matmul.entries(celerity.Box((first, 0), (end, size)), seed))
+
         with cupy.cuda.Device(device):
-            self.function = cupy.RawKernel(SOURCE, "multiply").kernel
             self.device = cupy.cuda.Device(device)
-            self.a, self.b = (cupy.asarray(entries(self.first_row, self.end_row, size, seed)) for seed in (1, 2))
-            self.c = cupy.asarray(entries(0, size, size, 3))
+            self.a, self.b = (factor(self.first_row, self.end_row, seed) for seed in (1, 2))
+            self.c = factor(0, size, 3)
             self.bc = cupy.zeros((size, size), np.float64)
             self.d = cupy.zeros((self.end_row - self.first_row, size), np.float64)
+        a, b, d = (kernels.accessor(array, self.first_row) for array in (self.a, self.b, self.d))
+        c, bc = (kernels.accessor(array) for array in (self.c, self.bc))
 
-    def launch(self, left: Any, right: Any, product: Any, stream: Any) -> None:
-        """Enqueue `product = left @ right` for some rows of left and product."""
-        rows = left.shape[0]
-        if rows == 0:
-            return
-        grid = (-(-self.size // TILE), -(-rows // TILE), 1)
-        arguments = (left, right, product, np.int64(rows), np.int64(self.size))
-        self.function(grid, (TILE, TILE, 1), arguments, stream=stream)
+        def launch(product: Any, left: Any, right: Any, first: int, end: int) -> kernels.Launch:
+            rows = kernels.chunk((first, 0), (end, size), (size, size))
+            return kernels.Launch(matmul.multiply, device, rows, product, left, right, np.int64(size))
+
+        bands = {band for number in (1, NUM_BANDS) for band in bands_of(part, parts, size, number) if band[0] < band[1]}
+        self._first_products = {band: launch(bc, b, c, *band) for band in bands}
+        self._second_product = launch(d, a, bc, self.first_row, self.end_row)
 
     def first_product(self, band: tuple[int, int], stream: Any) -> None:
         """Enqueue a band of B C."""
-        own = slice(band[0] - self.first_row, band[1] - self.first_row)
-        self.launch(self.b[own], self.c, self.bc[band[0] : band[1]], stream)
+        if band in self._first_products:  # it has rows
+            self._first_products[band](stream)
 
     def second_product(self, stream: Any) -> None:
         """Enqueue the own rows of D."""
-        self.launch(self.a, self.bc, self.d, stream)
+        self._second_product(stream)
 
     def result(self) -> NDArray[np.float64]:
         """A copy of the own rows of D."""
@@ -145,9 +130,4 @@ class Products(Problem):
 
     def verdict(self, results: Sequence[NDArray[np.float64]], steps: int) -> int:
         """Compare with NumPy; the exit status."""
-        a, b, c = (entries(0, self.options.size, self.options.size, seed) for seed in (1, 2, 3))
-        expected = a @ (b @ c)
-        wrong = int(np.count_nonzero(np.concatenate(results) != expected))
-        size = expected.size
-        print("Verified: exactly NumPy's." if wrong == 0 else f"WRONG: {wrong} of {size} elements differ from NumPy")
-        return int(wrong > 0)
+        return int(not frame.agrees(np.concatenate(results), matmul.reference(self.options.size)))

@@ -8,38 +8,85 @@ belong to the neighbours, or to nobody.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from cluster_jobs.benchmarks.scaling.peers.problem import Step, Worker, on_each
+import numpy as np
+
+from cluster_jobs.benchmarks.scaling.peers import kernels
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from celerity_py.kernels import Kernel
 
-class Slab(Protocol):
-    """The rows of one GPU, on it."""
 
-    num_rows: int  # without the halo
-    row_elements: int  # float32 each
+class SlabProblem(Problem):
+    """A problem that is divided into slabs, with the kernel of the application."""
+
+    starts_over = False
+    #: Rows that a step reads above and below those that it writes.
+    halo: ClassVar[int]
+    kernel: Kernel
+    #: Rows and columns, of float32.
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def rows(self, first: int, end: int) -> NDArray[np.float32]:
+        """The initial contents of some rows."""
+
+    @abstractmethod
+    def constant(self) -> Any:
+        """The last argument of the kernel: a scalar, or an array of the host."""
+
+
+class Slab:
+    """The rows of one GPU, on it, twice; SystemExit if there are too few rows for so many GPUs."""
+
+    def __init__(self, problem: SlabProblem, device: int, part: int, parts: int) -> None:
+        import cupy
+
+        halo, (height, self.row_elements) = problem.halo, problem.shape
+        first, end = rows_of(height, part, parts, fewest=2 * halo + 1)
+        self.halo, self.num_rows = halo, end - first
+        contents = np.zeros((self.num_rows + 2 * halo, self.row_elements), np.float32)
+        above, below = max(first - halo, 0), min(end + halo, height)
+        start = above - first + halo
+        contents[start : start + below - above] = problem.rows(above, below)
+        constant = problem.constant()
+        with cupy.cuda.Device(device):
+            self.arrays = [cupy.asarray(contents), cupy.asarray(contents)]
+            self._constant = cupy.asarray(constant) if isinstance(constant, np.ndarray) else constant
+        last = kernels.accessor(self._constant) if isinstance(constant, np.ndarray) else constant
+        accessors = [kernels.accessor(array, first - halo) for array in self.arrays]
+
+        def launches(low: int, high: int) -> list[kernels.Launch]:
+            """An update of some rows, by parity."""
+            rows = kernels.chunk((low, 0), (high, self.row_elements), problem.shape)
+            return [
+                kernels.Launch(problem.kernel, device, rows, accessors[1 - parity], accessors[parity], last)
+                for parity in (0, 1)
+            ]
+
+        self._launches = {
+            "all": [launches(first, end)],
+            "interior": [launches(first + halo, end - halo)],
+            "border": [launches(first, first + halo), launches(end - halo, end)],
+        }
 
     def launch(self, part: str, parity: int, stream: Any) -> None:
         """Enqueue a step of "all" rows, of the "border" (the first and last `halo` ones), or of the "interior"."""
+        for by_parity in self._launches[part]:
+            by_parity[parity](stream)
 
     def address(self, parity: int, row: int) -> int:
         """Where a row lies, halo rows counted."""
+        return int(self.arrays[parity].data.ptr) + row * 4 * self.row_elements
 
     def result(self) -> NDArray[np.float32]:
         """A copy of the own rows after an even number of steps."""
-
-
-class SlabProblem(Protocol):
-    """A problem that is divided into slabs."""
-
-    halo: int
-
-    def slab(self, device: int, part: int, parts: int) -> Slab:
-        """Make one of the slabs; SystemExit if there are too few rows for so many."""
+        rows: NDArray[np.float32] = self.arrays[0][self.halo : -self.halo].get()
+        return rows
 
 
 def rows_of(rows: int, part: int, parts: int, fewest: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ class Rank(slabs.SlabWorker):
     def __init__(self, problem: slabs.SlabProblem, comm: MPI.Comm) -> None:
         from cupy.cuda import nccl
 
-        super().__init__(problem.slab(ranks.use_gpu(comm), comm.rank, comm.size))
+        super().__init__(slabs.Slab(problem, ranks.use_gpu(comm), comm.rank, comm.size))
         self.nccl = nccl
         self.count = problem.halo * self.share.row_elements
         self.communicator = ranks.connect(comm)

@@ -24,7 +24,7 @@ class Gpu(slabs.SlabWorker):
         self.device, self.halo = device, problem.halo
         with cupy.cuda.Device(device):
             reach(neighbour for neighbour in (device - 1, device + 1) if 0 <= neighbour < parts)
-            super().__init__(problem.slab(device, device, parts))
+            super().__init__(slabs.Slab(problem, device, device, parts))
             #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
             self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
         self.neighbours: list[Gpu] = []
