@@ -133,6 +133,9 @@ nb::dict statistics(executor_loop& self) {
 	nb::dict by_buffer;
 	for(const auto& [key, count] : s.allocations_by_buffer) by_buffer[nb::make_tuple(key.first.value, key.second.value)] = count;
 
+	nb::dict driver_calls;
+	for(const auto& [name, count] : s.driver_calls) driver_calls[name] = count;
+
 	nb::dict result;
 	result["instructions"] = instructions;
 	result["copies"] = copies;
@@ -142,7 +145,7 @@ nb::dict statistics(executor_loop& self) {
 	result["batches"] = s.num_batches;
 	result["issued_early"] = s.issued_early;
 	result["lane_waits"] = s.lane_waits;
-	result["driver_waits"] = s.driver_waits;
+	result["driver_calls"] = driver_calls;
 	result["allocations"] = allocations;
 	result["memories"] = memories;
 	result["allocations_by_buffer"] = by_buffer;

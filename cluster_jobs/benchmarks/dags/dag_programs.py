@@ -392,8 +392,13 @@ class ResidentProgram:
         """Waits between streams in one run with resident data, as the engine and, where it counts, the driver says."""
         self.run()
         self.queue.wait()
-        before = self.queue.statistics().executor
+        before = _waits(self.queue)
         self.run()
         self.queue.wait()
-        after = self.queue.statistics().executor
-        return {name: after[name] - before[name] for name in ("lane_waits", "driver_waits") if name in after}
+        return {name: count - before[name] for name, count in _waits(self.queue).items()}
+
+
+def _waits(queue: celerity.Queue) -> dict[str, int]:
+    executor = queue.statistics().executor
+    by_driver = executor["driver_calls"].get("cuStreamWaitEvent", 0)
+    return {"lane_waits": executor["lane_waits"], "driver_waits": by_driver}

@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "engine/lane_pool.hpp"
 #include "native_launch.hpp"
@@ -107,8 +109,8 @@ class backend {
 	virtual std::uintptr_t stream_handle(lane_index /* lane */) const { return 0; }
 	/// Whether completed() has to be called for lanes to get further: nobody signals.
 	virtual bool must_poll() const { return false; }
-	/// Waits that lanes were really told to do.
-	virtual std::uint64_t num_waits() const { return 0; }
+	/// Of this process so far, by function. Any thread.
+	virtual std::vector<std::pair<const char*, std::uint64_t>> count_driver_calls() const { return {}; }
 
 	/// On a launcher thread, before the kernel's body: makes it run after its waits. False if cancelled: the body must not run.
 	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;

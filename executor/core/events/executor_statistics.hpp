@@ -31,7 +31,7 @@ struct executor_statistics {
 	std::uint64_t num_batches = 0;
 	std::uint64_t issued_early = 0; ///< to a lane before all predecessors were complete
 	std::uint64_t lane_waits = 0;   ///< cross-lane waits that the engine asked for
-	std::uint64_t driver_waits = 0; ///< calls that made a stream wait for an event
+	std::vector<std::pair<const char*, std::uint64_t>> driver_calls; ///< of this process, by function, where the devices have a driver
 	std::vector<memory_usage> memories; ///< by memory_id
 	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging and gather space
 

@@ -107,7 +107,7 @@ executor_statistics executor_loop::statistics() {
 	auto result = m_statistics;
 	result.issued_early = m_engine.get_counters().issued_early;
 	result.lane_waits = m_engine.get_counters().waits;
-	result.driver_waits = m_backend->num_waits();
+	result.driver_calls = m_backend->count_driver_calls();
 	result.busy_seconds = m_time.busy_seconds();
 	result.starved_seconds = m_time.starved_seconds();
 	result.idle_seconds = m_time.idle_seconds();

@@ -43,6 +43,7 @@ struct queue {
 
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
+std::atomic<bool> is_holding{false};
 
 class device_state {
   public:
@@ -69,7 +70,7 @@ class device_state {
 		while(true) {
 			bool has_worked = false;
 			const std::size_t first = m_random() % m_queues.size();
-			for(std::size_t i = 0; i < m_queues.size(); ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
+			for(std::size_t i = 0; i < m_queues.size() && !is_holding; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
 			if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
 		}
 	}
@@ -123,6 +124,7 @@ void* take(const std::size_t size_bytes) { return std::aligned_alloc(512, (size_
 namespace emulated_cuda {
 
 void configure(const settings& values) { options = values; }
+void hold(const bool is_held) { is_holding = is_held; }
 std::uint64_t num_flag_writes() { return flag_writes; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));

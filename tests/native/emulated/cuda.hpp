@@ -26,6 +26,8 @@ struct settings {
 
 /// Before anything is enqueued.
 __attribute__((visibility("default"))) void configure(const settings& values);
+/// While held, devices begin nothing: whatever could be waited for is waited for.
+__attribute__((visibility("default"))) void hold(bool is_held);
 /// Words that streams have been told to write, in all.
 __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 /// Writes to stderr which operations the queues of all devices wait for.

@@ -219,9 +219,16 @@ bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lan
 	for(const auto& wait : waits) {
 		// An instruction that the engine counts as issued may still be with the worker of another device. It comes, as no operation waits for a newer one.
 		if(!m_lanes[wait.lane]->wait_until_recorded(wait.sequence)) return false;
-		if(m_lanes[wait.lane]->make_wait(stream, wait.sequence)) m_num_waits.fetch_add(1, std::memory_order_relaxed);
+		m_lanes[wait.lane]->make_wait(stream, wait.sequence);
 	}
 	return true;
+}
+
+std::vector<std::pair<const char*, std::uint64_t>> cuda_backend::count_driver_calls() const {
+	const auto counts = cuda::count_calls();
+	std::vector<std::pair<const char*, std::uint64_t>> named;
+	for(std::size_t i = 0; i < counts.size(); ++i) named.emplace_back(names_of<cuda::call>[i], counts[i]);
+	return named;
 }
 
 std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {

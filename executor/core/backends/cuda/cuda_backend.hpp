@@ -90,7 +90,7 @@ class cuda_backend final : public backend {
 
 	std::optional<bounds_violation> take_violation() override;
 	std::uint64_t completed(lane_index lane) override;
-	std::uint64_t num_waits() const override { return m_num_waits.load(std::memory_order_relaxed); }
+	std::vector<std::pair<const char*, std::uint64_t>> count_driver_calls() const override;
 	void cancel() override;
 	void stop() override;
 
@@ -138,7 +138,6 @@ class cuda_backend final : public backend {
 	cuda_signals m_kept_signals; // until flush()
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
-	std::atomic<std::uint64_t> m_num_waits{0};
 	std::atomic<bool> m_is_cancelled{false};
 	bool m_is_stopped = false;
 

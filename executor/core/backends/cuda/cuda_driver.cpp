@@ -7,11 +7,28 @@ namespace celerity::cuda {
 
 namespace {
 
-template <typename Function>
-void resolve(void* const library, Function& out, const char* const name) {
-	out = reinterpret_cast<Function>(dlsym(library, name));
-	if(out == nullptr) throw std::runtime_error(std::string("the CUDA driver of this machine is too old: it lacks ") + name);
+void* find(void* const library, const char* const name) {
+	void* const function = dlsym(library, name);
+	if(function == nullptr) throw std::runtime_error(std::string("the CUDA driver of this machine is too old: it lacks ") + name);
+	return function;
 }
+
+template <typename Function>
+void resolve(void* const library, Function*& out, const char* const name) {
+	out = reinterpret_cast<Function*>(find(library, name));
+}
+
+template <call Kind, typename... Parameters>
+void resolve(void* const library, counted<Kind, Parameters...>& out, const char* const name) {
+	out = reinterpret_cast<typename counted<Kind, Parameters...>::function>(find(library, name));
+}
+
+/// A cache line of its own, so that threads that drive different devices do not disturb each other.
+struct alignas(64) thread_counts {
+	std::array<std::atomic<std::uint64_t>, names_of<call>.size()> by_call{};
+};
+std::array<thread_counts, 32> counts_of_threads;
+std::atomic<std::size_t> num_counting_threads{0};
 
 driver load() {
 	void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -63,6 +80,19 @@ driver load() {
 }
 
 } // namespace
+
+std::atomic<std::uint64_t>& own_count(const call kind) {
+	thread_local thread_counts& own = counts_of_threads[num_counting_threads.fetch_add(1, std::memory_order_relaxed) % counts_of_threads.size()];
+	return own.by_call[static_cast<std::size_t>(kind)];
+}
+
+call_counts count_calls() {
+	call_counts sums{};
+	for(const auto& counts : counts_of_threads) {
+		for(std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts.by_call[i].load(std::memory_order_relaxed);
+	}
+	return sums;
+}
 
 std::string driver::describe(const result code) const {
 	const char* name = nullptr;

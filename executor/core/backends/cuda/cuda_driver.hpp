@@ -4,11 +4,14 @@
 // Names, numbers and layouts of structures are those of the public driver API, version 12 and later.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "backends/backend.hpp"
+#include "scheduler/core/base/names.hpp"
 
 namespace celerity::cuda {
 
@@ -102,7 +105,47 @@ class driver_error : public device_failure {
 	result m_code;
 };
 
-/// Function pointers; null never: loading fails if one is missing.
+/// The calls with which work gets onto streams, and by which the host follows it.
+enum class call : std::uint8_t { launch, copy, copy_2d, copy_3d, flags, event_record, event_wait, event_query, set_context };
+
+} // namespace celerity::cuda
+
+namespace celerity {
+
+template <>
+inline constexpr std::array names_of<cuda::call>{"cuLaunchKernel", "cuMemcpyAsync", "cuMemcpy2DAsync", "cuMemcpy3DAsync", "cuStreamBatchMemOp", "cuEventRecord",
+    "cuStreamWaitEvent", "cuEventQuery", "cuCtxSetCurrent"};
+
+} // namespace celerity
+
+namespace celerity::cuda {
+
+using call_counts = std::array<std::uint64_t, names_of<call>.size()>;
+
+/// Of this process so far, by call. Any thread.
+call_counts count_calls();
+/// Of the calling thread. Threads beyond the first few share counters.
+std::atomic<std::uint64_t>& own_count(call kind);
+
+/// A function of the driver whose calls are counted.
+template <call Kind, typename... Parameters>
+class counted {
+  public:
+	using function = result (*)(Parameters...);
+	counted& operator=(const function to) {
+		m_function = to;
+		return *this;
+	}
+	result operator()(const Parameters... arguments) const {
+		own_count(Kind).fetch_add(1, std::memory_order_relaxed);
+		return m_function(arguments...);
+	}
+
+  private:
+	function m_function = nullptr;
+};
+
+/// Functions; null never: loading fails if one is missing.
 struct driver {
 	result (*init)(unsigned flags);
 	result (*driver_get_version)(int* version);
@@ -116,18 +159,18 @@ struct driver {
 	result (*device_get_attribute)(int* value, int attribute, device dev);
 	result (*device_can_access_peer)(int* can, device from, device to);
 	result (*primary_context_retain)(context* out, device dev);
-	result (*context_set_current)(context ctx);
+	counted<call::set_context, context> context_set_current;
 	result (*context_get_current)(context* out);
 	result (*context_enable_peer_access)(context peer, unsigned flags);
 	result (*stream_create)(stream* out, unsigned flags, int priority);
 	result (*stream_destroy)(stream s);
 	result (*stream_synchronize)(stream s);
-	result (*stream_wait_event)(stream s, event e, unsigned flags);
-	result (*stream_batch)(stream s, unsigned count, memory_operation* operations, unsigned flags);
+	counted<call::event_wait, stream, event, unsigned> stream_wait_event;
+	counted<call::flags, stream, unsigned, memory_operation*, unsigned> stream_batch;
 	result (*event_create)(event* out, unsigned flags);
 	result (*event_destroy)(event e);
-	result (*event_record)(event e, stream s);
-	result (*event_query)(event e);
+	counted<call::event_record, event, stream> event_record;
+	counted<call::event_query, event> event_query;
 	result (*event_elapsed)(float* milliseconds, event from, event to);
 	result (*memory_info)(std::size_t* free_bytes, std::size_t* total_bytes);
 	result (*memory_allocate)(device_pointer* out, std::size_t size);
@@ -137,12 +180,11 @@ struct driver {
 	result (*host_register)(void* address, std::size_t size, unsigned flags);
 	result (*host_unregister)(void* address);
 	result (*host_get_device_pointer)(device_pointer* out, void* address, unsigned flags);
-	result (*copy_async)(device_pointer destination, device_pointer source, std::size_t size, stream s);
-	result (*copy_2d_async)(const copy_2d* copy, stream s);
-	result (*copy_3d_async)(const copy_3d* copy, stream s);
+	counted<call::copy, device_pointer, device_pointer, std::size_t, stream> copy_async;
+	counted<call::copy_2d, const copy_2d*, stream> copy_2d_async;
+	counted<call::copy_3d, const copy_3d*, stream> copy_3d_async;
 	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
-	result (*launch)(function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-	    stream s, void** parameters, void** extra);
+	counted<call::launch, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream, void**, void**> launch;
 	result (*ipc_get_handle)(ipc_handle* out, device_pointer address);
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);
 	result (*ipc_close_handle)(device_pointer address);
