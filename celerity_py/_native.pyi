@@ -1165,30 +1165,81 @@ class ProgramLog:
         (number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.
         """
 
+class BufferInfo:
+    """
+    A buffer before it is created. The sizes are in bytes; without `initial` it has no contents.
+    """
+
+    def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def shape(self) -> tuple: ...
+
+    @shape.setter
+    def shape(self, arg: object, /) -> None: ...
+
+    @property
+    def element_size(self) -> int: ...
+
+    @element_size.setter
+    def element_size(self, arg: int, /) -> None: ...
+
+    @property
+    def alignment(self) -> int: ...
+
+    @alignment.setter
+    def alignment(self, arg: int, /) -> None: ...
+
+    @property
+    def initial(self) -> str: ...
+
+    @initial.setter
+    def initial(self, arg: str, /) -> None: ...
+
+    @property
+    def user_allocation(self) -> int: ...
+
+    @user_allocation.setter
+    def user_allocation(self, arg: int, /) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @name.setter
+    def name(self, arg: str, /) -> None: ...
+
+    @property
+    def type_name(self) -> str: ...
+
+    @type_name.setter
+    def type_name(self, arg: str, /) -> None: ...
+
+    @property
+    def contents_digest(self) -> int: ...
+
+    @contents_digest.setter
+    def contents_digest(self, arg: int, /) -> None: ...
+
+    @property
+    def site(self) -> int: ...
+
+    @site.setter
+    def site(self, arg: int, /) -> None: ...
+
 class Task:
     """
     A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.
     """
 
     @staticmethod
-    def kernel(box: Box, granularity: object | None = None, division: tuple[bool, int, int] = (False, 1, 0), reductions: object = (), origin: tuple[int, int] = (0, 0), *, accesses: object = (), name: str = '') -> Task:
-        """
-        reductions: (buffer, op, dtype name, include_current) each. accesses: (buffer, mode, RangeMapper) each.
-        """
+    def kernel(box: Box, granularity: object | None = None, division: tuple[bool, int, int] = (False, 1, 0), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
+        """reductions: (buffer, op, dtype name, include_current) each."""
 
     @staticmethod
-    def host_task(box: Box, on: str = 'split', unordered: bool = False, origin: tuple[int, int] = (0, 0), *, accesses: object = (), name: str = '') -> Task:
+    def host_task(box: Box, on: str = 'split', unordered: bool = False, origin: tuple[int, int] = (0, 0)) -> Task:
         """
         on: 'once', 'master', or 'split', which divides the box among the ranks.
         """
-
-    @staticmethod
-    def fence(buffer: int, box: Box, user_allocation: int, on_all: bool = True) -> Task:
-        """Copies a part of a buffer to registered user memory."""
-
-    @staticmethod
-    def epoch(action: str = 'none') -> Task:
-        """action: 'none', 'barrier' or 'shutdown'."""
 
     @property
     def division(self) -> tuple:
@@ -1295,7 +1346,7 @@ class Scheduler:
     def stop(self) -> None:
         """Work off the input, then end and join the thread. Idempotent."""
 
-    def create_buffer(self, shape: object, element_size: int, alignment: int, initial: str, user_allocation: int, name: str, type_name: str = '', origin: tuple[int, int] = (0, 0), site: int = 0) -> int:
+    def create_buffer(self, info: BufferInfo) -> int:
         """Announce a virtual buffer; returns its id."""
 
     def destroy_buffer(self, buffer: int) -> None:
@@ -1304,11 +1355,6 @@ class Scheduler:
     def chunks_for(self, task: Task) -> list[Box]:
         """
         Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.
-        """
-
-    def submit(self, task: Task) -> int:
-        """
-        Returns the submission id. Raises AccessPatternError with nothing enqueued.
         """
 
     def next_submission(self) -> int:

@@ -51,12 +51,12 @@ INSTRUCTION_KINDS: tuple = ...
 
 class GraphContext:
     """
-    The graphs of one rank, generated step by step on the calling thread and recorded. `submit` is that of Scheduler.
+    The graphs of one rank, generated step by step on the calling thread and recorded.
     """
 
     def __init__(self, planning: celerity_py._native.PlanningSettings) -> None: ...
 
-    def create_buffer(self, shape: object, element_size: int = 4, alignment: int = 4, initial: str = 'none', user_allocation: int = 0, name: str = '') -> int: ...
+    def create_buffer(self, info: celerity_py._native.BufferInfo) -> int: ...
 
     def destroy_buffer(self, buffer: int) -> None: ...
 
@@ -236,6 +236,22 @@ def copy_shape(source_layout: tuple[bool, tuple[int, int, int, int, int, int], i
 def fold(op: str, dtype: str, source: int, count: int, destination: int) -> None:
     """
     Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.
+    """
+
+def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, int, celerity_py._native.RangeMapper]], name: str = ...) -> celerity_py._native.Task:
+    """
+    The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.
+    """
+
+def make_fence(buffer: int, box: celerity_py._native.Box, user_allocation: int, on_all: bool = True) -> celerity_py._native.Task:
+    """A task that copies a part of a buffer to user memory."""
+
+def make_epoch(action: str = 'none') -> celerity_py._native.Task:
+    """action: 'none', 'barrier' or 'shutdown'."""
+
+def submit_task(scheduler: celerity_py._native.Scheduler, task: celerity_py._native.Task) -> int:
+    """
+    Returns the submission id. Raises AccessPatternError with nothing enqueued.
     """
 
 class InstructionRecords:

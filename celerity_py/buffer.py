@@ -7,6 +7,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
@@ -64,7 +65,7 @@ class Buffer(StandsForArray):
     def __init__(
         self, shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike = np.float32, *, name: str | None = None
     ) -> None:
-        self._create(_shape_of(shape), _dtype_of(dtype), name, "none", 0, Site(sys._getframe(1)))
+        self._start(_record_of(shape, dtype, name, sys._getframe(1)))
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer:
@@ -84,13 +85,9 @@ class Buffer(StandsForArray):
         """
         refuse_masked(array, "Buffer.from_array() got")
         contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")
-        buffer = cls.__new__(cls)
-        _shape_of(contents.shape)
-        dtype = _dtype_of(contents.dtype)
-        runtime = lifecycle.current()
-        raw = runtime.lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
-        buffer._create(contents.shape, dtype, name, "array", raw, Site(sys._getframe(1)), contents=contents)
-        return buffer
+        record = _record_of(contents.shape, contents.dtype, name, sys._getframe(1))
+        raw = lifecycle.current().lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
+        return cls.__new__(cls)._start(record, raw, contents)
 
     @classmethod
     def from_function(
@@ -120,38 +117,17 @@ class Buffer(StandsForArray):
             raise ArgumentTypeError(
                 f"Buffer.from_function() takes a shape, a dtype and then a callable fn(box) -> array, not {fn!r}."
             )
-        buffer = cls.__new__(cls)
-        buffer._create(_shape_of(shape), _dtype_of(dtype), name, "function", 0, Site(sys._getframe(1)), fn)
-        return buffer
+        record = _record_of(shape, dtype, name, sys._getframe(1))
+        record.initializer = fn
+        return cls.__new__(cls)._start(record)
 
-    def _create(  # noqa: PLR0917 - a record
-        self,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        name: str | None,
-        initial: str,
-        raw: int,
-        site: Site,
-        initializer: Callable[[Box], Any] | None = None,
-        contents: np.ndarray[Any, Any] | None = None,
-    ) -> None:
-        if name is not None and not isinstance(name, str):
-            raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
-        if name is not None and not name.isascii():
-            try:
-                name.encode()
-            except UnicodeEncodeError:
-                raise UsageError(
-                    f"The name of a buffer has half of a surrogate pair, which is no character: {name!r}."
-                ) from None
-        record = BufferRecord(shape, dtype, name or "", site)
-        record.initializer = initializer
-        runtime = lifecycle.current()
-        runtime.create_buffer(record, initial, raw, contents)
+    def _start(self, record: BufferRecord, raw: int = 0, contents: np.ndarray[Any, Any] | None = None) -> Buffer:
+        lifecycle.current().create_buffer(record, raw, contents)
         self._read = Port(record, READ)
         self._write = Port(record, WRITE)
         self._modify = Port(record, READ_WRITE)
         self.record = record
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -263,6 +239,15 @@ def check_alive(record: BufferRecord, runtime: BufferOwner) -> None:
             f"{record.label} (made at {record.site}) belongs to a runtime that ended with its last queue. "
             f"Keep a queue open for as long as you use the buffer, or make the buffer again."
         )
+
+
+def _record_of(shape: Any, dtype: npt.DTypeLike, name: str | None, frame: FrameType) -> BufferRecord:
+    extents, element = _shape_of(shape), _dtype_of(dtype)
+    if name is not None and not isinstance(name, str):
+        raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
+    if any("\ud800" <= character <= "\udfff" for character in name or ""):
+        raise UsageError(f"The name of a buffer has half of a surrogate pair, which is no character: {name!r}.")
+    return BufferRecord(extents, element, name or "", Site(frame))
 
 
 def _shape_of(shape: Any) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from celerity_py.calls.call_checks import CallChecks
     from celerity_py.vocabulary.submissions import Submission
 
-#: (digest of the code, digest of plain arguments or initial contents, or of the code that makes the latter)
+#: (digest of the code, digest of plain arguments)
 Origin = tuple[int, int]
 
 _UNKNOWN: Origin = (0, 0)
@@ -50,11 +50,11 @@ class Origins:
             values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
         return digest_of_function(submission.function), values
 
-    def of_buffer(self, contents: np.ndarray[Any, Any] | None, initializer: Callable[..., Any] | None) -> Origin:
-        """The origin of a buffer with these initial contents: from an array, or by a function, or None of them."""
+    def of_contents(self, contents: np.ndarray[Any, Any] | None, initializer: Callable[..., Any] | None) -> int:
+        """The digest of a buffer's initial contents: from an array, or by a function, or None of them."""
         if initializer is not None and self._is_compared:
-            return 0, digest_of_function(initializer)
-        return 0, digest_of(contents) if self._with_values and contents is not None else 0
+            return digest_of_function(initializer)
+        return digest_of(contents) if self._with_values and contents is not None else 0
 
 
 def digest_of_function(function: Any) -> int:

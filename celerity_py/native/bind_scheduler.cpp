@@ -122,16 +122,7 @@ void bind_scheduler(nb::module_& m) {
 	    .def("start", &scheduler::start, "Start the thread.")
 	    .def("stop", &scheduler::stop, nb::call_guard<nb::gil_scoped_release>(), "Work off the input, then end and join the thread. Idempotent.")
 	    .def(
-	        "create_buffer",
-	        [](scheduler& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,
-	            const std::uint64_t user_allocation, std::string name, std::string type_name, const origin& from, const std::uint64_t site) {
-		        buffer_info info = make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name));
-		        info.type_name = std::move(type_name);
-		        std::tie(std::ignore, info.contents_digest) = from;
-		        info.site = site;
-		        return self.create_buffer(std::move(info)).value;
-	        },
-	        "shape"_a, "element_size"_a, "alignment"_a, "initial"_a, "user_allocation"_a, "name"_a, "type_name"_a = "", "origin"_a = origin{}, "site"_a = 0,
+	        "create_buffer", [](scheduler& self, const buffer_info& info) { return self.create_buffer(info).value; }, "info"_a,
 	        "Announce a virtual buffer; returns its id.")
 	    .def(
 	        "destroy_buffer", [](scheduler& self, const std::uint64_t id) { self.destroy_buffer(buffer_id(id)); }, "buffer"_a,
@@ -139,9 +130,6 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "chunks_for", [](const scheduler& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a,
 	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
-	    .def(
-	        "submit", [](scheduler& self, const task& node) { return self.submit(task(node)).value; }, "task"_a,
-	        "Returns the submission id. Raises AccessPatternError with nothing enqueued.")
 	    .def(
 	        "next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
 	    .def(

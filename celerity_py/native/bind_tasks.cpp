@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "look_up.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
+#include "settings.hpp"
 #include "task_building.hpp"
 #include "user_geometry.hpp"
 
@@ -25,16 +27,38 @@ nb::tuple division_of(const task& node) {
 	    geometry.split == split_kind::split_2d, geometry.oversubscription, geometry.border, geometry.can_split);
 }
 
+void bind_buffer_info(nb::module_& m) {
+	nb::class_<buffer_info> info(m, "BufferInfo", "A buffer before it is created. The sizes are in bytes; without `initial` it has no contents.");
+	bind_keywords(info);
+	info.def_prop_rw(
+	        "shape", [](const buffer_info& self) { return to_tuple(self.extents, self.dims); },
+	        [](buffer_info& self, const nb::handle shape) {
+		        const user_box whole = box_of_shape(shape);
+		        self.dims = whole.dims;
+		        self.extents = whole.b.max();
+	        })
+	    .def_rw("element_size", &buffer_info::element_size_bytes)
+	    .def_rw("alignment", &buffer_info::element_alignment_bytes)
+	    .def_prop_rw(
+	        "initial", [](const buffer_info& self) { return names_of<buffer_info::initial_contents>[static_cast<std::size_t>(self.initial)]; },
+	        [](buffer_info& self, const std::string& name) { self.initial = look_up<buffer_info::initial_contents>(name, "the initial contents of a buffer"); })
+	    .def_prop_rw(
+	        "user_allocation", [](const buffer_info& self) { return self.user_allocation.raw; },
+	        [](buffer_info& self, const std::uint64_t raw) { self.user_allocation = allocation_id{user_memory, raw}; })
+	    .def_rw("name", &buffer_info::name)
+	    .def_rw("type_name", &buffer_info::type_name)
+	    .def_rw("contents_digest", &buffer_info::contents_digest)
+	    .def_rw("site", &buffer_info::site);
+}
+
 } // namespace
 
 void bind_tasks(nb::module_& m) {
+	bind_buffer_info(m);
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = division{false, 1, 0}, "reductions"_a = nb::tuple(),
-	        "origin"_a = origin{}, nb::kw_only(), "accesses"_a = nb::tuple(), "name"_a = "",
-	        "reductions: (buffer, op, dtype name, include_current) each. accesses: (buffer, mode, RangeMapper) each.")
-	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "origin"_a = origin{}, nb::kw_only(),
-	        "accesses"_a = nb::tuple(), "name"_a = "", "on: 'once', 'master', or 'split', which divides the box among the ranks.")
-	    .def_static("fence", &make_fence, "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true, "Copies a part of a buffer to registered user memory.")
-	    .def_static("epoch", &make_epoch, "action"_a = "none", "action: 'none', 'barrier' or 'shutdown'.")
+	        "origin"_a = origin{}, "reductions: (buffer, op, dtype name, include_current) each.")
+	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "origin"_a = origin{},
+	        "on: 'once', 'master', or 'split', which divides the box among the ranks.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }

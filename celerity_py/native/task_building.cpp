@@ -3,25 +3,13 @@
 
 #include <nanobind/stl/string.h>
 
-#include <utility>
-
 #include "look_up.hpp"
-#include "scheduler/core/graphs/access_checks.hpp"
 
 namespace nb = nanobind;
 
 namespace celerity::native {
 
 namespace {
-
-void read_accesses(const nb::handle accesses, std::vector<buffer_access>& out) {
-	out.reserve(nb::len(accesses));
-	for(const nb::handle item : accesses) {
-		const auto entry = nb::cast<nb::tuple>(item);
-		out.push_back(buffer_access{
-		    buffer_id(nb::cast<std::uint64_t>(entry[0])), static_cast<access_mode>(nb::cast<std::uint8_t>(entry[1])), nb::cast<const range_mapper&>(entry[2])});
-	}
-}
 
 task_geometry make_geometry(const user_box& space, const nb::handle granularity, const division& how) {
 	task_geometry geometry;
@@ -44,13 +32,10 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 
 } // namespace
 
-task make_kernel(const user_box& space, const nb::handle granularity, const division& how, const nb::handle reductions, const origin& from,
-    const nb::handle accesses, std::string name) {
+task make_kernel(const user_box& space, const nb::handle granularity, const division& how, const nb::handle reductions, const origin& from) {
 	task result;
 	result.kind = task_kind::device_kernel;
 	result.geometry = make_geometry(space, granularity, how);
-	result.name = std::move(name);
-	read_accesses(accesses, result.accesses);
 	for(const nb::handle item : reductions) {
 		const auto entry = nb::cast<nb::tuple>(item);
 		task_reduction reduction;
@@ -64,7 +49,7 @@ task make_kernel(const user_box& space, const nb::handle granularity, const divi
 	return result;
 }
 
-task make_host_task(const user_box& space, const std::string& on, const bool unordered, const origin& from, const nb::handle accesses, std::string name) {
+task make_host_task(const user_box& space, const std::string& on, const bool unordered, const origin& from) {
 	task result;
 	result.kind = task_kind::host_task;
 	result.distribution = look_up<host_distribution>(on, "on");
@@ -74,8 +59,6 @@ task make_host_task(const user_box& space, const std::string& on, const bool uno
 		result.geometry.can_split = false;
 		result.is_ordered = !unordered;
 	}
-	result.name = std::move(name);
-	read_accesses(accesses, result.accesses);
 	std::tie(result.code_digest, result.values_digest) = from;
 	return result;
 }
@@ -98,20 +81,6 @@ task make_epoch(const std::string& action) {
 	result.kind = task_kind::epoch;
 	result.action = look_up<epoch_action>(action, "the action of an epoch");
 	result.name = result.action == epoch_action::none ? "wait" : action;
-	return result;
-}
-
-buffer_info make_buffer(const nb::handle shape, const std::size_t element_size_bytes, const std::size_t alignment_bytes, const std::string& initial,
-    const std::uint64_t user_allocation, std::string name) {
-	const user_box whole = box_of_shape(shape);
-	buffer_info result;
-	result.dims = whole.dims;
-	result.extents = whole.b.max();
-	result.element_size_bytes = element_size_bytes;
-	result.element_alignment_bytes = alignment_bytes;
-	result.initial = look_up<buffer_info::initial_contents>(initial, "the initial contents of a buffer");
-	if(result.initial == buffer_info::initial_contents::user_array) result.user_allocation = allocation_id{user_memory, user_allocation};
-	result.name = std::move(name);
 	return result;
 }
 

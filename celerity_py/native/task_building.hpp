@@ -19,15 +19,12 @@ using origin = std::tuple<std::uint64_t, std::uint64_t>;
 /// `celerity_py.hints.Division`: whether in two dimensions, chunks per device, items of borders.
 using division = std::tuple<bool, std::uint32_t, std::uint32_t>;
 
-/// `accesses`: a sequence of (buffer, mode, RangeMapper); `reductions`: of (buffer, op, dtype name, include_current).
-task make_kernel(const user_box& space, nanobind::handle granularity, const division& how, nanobind::handle reductions, const origin& from,
-    nanobind::handle accesses, std::string name);
+/// `reductions`: a sequence of (buffer, op, dtype name, include_current).
+task make_kernel(const user_box& space, nanobind::handle granularity, const division& how, nanobind::handle reductions, const origin& from);
 /// `on`: "once", "master" or "split"; only the latter looks at `space`. Those that are not split run in program order, unless `unordered`.
-task make_host_task(const user_box& space, const std::string& on, bool unordered, const origin& from, nanobind::handle accesses, std::string name);
+task make_host_task(const user_box& space, const std::string& on, bool unordered, const origin& from);
 task make_fence(std::uint64_t buffer, const user_box& where, std::uint64_t user_allocation, bool on_all);
 task make_epoch(const std::string& action);
-buffer_info make_buffer(nanobind::handle shape, std::size_t element_size_bytes, std::size_t alignment_bytes, const std::string& initial,
-    std::uint64_t user_allocation, std::string name);
 std::vector<user_box> with_dims(const std::vector<box>& boxes, int dims);
 
 } // namespace celerity::native

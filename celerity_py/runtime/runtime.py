@@ -297,28 +297,33 @@ class Runtime:
 
     # ---- buffers
 
-    def create_buffer(
-        self, record: BufferRecord, initial: str, raw: int, contents: np.ndarray[Any, Any] | None
-    ) -> None:
-        """Announce a buffer to the graphs; sets the record's id and runtime."""
+    def create_buffer(self, record: BufferRecord, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
+        """Announce a buffer to the graphs; sets the record's id and runtime.
+
+        Args:
+            record: The buffer.
+            raw: The id of the user memory that holds the initial contents; 0 if there is none.
+            contents: The array there.
+        """
         self.check_usable(f"making a buffer of shape {record.shape}")
-        dtype = record.dtype
         record.runtime = self
-        record.id = self.scheduler.create_buffer(
-            record.shape,
-            dtype.itemsize,
-            dtype.alignment,
-            initial,
-            raw,
-            record.name,
-            str(dtype),
-            self.origins.of_buffer(contents, record.initializer),
-            self.submitter.number_site(record.site.code, record.site.lasti) if self.program is not None else 0,
+        info = _native.BufferInfo(
+            shape=record.shape,
+            element_size=record.dtype.itemsize,
+            alignment=record.dtype.alignment,
+            initial="array" if raw else "none" if record.initializer is None else "function",
+            user_allocation=raw,
+            name=record.name,
+            type_name=str(record.dtype),
+            contents_digest=self.origins.of_contents(contents, record.initializer),
         )
+        if self.program is not None:
+            info.site = self.submitter.number_site(record.site.code, record.site.lasti)
+        record.id = self.scheduler.create_buffer(info)
         self.labels[record.id] = (record.label, len(record.shape))
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
-        if initial == "function":
+        if record.initializer is not None:
             self.completion.initialised[record.id] = record
 
     def destroy_buffer(self, record: BufferRecord) -> None:

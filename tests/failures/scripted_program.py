@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from celerity_py._native import ActiveInstruction, Task
+from celerity_py import _native_testing
+from celerity_py._native import ActiveInstruction
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.live_executor import LiveExecutor
@@ -28,7 +29,7 @@ executor = LiveExecutor(native, communicator, runtime, num_devices=1, times=time
 def shutdown() -> None:
     if executor.failure is not None:
         executor.leave_failed(unseen=runtime.functions == {})
-    planned.scheduler.submit(Task.epoch("shutdown"))
+    _native_testing.submit_task(planned.scheduler, _native_testing.make_epoch("shutdown"))
     planned.scheduler.wait_until_planned()
     native.emit(("shutdown",))
     while not executor.wait_shutdown(0.1):
@@ -43,7 +44,7 @@ def shutdown() -> None:
 def wait() -> None:
     """Like a future: wait for something that only a failure brings."""
     submission = runtime.submit(wait)
-    planned.scheduler.submit(Task.epoch())
+    _native_testing.submit_task(planned.scheduler, _native_testing.make_epoch())
     native.outstanding_communication = True
     native.active = [ActiveInstruction(30.0, "receive", submission, 1, None, 1)]
     runtime.has_failed.wait(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celerity_py import _native, access, hints
+from celerity_py import _native, _native_testing, access, hints
 from celerity_py._native import Box, ProgramLog, RangeMapper, Task
 
 RANKS = 2
@@ -36,7 +36,16 @@ class Planned:
         self.scheduler.stop()
 
     def buffer(self, shape: tuple[int, ...] = (8,), dtype: str = "float32", name: str = "u", contents: int = 0) -> int:
-        return self.scheduler.create_buffer(shape, 4, 4, "none", 0, name, dtype, (0, contents), 7)
+        info = _native.BufferInfo(
+            shape=shape,
+            element_size=4,
+            alignment=4,
+            name=name,
+            type_name=dtype,
+            contents_digest=contents,
+            site=7,
+        )
+        return self.scheduler.create_buffer(info)
 
     def kernel(self, buffer: int, mapper: RangeMapper | None = None, **options: Any) -> None:
         where = options.pop("box", Box((0,), (8,)))
@@ -45,8 +54,8 @@ class Planned:
         name = options.pop("name", "step")
         division = tuple(options.pop(key, value) for key, value in hints.Division()._asdict().items())
         accesses = [(buffer, mode, mapper or access.one_to_one())]
-        task = Task.kernel(where, division=division, origin=origin, accesses=accesses, name=name, **options)
-        self.scheduler.submit(task)
+        task = Task.kernel(where, division=division, origin=origin, **options)
+        _native_testing.submit_task(self.scheduler, _native_testing.with_accesses(task, accesses, name))
 
     def latest(self) -> tuple[int, int]:
         self.scheduler.wait_until_planned()

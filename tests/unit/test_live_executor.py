@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from celerity_py._native import ActiveInstruction, FailureKind, Payload, ProgramLog, Task, UnclaimedPilot
+from celerity_py import _native_testing
+from celerity_py._native import ActiveInstruction, FailureKind, Payload, ProgramLog, UnclaimedPilot
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
@@ -320,7 +321,7 @@ def test_a_rank_that_goes_on_after_another_has_ended_fails() -> None:
         for planned in (ending, going_on):
             planned.kernel(planned.buffer())
             planned.latest()
-        ending.scheduler.submit(Task.epoch("shutdown"))
+        _native_testing.submit_task(ending.scheduler, _native_testing.make_epoch("shutdown"))
         ending.latest()
         first.native.emit(("shutdown",))
         time.sleep(0.1)

@@ -8,10 +8,14 @@ from time import process_time
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py._native import Box, PlanningSettings, RangeMapper, Region, Task
-from celerity_py._native_testing import GraphContext
+from celerity_py._native import Box, BufferInfo, PlanningSettings, RangeMapper, Region, Task
+from celerity_py._native_testing import GraphContext, with_accesses
 
 READ, WRITE, READ_WRITE = range(3)
+
+
+def make_buffer(context: GraphContext, shape: tuple[int, ...]) -> int:
+    return context.create_buffer(BufferInfo(shape=shape, element_size=4))
 
 
 def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
@@ -24,13 +28,13 @@ def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
         shape = (2 * count, 2 * count)
         places = [(2 * i, 2 * (i * 7919 % count)) for i in range(count)]
         boxes = [Box((x, y), (x + 1, y + 1)) for x, y in places]
-    buffer = context.create_buffer(shape)
+    buffer = make_buffer(context, shape)
     scattered = RangeMapper.fixed(Region(boxes))
     start = process_time()
     for _ in range(2):
-        context.submit(Task.kernel(Box((0, 0), shape), accesses=[(buffer, WRITE, RangeMapper.one_to_one())]))
-        context.submit(Task.kernel(Box((0,), (8,)), accesses=[(buffer, READ, scattered)], name="read"))
-    context.submit(Task.epoch())
+        context.submit(with_accesses(Task.kernel(Box((0, 0), shape)), [(buffer, WRITE, RangeMapper.one_to_one())]))
+        context.submit(with_accesses(Task.kernel(Box((0,), (8,))), [(buffer, READ, scattered)], "read"))
+    context.submit(_native_testing.make_epoch())
     return process_time() - start
 
 
@@ -44,8 +48,8 @@ def test_planning_of_many_boxes_is_not_quadratic(are_rows: bool) -> None:
 def seconds_with_live_buffers(count: int) -> float:
     context = GraphContext(PlanningSettings(num_ranks=2, num_devices=2, lookahead="none"))
     for _ in range(count):
-        context.create_buffer((64,))
-    buffers = [context.create_buffer((64, 64)) for _ in range(2)]
+        make_buffer(context, (64,))
+    buffers = [make_buffer(context, (64, 64)) for _ in range(2)]
     accesses = [
         (READ_WRITE, RangeMapper.one_to_one()),
         (READ, RangeMapper.neighborhood((1, 1), "axes")),
@@ -53,7 +57,7 @@ def seconds_with_live_buffers(count: int) -> float:
     start = process_time()
     for step in range(200):
         given = [(buffers[(step + i) % 2], *access) for i, access in enumerate(accesses)]
-        context.submit(Task.kernel(Box((0, 0), (64, 64)), accesses=given, name="step"))
+        context.submit(with_accesses(Task.kernel(Box((0, 0), (64, 64))), given, "step"))
     return process_time() - start
 
 
@@ -65,10 +69,10 @@ def test_live_buffers_that_nobody_touches_cost_nothing() -> None:
 
 def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
     context = GraphContext(PlanningSettings(num_ranks=2, num_devices=1, lookahead="none"))
-    buffer = context.create_buffer((200, 4))
+    buffer = make_buffer(context, (200, 4))
     rows = Region([Box((2 * i, 0), (2 * i + 1, 4)) for i in range(100)])
-    context.submit(Task.kernel(Box((0, 0), (200, 4)), accesses=[(buffer, WRITE, RangeMapper.one_to_one())]))
-    context.submit(Task.kernel(Box((0,), (8,)), accesses=[(buffer, READ, RangeMapper.fixed(rows))], name="read"))
+    context.submit(with_accesses(Task.kernel(Box((0, 0), (200, 4))), [(buffer, WRITE, RangeMapper.one_to_one())]))
+    context.submit(with_accesses(Task.kernel(Box((0,), (8,))), [(buffer, READ, RangeMapper.fixed(rows))], "read"))
     allocations = [record["allocation"] for record in context.take_instructions() if record["kind"] == "alloc"]
     assert sum(memory == 1 for memory, _ in allocations) == 2  # what is sent, and what is received
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from celerity_py import access
+from celerity_py import _native_testing, access
 from celerity_py._native import Box, RangeMapper, Region, Task
 from tests.support.planned_rank import READ, Planned
 
@@ -16,8 +16,8 @@ def test_ranks_that_run_the_same_program_have_the_same_digest() -> None:
             u = rank.buffer()
             for _ in range(100):
                 rank.kernel(u)
-            rank.scheduler.submit(Task.fence(u, Box((0,), (8,)), 0))
-            rank.scheduler.submit(Task.epoch())
+            _native_testing.submit_task(rank.scheduler, _native_testing.make_fence(u, Box((0,), (8,)), 0))
+            _native_testing.submit_task(rank.scheduler, _native_testing.make_epoch())
         assert one.latest() == other.latest()
         assert one.latest()[0] == 1 + 1 + 100 + 2  # the first epoch counts
 
@@ -76,16 +76,19 @@ DIFFERENCES: dict[str, Callable[[Planned], None]] = {
 
 def _host_task(rank: Planned, on: str) -> None:
     accesses = [(rank.buffer(), READ, access.all())]
-    rank.scheduler.submit(Task.host_task(Box((), ()), on, origin=(1, 2), accesses=accesses, name="step"))
+    task = Task.host_task(Box((), ()), on, origin=(1, 2))
+    _native_testing.submit_task(rank.scheduler, _native_testing.with_accesses(task, accesses, "step"))
 
 
 def _fence(rank: Planned, stop: int, on_all: bool) -> None:
-    rank.scheduler.submit(Task.fence(rank.buffer(), Box((0,), (stop,)), 0, on_all))
+    _native_testing.submit_task(
+        rank.scheduler, _native_testing.make_fence(rank.buffer(), Box((0,), (stop,)), 0, on_all)
+    )
 
 
 def _epoch(rank: Planned, action: str) -> None:
     rank.buffer()
-    rank.scheduler.submit(Task.epoch(action))
+    _native_testing.submit_task(rank.scheduler, _native_testing.make_epoch(action))
 
 
 def _forget(_: int) -> None:

@@ -460,7 +460,7 @@ class Launches:
 
     def port(self, dtype: Any) -> Port:
         record: Any = SimpleNamespace(shape=(4, 6), dtype=np.dtype(dtype), runtime=self)
-        record.id = self.scheduler.create_buffer((4, 6), record.dtype.itemsize, 4, "none", 0, "u")
+        record.id = self.scheduler.create_buffer(_native.BufferInfo(shape=(4, 6), element_size=record.dtype.itemsize))
         return Port(record, WRITE)
 
     def plan_kernel(self, kernel: Any, _: Any, args: Any, *others: Any) -> Any:

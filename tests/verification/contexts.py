@@ -103,7 +103,7 @@ class RankContext:
         elif isinstance(step, Fence):
             return self._submit_fence(step)
         else:
-            return int(self.native.submit(_native.Task.epoch(step.action)))
+            return int(self.native.submit(_native_testing.make_epoch(step.action)))
         return None
 
     def finish(self) -> None:
@@ -111,7 +111,7 @@ class RankContext:
         for number in sorted(self._buffers):
             self.native.destroy_buffer(self._buffers[number][0])
         self._buffers.clear()
-        self.native.submit(_native.Task.epoch("shutdown"))
+        self.native.submit(_native_testing.make_epoch("shutdown"))
         self.trace.is_finished = True
 
     def take(self) -> tuple[list[Record], list[Record]]:
@@ -131,7 +131,15 @@ class RankContext:
     def _create_buffer(self, decl: BufferDecl) -> None:
         allocation = self._new_user_allocation("buffer", decl.number) if decl.initial == "array" else 0
         size = decl.element_size_bytes
-        native = self.native.create_buffer(decl.shape, size, min(size, 8), decl.initial, allocation, decl.name)
+        info = _native.BufferInfo(
+            shape=decl.shape,
+            element_size=size,
+            alignment=min(size, 8),
+            initial=decl.initial,
+            user_allocation=allocation,
+            name=decl.name,
+        )
+        native = self.native.create_buffer(info)
         self._buffers[decl.number] = (native, decl)
         self.trace.buffer_numbers[native] = decl.number
 
@@ -145,22 +153,24 @@ class RankContext:
             native, decl = self._buffers[access.buffer]
             mapper = native_mapper(access.mapper, chunks, task.box, decl.shape)
             accesses.append((native, MODE_NUMBERS[access.mode], mapper))
-        return int(self.native.submit(self._planned(task, accesses=accesses, name=name)))
+        return int(self.native.submit(_native_testing.with_accesses(planned, accesses, name)))
 
-    def _planned(self, task: Kernel | HostTask, **others: Any) -> _native.Task:
+    def _planned(self, task: Kernel | HostTask) -> _native.Task:
         box = native_box(task.box)
         if isinstance(task, HostTask):
-            return _native.Task.host_task(box, task.on, task.unordered, **others)
+            return _native.Task.host_task(box, task.on, task.unordered)
         division = (task.split_2d, task.oversubscribe, task.border)
         reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
-        return _native.Task.kernel(box, task.granularity, division, reductions, **others)
+        return _native.Task.kernel(box, task.granularity, division, reductions)
 
     def _submit_fence(self, task: Fence) -> int:
         allocation = 0
         if task.on_all or self.trace.rank == 0:
             allocation = self._new_user_allocation("fence", self.native.next_submission())
         box = native_box(task.box)
-        return int(self.native.submit(_native.Task.fence(self._buffers[task.buffer][0], box, allocation, task.on_all)))
+        return int(
+            self.native.submit(_native_testing.make_fence(self._buffers[task.buffer][0], box, allocation, task.on_all))
+        )
 
 
 @dataclass(frozen=True)

@@ -97,15 +97,9 @@ class graph_context final : public instruction_sink {
 void bind_graphs(nb::module_& m) {
 	m.attr("COPY_REASONS") = all_names<copy_reason>();
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
-	nb::class_<graph_context>(m, "GraphContext",
-	    "The graphs of one rank, generated step by step on the calling thread and recorded. `submit` is that of Scheduler.")
+	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
 	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
-	    .def(
-	        "create_buffer",
-	        [](graph_context& self, const nb::handle shape, const std::size_t element_size, const std::size_t alignment, const std::string& initial,
-	            const std::uint64_t user_allocation,
-	            std::string name) { return self.create_buffer(make_buffer(shape, element_size, alignment, initial, user_allocation, std::move(name))); },
-	        "shape"_a, "element_size"_a = 4, "alignment"_a = 4, "initial"_a = "none", "user_allocation"_a = 0, "name"_a = "")
+	    .def("create_buffer", &graph_context::create_buffer, "info"_a)
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(
 	        "chunks_for", [](const graph_context& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a)

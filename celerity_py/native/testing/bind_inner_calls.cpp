@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 // What one core does with the other in a run, and tests and benchmarks do by hand.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
 
 #include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
+#include "task_building.hpp"
 #include "testing_bindings.hpp"
 
 namespace nb = nanobind;
@@ -13,7 +18,31 @@ using namespace nb::literals;
 
 namespace celerity::native {
 
+namespace {
+
+/// `accesses`: (buffer, mode, RangeMapper) each.
+task with_accesses(task node, const nb::iterable& accesses, std::string name) {
+	for(const nb::handle item : accesses) {
+		const auto entry = nb::cast<nb::tuple>(item);
+		node.accesses.push_back(
+		    {buffer_id(nb::cast<std::uint64_t>(entry[0])), static_cast<access_mode>(nb::cast<int>(entry[1])), nb::cast<const range_mapper&>(entry[2])});
+	}
+	node.name = std::move(name);
+	return node;
+}
+
+} // namespace
+
 void bind_inner_calls(nb::module_& m) {
+	m.def("with_accesses", &with_accesses, "task"_a, "accesses"_a, "name"_a = "",
+	    nb::sig("def with_accesses(task: celerity_py._native.Task, accesses: collections.abc.Iterable[tuple[int, int, celerity_py._native.RangeMapper]], "
+	            "name: str = ...) -> celerity_py._native.Task"),
+	    "The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.");
+	m.def("make_fence", &make_fence, "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true, "A task that copies a part of a buffer to user memory.");
+	m.def("make_epoch", &make_epoch, "action"_a = "none", "action: 'none', 'barrier' or 'shutdown'.");
+	m.def(
+	    "submit_task", [](scheduler& scheduler, const task& node) { return scheduler.submit(task(node)).value; }, "scheduler"_a, "task"_a,
+	    "Returns the submission id. Raises AccessPatternError with nothing enqueued.");
 	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
 	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
 	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "

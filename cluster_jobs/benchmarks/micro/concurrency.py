@@ -40,14 +40,19 @@ class GatedScheduler:
         self.native = _native.Scheduler(planning, None, run_ahead=1 << 40)
         _native_testing.set_paused(self.native, True)
         self.native.start()
-        whole = Box((0, 0), (512, 512))
         own, halo = _native.RangeMapper.one_to_one(), _native.RangeMapper.neighborhood((1, 1), "axes")
-        u, v = (self.native.create_buffer((512, 512), 4, 4, "none", 0, name) for name in "uv")
+        u, v = (
+            self.native.create_buffer(_native.BufferInfo(shape=(512, 512), element_size=4, name=name)) for name in "uv"
+        )
         for buffer in (u, v):
-            self.native.submit(_native.Task.kernel(whole, accesses=[(buffer, 1, own)], name="fill"))
+            self._submit([(buffer, 1, own)], "fill")
         for _ in range(TASKS):
-            self.native.submit(_native.Task.kernel(whole, accesses=[(v, 2, own), (u, 0, halo)], name="step"))
+            self._submit([(v, 2, own), (u, 0, halo)], "step")
             u, v = v, u
+
+    def _submit(self, accesses: list[tuple[int, int, _native.RangeMapper]], name: str) -> None:
+        task = _native.Task.kernel(Box((0, 0), (512, 512)))
+        _native_testing.submit_task(self.native, _native_testing.with_accesses(task, accesses, name))
 
     def open(self) -> None:
         """Let the thread plan."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from celerity_py import Box, _native
 from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks.internals import _native_testing
 
 RANKS = (1, 16, 128)
 DEVICES = 4
@@ -32,16 +33,22 @@ def plan(ranks: int, steps: int) -> float:
     scheduler.start()
     mapper = _native.RangeMapper.one_to_one()
     neighborhood = _native.RangeMapper.neighborhood((1, 1), "axes")
-    whole = Box((0, 0), (SIZE, SIZE))
-    u, u_next = (scheduler.create_buffer((SIZE, SIZE), 4, 4, "none", 0, name) for name in ("u", "u_next"))
+    whole = _native.Task.kernel(Box((0, 0), (SIZE, SIZE)))
+
+    def submit(accesses: list[tuple[int, int, _native.RangeMapper]], name: str) -> None:
+        _native_testing.submit_task(scheduler, _native_testing.with_accesses(whole, accesses, name))
+
+    u, u_next = (
+        scheduler.create_buffer(_native.BufferInfo(shape=(SIZE, SIZE), element_size=4, name=name))
+        for name in ("u", "u_next")
+    )
     for buffer in (u, u_next):
-        scheduler.submit(_native.Task.kernel(whole, accesses=[(buffer, 1, mapper)], name="fill"))
+        submit([(buffer, 1, mapper)], "fill")
     for _ in range(steps):
         scheduler.throttle()
-        accesses = [(u_next, 2, mapper), (u, 0, neighborhood)]
-        scheduler.submit(_native.Task.kernel(whole, accesses=accesses, name="step"))
+        submit([(u_next, 2, mapper), (u, 0, neighborhood)], "step")
         u, u_next = u_next, u
-    scheduler.submit(_native.Task.epoch())
+    _native_testing.submit_task(scheduler, _native_testing.make_epoch())
     scheduler.wait_until_planned()
     scheduler.stop()
     return float(scheduler.statistics()["busy_s"]) * 1e6 / (steps + 2)

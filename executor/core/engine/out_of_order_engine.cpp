@@ -26,7 +26,6 @@ void out_of_order_engine::submit(const engine_request& request) {
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot);
 	++m_num_live;
-	++m_counters.submitted;
 
 	node& n = m_nodes[slot];
 	n.id = request.id;

@@ -93,7 +93,6 @@ class out_of_order_engine {
 		bool may_run = false; ///< it is issued, all its predecessors are complete, and nothing is ahead of it on its lane
 	};
 	struct counters {
-		std::uint64_t submitted = 0;
 		std::uint64_t issued_early = 0; ///< to a lane, before all predecessors were complete
 		std::uint64_t waits = 0;        ///< cross-lane waits asked for
 	};

@@ -19,12 +19,9 @@ namespace celerity {
 /// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
 /// The boxes are in buffer coordinates.
 struct pilot_message {
-	static constexpr std::uint32_t current_version = 0xce1e0003; ///< layout of this struct, in a form that no other message begins with
-	/// transfer: the data comes as a message. direct: the receiver fetches it from the sender's memory.
-	enum class kind_type : std::uint32_t { transfer = 1, direct = 2 };
+	static constexpr std::uint64_t current_version = 0xce1e0004; ///< layout of this struct, in a form that no other message begins with
 
-	std::uint32_t version = current_version;
-	kind_type kind = kind_type::transfer;
+	std::uint64_t version = current_version;
 	std::uint64_t consumer_task = 0;
 	std::uint64_t program_digest = 0; ///< of the sender's program up to the consumer task; 0: not compared
 	std::uint64_t buffer = 0;
@@ -33,7 +30,7 @@ struct pilot_message {
 	std::int64_t sent_min[3] = {0, 0, 0};
 	std::int64_t sent_max[3] = {0, 0, 0};
 
-	// Zero unless direct: where the data will be, in an array over `allocated` inside of one of the sender's slabs, and which flags tell of it.
+	// Zero unless the receiver fetches the data itself: where the data will be, in an array over `allocated` inside of one of the sender's slabs, and which flags tell of it.
 	std::int64_t allocated_min[3] = {0, 0, 0};
 	std::int64_t allocated_max[3] = {0, 0, 0};
 	std::uint64_t slab = 0;
@@ -90,8 +87,7 @@ inline pilot_message pilot_message::parse(const void* const bytes, const std::si
 }
 
 inline void pilot_message::check() const {
-	const bool is_known = kind == kind_type::transfer || kind == kind_type::direct;
-	if(version != current_version || !is_known) throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
+	if(version != current_version) throw std::invalid_argument("not a pilot of this version of celerity_py; do all ranks run the same one?");
 }
 
 } // namespace celerity

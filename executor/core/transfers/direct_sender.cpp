@@ -66,7 +66,6 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	const auto& send = *out.send;
 	auto pilot = pilot_message::make(send.transfer, send.message, send.sent_box, out.program_digest);
 	const auto location = m_shared.lanes.locate(send.source.memory, m_shared.allocations.address(send.source));
-	pilot.kind = pilot_message::kind_type::direct;
 	pilot.set_allocated_box(send.allocated_box);
 	pilot.slab = location.slab;
 	pilot.slab_size_bytes = location.slab_size_bytes;
