@@ -12,15 +12,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from celerity_py.queue import Queue
 from cluster_jobs.benchmarks import launching
 from cluster_jobs.benchmarks.dags import dag_suite
 from cluster_jobs.benchmarks.granularity import metg, metg_plan, task_patterns
 from cluster_jobs.benchmarks.micro import dispatch
-from cluster_jobs.benchmarks.scaling import scaling_apps, scaling_plot, strong_scaling
+from cluster_jobs.benchmarks.scaling import inline_planning, scaling_apps, scaling_plot, strong_scaling
+from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
 from cluster_jobs.benchmarks.scaling.peers import matmul
 from cluster_jobs.benchmarks.scaling.peers.__main__ import PEERS, PROGRAMS
 
@@ -115,6 +118,25 @@ def test_without_a_run_on_one_device_the_fewest_are_taken_for_ideal() -> None:
     assert rows[1]["programs"]["by hand"]["efficiency"] == pytest.approx(1.0)
 
 
+def test_the_share_of_the_limit_is_that_of_as_many_gpus() -> None:
+    rows = [_row(1, [2.0, 4.0, 3.0], [6.0]), _row(2, [1.0], [3.0])]
+    for row in rows:
+        for program in row["programs"].values():
+            program["runs"][-1]["size"] = 1000  # 12 MB in a step
+    strong_scaling.add_shares(rows, scaling_apps.APPS["wave_sim"], {"copy": [8e12, 4e12, 1e15]})
+    assert [row["limit_per_s"] for row in rows] == [8e12, 12e12]
+    shares = [[program["share_of_limit"] for program in row["programs"].values()] for row in rows]
+    assert shares == [[pytest.approx(0.5), pytest.approx(0.25)], [pytest.approx(1.0), pytest.approx(1 / 3)]]
+
+
+@pytest.mark.parametrize("name", ["matmul", "nbody", "rsim", "wave_sim"])
+def test_the_work_of_a_step_is_what_the_program_by_hand_counts(name: str) -> None:
+    app = scaling_apps.APPS[name]
+    problem = PEERS[name].problem(driver.parsed([name, "process", "--size", "2000"]))
+    counted = app.work({"size": 2000, **problem.extents()})
+    assert float(problem.rate(counted / 50e6)) == pytest.approx(50)  # trillions per second
+
+
 def test_files_of_several_runs_are_merged_into_one_table_and_plot(tmp_path: Path) -> None:
     for name, rows in (("a", [_row(1, [8.0], [8.0])]), ("b", [_row(2, [5.0], [4.0])])):
         (tmp_path / f"{name}.json").write_text(json.dumps({"environment": {"commit": name}, "rows": rows}))
@@ -137,11 +159,27 @@ def test_every_registered_application_has_a_peer_in_each_layout() -> None:
     assert set(PROGRAMS) == set(scaling_apps.LAYOUTS)
 
 
+def test_planning_inline_changes_no_result_and_waits_for_each_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-m", "cluster_jobs.benchmarks.scaling.inline_planning"]
+    command += [str(ROOT / "cluster_jobs" / "apps" / "wave_sim.py"), "--size", "61", "--steps", "20", "--verify"]
+    assert "Verified: bit-identical" in launching.run(command, {"CELERITY_DEVICES": "cpu:2"}, TIME_LIMIT_S)
+    waits: list[int] = []
+    submitted: list[int] = []
+    scheduler = SimpleNamespace(wait_until_planned=lambda: waits.append(len(submitted)))
+    queue: Any = SimpleNamespace(_runtime=SimpleNamespace(scheduler=scheduler))
+    monkeypatch.setattr(Queue, "parallel_for", lambda queue, *args, **named: submitted.append(len(args)))
+    inline_planning.plan_inline()
+    for _ in range(2):
+        Queue.parallel_for(queue, 10, print, 1)
+    assert waits == [1, 2]
+    assert submitted == [3, 3]
+
+
 def test_every_registered_application_is_there_and_has_the_arguments_of_its_ablations() -> None:
     for app in scaling_apps.APPS.values():
         text = _help_of(app.name)
         assert {"--size", "--steps", "--benchmark", "--verify"} <= set(re.findall(r"--[a-z0-9-]+", text))
-        arguments = [variant.arguments for name in app.ablations for variant in scaling_apps.ABLATIONS[name]]
+        arguments = [variant.arguments for name in app.ablations for variant in scaling_apps.variants_of(app, name)]
         assert all(given[0] in text for given in arguments if given)
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The applications of the scaling benchmark: their sizes, and the parts of the runtime that can be taken away."""
+"""The applications of the scaling benchmark: sizes, work, and the parts of the runtime that can be taken away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cluster_jobs.benchmarks.scaling.limits import COPY, PRODUCT_OF_DOUBLES, PRODUCT_OF_FLOATS
 
 LAYOUTS = ("process", "rank")
 
@@ -26,8 +29,14 @@ class ScalingApp:
     steps_for: Callable[[int], int]
     #: Arguments of the run that is compared with NumPy. Of a size that no number of devices divides.
     check: tuple[str, ...]
-    #: Which ablations it has arguments for, besides those that are made by environment variables.
+    #: Which ablations it has arguments for, besides those that every application has.
     ablations: frozenset[str]
+    #: The bytes or operations of a step, in words, and by the figures of a run; and the limit that they come up to.
+    work_name: str
+    work: Callable[[Mapping[str, Any]], float]
+    limit: str
+    #: Rows that are computed first in the ablation of the border.
+    border: int = 0
 
 
 def _clamp(value: float, low: int, high: int) -> int:
@@ -45,6 +54,10 @@ APPS = {
             steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
             check=("--size", "515", "--steps", "60"),
             ablations=frozenset({"split", "oversubscription", "border"}),
+            work_name="12 bytes per cell",
+            work=lambda run: 12 * run["size"] ** 2,
+            limit=COPY,
+            border=8,
         ),
         ScalingApp(
             name="nbody",
@@ -54,6 +67,9 @@ APPS = {
             steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500),
             check=("--size", "1021", "--steps", "20"),
             ablations=frozenset({"oversubscription"}),
+            work_name="20 operations per pair",
+            work=lambda run: 20 * run["size"] ** 2,
+            limit=PRODUCT_OF_FLOATS,
         ),
         ScalingApp(
             name="rsim",
@@ -63,6 +79,9 @@ APPS = {
             steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
             check=("--size", "301", "--steps", "40"),
             ablations=frozenset(),
+            work_name="5 bytes per pair of patches",
+            work=lambda run: 5 * run["patches"] ** 2,
+            limit=COPY,
         ),
         ScalingApp(
             name="matmul",
@@ -72,6 +91,9 @@ APPS = {
             steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100),
             check=("--size", "397", "--steps", "2"),
             ablations=frozenset({"split", "oversubscription"}),
+            work_name="4 n³ operations",
+            work=lambda run: 4 * run["size"] ** 3,
+            limit=PRODUCT_OF_DOUBLES,
         ),
         ScalingApp(
             name="convolution",
@@ -81,6 +103,10 @@ APPS = {
             steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
             check=("--size", "211", "--steps", "6"),
             ablations=frozenset({"split", "oversubscription", "border"}),
+            work_name="162 operations per pixel, not fused",
+            work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3),
+            limit=PRODUCT_OF_FLOATS,
+            border=32,
         ),
     )
 }
@@ -93,9 +119,11 @@ class Variant:
     label: str
     variables: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    #: A module that runs the program that is its first argument.
+    through: str = ""
 
 
-# The first of each is compared with the peer.
+# The first of each is compared with the peer. "{border}" stands for a number of rows.
 ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
     "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
@@ -109,6 +137,22 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "oversubscription": tuple(
         Variant(f"oversubscription {factor}", arguments=("--oversubscribe", str(factor))) for factor in (1, 2, 4)
     ),
-    "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", str(rows))) for rows in (8, 0)),
+    "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", rows)) for rows in ("{border}", "0")),
+    "planning": (
+        Variant("planned concurrently"),
+        Variant("planned inline", through="cluster_jobs.benchmarks.scaling.inline_planning"),
+    ),
 }
-BY_VARIABLES = frozenset({"events", "lookahead", "overwrites", "transport"})
+OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "planning", "transport"})
+
+
+def variants_of(app: ScalingApp, ablation: str) -> tuple[Variant, ...]:
+    """The ways to run an application in an ablation."""
+
+    def filled(text: str) -> str:
+        return text.replace("{border}", str(app.border))
+
+    return tuple(
+        replace(variant, label=filled(variant.label), arguments=tuple(map(filled, variant.arguments)))
+        for variant in ABLATIONS[ablation]
+    )

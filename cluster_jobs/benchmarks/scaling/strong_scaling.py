@@ -30,11 +30,20 @@ from cluster_jobs import processes
 from cluster_jobs.benchmarks import environment, launching, report
 from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.scaling import scaling_plot
-from cluster_jobs.benchmarks.scaling.scaling_apps import ABLATIONS, APPS, BY_VARIABLES, LAYOUTS, ScalingApp, Variant
+from cluster_jobs.benchmarks.scaling.scaling_apps import (
+    ABLATIONS,
+    APPS,
+    LAYOUTS,
+    OF_ALL_APPS,
+    ScalingApp,
+    Variant,
+    variants_of,
+)
 
 CHILD_TIMEOUT_S = 180.0
 PEER_SECONDS = 4.0  # of batches, of which the median counts
 PEERS = "cluster_jobs.benchmarks.scaling.peers"
+LIMITS = "cluster_jobs.benchmarks.scaling.limits"
 OURS, BY_HAND = "ours", "by hand"
 
 
@@ -67,7 +76,8 @@ class Runner:
             return [*command, sys.executable, "-m", PEERS, self.app.name, layout, "--gpus", str(gpus)], {}
         path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
-        return [*command, sys.executable, str(path), *program.variant.arguments], variables
+        through = ("-m", program.variant.through) if program.variant.through else ()
+        return [*command, sys.executable, *through, str(path), *program.variant.arguments], variables
 
     def check(self, program: Program, gpus: int, layout: str) -> None:
         """Compare with NumPy at a small size.
@@ -107,7 +117,7 @@ class Runner:
 
 def programs_of(options: argparse.Namespace) -> list[Program]:
     """The programs that run everywhere, in the order of the first round."""
-    variants = ABLATIONS[options.ablate] if options.ablate else (Variant(OURS),)
+    variants = variants_of(APPS[options.app], options.ablate) if options.ablate else (Variant(OURS),)
     ours = [Program(variant.label, variant) for variant in variants] if "ours" in options.programs else []
     peer = [Program(BY_HAND, None)] if "peer" in options.programs and options.backend == "cuda" else []
     return ours + peer
@@ -203,6 +213,26 @@ def add_speedups(rows: Sequence[dict[str, Any]]) -> None:
         row["ratio"] = ours["us_per_step"] / programs[BY_HAND]["us_per_step"] if ours is not None and both else None
 
 
+def measure_limits(gpus: int) -> dict[str, list[float]]:
+    """Measure what each of the first GPUs can do at most, in a process of its own; see `limits`.
+
+    Raises:
+        RuntimeError: If that fails.
+    """
+    output = launching.run([sys.executable, "-m", LIMITS, "--gpus", str(gpus)], {}, CHILD_TIMEOUT_S)
+    limits: dict[str, list[float]] = json.loads(output.splitlines()[-1])
+    return limits
+
+
+def add_shares(rows: Sequence[dict[str, Any]], app: ScalingApp, limits: dict[str, list[float]]) -> None:
+    """Add to each program of a row `work_per_s` and `share_of_limit`, and to the row `limit_per_s`, of its GPUs."""
+    for row in rows:
+        row["limit_per_s"] = sum(limits[app.limit][: row["gpus"]])
+        for program in row["programs"].values():
+            program["work_per_s"] = app.work(program["runs"][-1]) / program["us_per_step"] * 1e6
+            program["share_of_limit"] = program["work_per_s"] / row["limit_per_s"]
+
+
 def show(rows: Sequence[dict[str, Any]], title: str) -> None:
     """Print the table: a line for each program at each place; with resizes, if the application tells them."""
     lines = []
@@ -211,7 +241,7 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
         by_hand = row["programs"].get(BY_HAND)
         for label, program in row["programs"].items():
             times = program["runs_us_per_step"]
-            figures = (program["speedup"], program["efficiency"] and 100 * program["efficiency"])
+            figures = (program["speedup"], program["efficiency"], program.get("share_of_limit"))
             ratio = program["us_per_step"] / by_hand["us_per_step"] if by_hand and label != BY_HAND else None
             name = f"{label} ({_variant(program)})" if _variant(program) else label
             lines.append(
@@ -223,7 +253,7 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
                     f"{program['us_per_step']:.1f}",
                     f"{min(times):.1f} to {max(times):.1f}",
                     *("-" if value is None else f"{value:.2f}" for value in (figures[0], ratio)),
-                    "-" if figures[1] is None else f"{figures[1]:.0f} %",
+                    *("-" if share is None else f"{100 * share:.0f} %" for share in figures[1:]),
                     str(len(times)),
                     *(_growth(program["runs"][-1]) if grows else ()),
                 ]
@@ -238,7 +268,8 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
         "speedup",
         "/ by hand",
         "efficiency",
-        "of",
+        "of limit",
+        "count",
     ]
     columns += ["resizes, rank 0", "bytes copied for them"] if grows else []
     report.show(title, columns, sorted(lines, key=lambda line: (-int(line[0]), *line[1:3], int(line[3]))), num_names=3)
@@ -293,7 +324,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     if options.merge:
         return options
     app = APPS[options.app]
-    if options.ablate and options.ablate not in app.ablations | BY_VARIABLES:
+    if options.ablate and options.ablate not in app.ablations | OF_ALL_APPS:
         parser.error(f"{app.name} has no argument for --ablate {options.ablate}")
     available = count_devices() if options.backend != "cpu" else 0
     if options.backend == "auto":
@@ -345,10 +376,22 @@ def main(arguments: list[str] | None = None) -> int:
         rows, failures = measure(runner, programs, options)
         problems += failures
         figures = {"environment": environment.describe(), "backend": options.backend, "checked": checked}
+        if options.backend == "cuda":
+            try:
+                figures["limits"] = measure_limits(max(options.gpus))
+                add_shares(rows, app, figures["limits"])
+            except RuntimeError as error:
+                problems.append(str(error))
     add_speedups(rows)
     for problem in problems:
         print(problem, file=sys.stderr)
     show(rows, f"Strong scaling of {app.name}, medians")
+    has_limits = any("limit_per_s" in row for row in rows)
+    print(
+        f"Limit: {app.limit}, measured on the same GPUs; work: {app.work_name}. Data in a cache exceeds that of a copy."
+        if has_limits
+        else "Limits are measured on GPUs only."
+    )
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(figures | {"rows": rows, "problems": problems}, indent=1) + "\n")

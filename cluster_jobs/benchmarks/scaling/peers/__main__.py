@@ -151,6 +151,7 @@ def show(problem: Problem, gpus: int, variant: str, times: Sequence[float]) -> N
         figures = {
             "program": program,
             "size": options.size,
+            **problem.extents(),
             "gpus": gpus,
             "variant": variant,
             "us_per_step": median,

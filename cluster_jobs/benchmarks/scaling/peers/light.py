@@ -152,6 +152,10 @@ class Light(Problem):
         """All: the whole history."""
         return int(self.options.steps)
 
+    def extents(self) -> dict[str, int]:
+        """The patches that there are."""
+        return {"patches": len(self.scene.emission)}
+
     def title(self) -> str:
         """The heading of the table."""
         return f"RSim, {len(self.scene.emission)} patches, {self.options.steps} steps"

@@ -42,6 +42,10 @@ class Problem(ABC):
         """Steps of a check of one variant."""
         return (int(self.options.steps) // 2 + 1) * 2
 
+    def extents(self) -> dict[str, int]:
+        """Extents besides the size, for the figures."""
+        return {}
+
     @abstractmethod
     def title(self) -> str:
         """The heading of the table."""
