@@ -153,9 +153,12 @@ bool scheduler::throttle(const std::chrono::milliseconds limit) {
 
 bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
 	const std::uint64_t target = m_num_pushed.load();
+	const auto is_planned = [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; };
+	const auto spin_until = clock::now() + m_settings.idle_spin;
+	while(!is_planned() && clock::now() < spin_until) std::this_thread::yield();
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
-	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; });
+	const bool done = m_progress.wait_for(lock, limit, is_planned);
 	m_num_waiters.fetch_sub(1);
 	return done;
 }
