@@ -1112,9 +1112,9 @@ class Executor:
     def host_task_done(self, ticket: int) -> None:
         """The call has returned."""
 
-    def register_user_memory(self, address: int, size_bytes: int) -> int:
+    def register_user_memory(self, address: int, allocated_box: tuple[int, int, int, int, int, int]) -> int:
         """
-        Makes an array of the user known as allocation (0, result). Any thread.
+        Makes an array of the user, over this box of a buffer, known as allocation (0, result). Any thread.
         """
 
     def replace_user_memory(self, raw: int, address: int) -> None:
@@ -1502,7 +1502,7 @@ class Submitter:
     def submit_host_task(self, *given: Any) -> None:
         """Queue.host_task, with what SubmitDelegate.plan_host_task takes."""
 
-    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, size_bytes: int, on_all: bool) -> None:
+    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool) -> None:
         """
         The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.
         """

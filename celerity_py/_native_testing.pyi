@@ -82,9 +82,6 @@ class GraphContext:
     def take_instructions(self) -> list[dict[str, Any]]:
         """Records since the last call."""
 
-    def take_pilots(self) -> list[dict[str, Any]]:
-        """Records since the last call."""
-
     def take_notices(self) -> list[celerity_py._native.PlanningNotice]:
         """Since the last call."""
 
@@ -175,12 +172,12 @@ class ReceiveArbiter:
 
     def __init__(self) -> None: ...
 
-    def receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+    def receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], element_size: int) -> None:
         """
         Instruction `id` completes when all of `boxes` have arrived. Requests of one transfer are disjoint.
         """
 
-    def split_receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], allocated_box: tuple[int, int, int, int, int, int], element_size: int) -> None:
+    def split_receive(self, id: int, transfer: tuple[int, int, int], boxes: Sequence[tuple[int, int, int, int, int, int]], destination: tuple[int, int], element_size: int) -> None:
         """Instruction `id` completes at once; its parts are awaited one by one."""
 
     def await_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], boxes: Sequence[tuple[int, int, int, int, int, int]]) -> None:
@@ -202,7 +199,7 @@ class ReceiveArbiter:
         """
         What to post since the last call: dicts with
 
-        "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
+        "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
         "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
         where the slot begins; otherwise offset_bytes is 0.
         """
@@ -221,14 +218,14 @@ class ReceiveArbiter:
     def num_unclaimed_pilots(self) -> int:
         """Pilots with a part that no request has taken."""
 
-def copy_boxes(source: int, source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination: int, destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:
+def copy_boxes(source: int, source_array: tuple[int, int, int, int, int, int] | None, destination: int, destination_array: tuple[int, int, int, int, int, int] | None, boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:
     """
     Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
 
-    A layout is (is_linear, allocated box, offset in bytes): a dense row-major array over the box, or the boxes packed one after the other from the offset on.
+    Data lies in a dense row-major array over the given box, or packed, box after box, if that is None.
     """
 
-def copy_shape(source_layout: tuple[bool, tuple[int, int, int, int, int, int], int], destination_layout: tuple[bool, tuple[int, int, int, int, int, int], int], boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> list[tuple[int, int]]:
+def copy_shape(source_array: tuple[int, int, int, int, int, int] | None, destination_array: tuple[int, int, int, int, int, int] | None, boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> list[tuple[int, int]]:
     """
     How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).
     """
@@ -256,10 +253,10 @@ def submit_task(scheduler: celerity_py._native.Scheduler, task: celerity_py._nat
 
 class InstructionRecords:
     """
-    Instructions and pilots made from dicts as a graph context records them, to replay them.
+    Instructions made from dicts as a graph context records them, to replay them.
     """
 
-    def __init__(self, instructions: Iterable[dict[str, Any]], pilots: Iterable[dict[str, Any]] = ...) -> None: ...
+    def __init__(self, instructions: Iterable[dict[str, Any]]) -> None: ...
 
     @property
     def instructions(self) -> list[dict[str, Any]]:

@@ -282,10 +282,10 @@ One thread per device.)")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(
 	        "register_user_memory",
-	        [](executor_loop& self, const std::uintptr_t address, const std::size_t size_bytes) {
-		        return self.register_user_memory(reinterpret_cast<void*>(address), size_bytes);
+	        [](executor_loop& self, const std::uintptr_t address, const flat_box& allocated_box) {
+		        return self.register_user_memory(reinterpret_cast<void*>(address), unflatten(allocated_box));
 	        },
-	        "address"_a, "size_bytes"_a, "Makes an array of the user known as allocation (0, result). Any thread.")
+	        "address"_a, "allocated_box"_a, "Makes an array of the user, over this box of a buffer, known as allocation (0, result). Any thread.")
 	    .def(
 	        "replace_user_memory",
 	        [](executor_loop& self, const std::uint64_t raw, const std::uintptr_t address) { self.replace_user_memory(raw, reinterpret_cast<void*>(address)); },

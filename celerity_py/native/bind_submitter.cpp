@@ -22,8 +22,8 @@ void bind_submitter(nb::module_& m);
 namespace {
 
 void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
-    const std::size_t size_bytes, const bool on_all) {
-	self.table().enter_fence(submission, make_fence(buffer, where, 0, on_all), reinterpret_cast<void*>(address), size_bytes, now_ns());
+    const bool on_all) {
+	self.table().enter_fence(submission, make_fence(buffer, where, 0, on_all), reinterpret_cast<void*>(address), now_ns());
 }
 
 /// A member of `threads` for as long as it lives.
@@ -93,7 +93,7 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	        "Queue.parallel_for, called from this frame.")
 	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
 	        "Queue.host_task, with what SubmitDelegate.plan_host_task takes.")
-	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "size_bytes"_a, "on_all"_a,
+	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a,
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def(
 	        "submit_epoch",

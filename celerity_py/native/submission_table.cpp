@@ -76,13 +76,12 @@ void submission_table::enter(const nb::handle submission, task&& node, std::opti
 	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
 }
 
-void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::size_t size_bytes,
-    const std::int64_t started_ns) {
+void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::int64_t started_ns) {
 	std::uint64_t raw = 0;
 	nb::object number;
 	try {
 		if(destination != nullptr && m_executor != nullptr) {
-			raw = m_executor->register_user_memory(destination, size_bytes);
+			raw = m_executor->register_user_memory(destination, node.fence_box);
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id{user_memory, raw};
 		}

@@ -30,7 +30,7 @@ class submission_table {
 	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task.
 	void enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
 	/// A fence that writes to this memory, unless that is null.
-	void enter_fence(nanobind::handle submission, task&& node, void* destination, std::size_t size_bytes, std::int64_t started_ns);
+	void enter_fence(nanobind::handle submission, task&& node, void* destination, std::int64_t started_ns);
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
 	bool is_overtaken(std::uint64_t begun) const;
 

@@ -353,11 +353,10 @@ class Runtime:
         takes_part = on_all or self.rank == 0
         array = np.empty(box.shape if takes_part else 0, record.dtype)
         address = address_of(array) if takes_part else 0
-        num_bytes = box.size * record.dtype.itemsize
         future.array = array if takes_part else None
         submission = Submission("fence", record.label, None, [], box, frame, future)
         future.subject = submission.label
-        self.submitter.submit_fence(submission, record.id, box, address, num_bytes, on_all)
+        self.submitter.submit_fence(submission, record.id, box, address, on_all)
         self._poison_late(future)
         if self.is_dry and takes_part:
             import warnings

@@ -39,7 +39,8 @@ class UserMemory:
         """Let the executor read an array until `let_go`; returns its raw id."""
         if self._executor is None:
             return 1
-        raw = self.offer(array)
+        allocated_box = (0, 0, 0, *array.shape, *(1,) * (3 - array.ndim))
+        raw = int(self._executor.register_user_memory(address_of(array), allocated_box))
         self._lent[raw] = _Loan(array, borrowed)
         return raw
 
@@ -60,14 +61,8 @@ class UserMemory:
                 executor.replace_user_memory(raw, address_of(copy))
                 self._lent[raw] = _Loan(copy, borrowed=False)
 
-    def offer(self, array: NDArray[Any]) -> int:
-        """Let the executor write to an array until `withdraw`; returns its raw id, or 0. The caller keeps it alive."""
-        if self._executor is None:
-            return 0
-        return int(self._executor.register_user_memory(address_of(array), array.nbytes))
-
     def withdraw(self, raw: int) -> None:
-        """Take back an array that was given to `offer`."""
+        """Take back the array of a fence."""
         if raw and self._executor is not None:
             self._executor.unregister_user_memory(raw)
 

@@ -291,8 +291,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "pilots of direct messages go through the network as well",
         LOOP,
-        "if(m_sender.is_planned(pilot.send)) continue; // it sends its own",
-        "",
+        "if(m_direct.is_direct(send)) return m_sender.plan(item, send, stamp, program_digest);",
+        "if(m_direct.is_direct(send)) m_sender.plan(item, send, stamp, program_digest);",
     ),
     Mutation(
         "launches are forgotten while kernels are under way",

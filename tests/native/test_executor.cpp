@@ -54,7 +54,7 @@ class planner {
 		for(auto& array : m_arrays) {
 			emit(alloc_instruction{array.allocation, m_count * sizeof(double), alignof(double), buffer_id(1), elements(m_count), {}}, {}, array);
 		}
-		const auto raw = m_executor.register_user_memory(result, m_count * sizeof(double));
+		const auto raw = m_executor.register_user_memory(result, elements(m_count));
 		array user{{user_memory, raw}, 0, {}, {}};
 		copy(user, m_arrays[0]);
 		for(auto& array : m_arrays) {
@@ -125,10 +125,9 @@ class planner {
 		dependencies.push_back(to.last_writer);
 		dependencies.push_back(from.last_writer);
 		auto& storage = *m_arenas.back().storage;
-		const copy_layout layout{false, elements(m_count), 0};
 		const auto boxes = storage.copy(std::vector<box>{elements(m_count)});
-		const auto id = emit(copy_instruction{from.allocation, layout, to.allocation, layout, boxes, sizeof(double), copy_reason::coherence, buffer_id(1)},
-		    dependencies, to);
+		const auto id =
+		    emit(copy_instruction{from.allocation, 0, to.allocation, 0, boxes, sizeof(double), copy_reason::coherence, buffer_id(1)}, dependencies, to);
 		from.readers.push_back(id);
 		to.value = from.value;
 	}
@@ -137,8 +136,8 @@ class planner {
 		auto dependencies = target.readers;
 		dependencies.push_back(target.last_writer);
 		auto& storage = *m_arenas.back().storage;
-		const auto accesses = storage.copy(std::vector<access_binding>{{buffer_id(1), access_mode::read_write, target.allocation, elements(m_count),
-		    elements(m_count), storage.copy(std::vector<box>{elements(m_count)})}});
+		const auto accesses = storage.copy(std::vector<access_binding>{
+		    {buffer_id(1), access_mode::read_write, target.allocation, elements(m_count), storage.copy(std::vector<box>{elements(m_count)})}});
 		if(is_device_memory(target.allocation.memory)) {
 			emit(device_kernel_instruction{device_of(target.allocation.memory), submission_id(++m_last_task), elements(m_count), accesses, {}}, dependencies,
 			    target);

@@ -25,7 +25,7 @@ struct complete {
 };
 struct lacking {
 	int first;
-	copy_layout second;
+	transfer_id second;
 	bool third = false;
 	CELERITY_KIND(lacking, first, second)
 };

@@ -25,7 +25,6 @@ COPY_PATHS = (
         "copy host->user",
         "copy device->user",
         "copy user->user",
-        "copy linear",
         "copy of several boxes",
     ),
     *(f"copy for {reason}" for reason in COPY_REASONS),
@@ -89,8 +88,6 @@ def paths_of(record: Record) -> list[str]:
         first, second = memory_name(source), memory_name(destination)
         is_peer = first == second == "device" and source != destination
         result += ["copy peer" if is_peer else f"copy {first}->{second}", f"copy for {record['reason']}"]
-        if record["source_layout"]["is_linear"] or record["destination_layout"]["is_linear"]:
-            result.append("copy linear")
         if len(record["boxes"]) > 1:
             result.append("copy of several boxes")
     elif kind == "send" and record["source"][0] >= 2:

@@ -177,25 +177,26 @@ class SimulatedRank:
         self.submit_new()
 
     def submit_new(self) -> None:
-        instructions, pilots = self.context.take()
+        instructions = self.context.take()
         for raw in range(len(self.user_memory) + 1, len(self.context.trace.user_allocations) + 1):
             self._add_user_memory(raw)
         for record in instructions:
             self.world.paths.update(paths_of(record))
-        if instructions or pilots:
-            _native_testing.submit(self.executor, _native_testing.InstructionRecords(instructions, pilots))
+        if instructions:
+            _native_testing.submit(self.executor, _native_testing.InstructionRecords(instructions))
 
     def _add_user_memory(self, raw: int) -> None:
         kind, number = self.context.trace.user_allocations[raw]
         if kind == "buffer":
+            space = self.functions.spaces[number]
             cells = np.repeat(self.world.meaning.initial[number].astype(np.uint32), self.functions.factors[number])
         else:
             task = self.world.meaning.tasks[number].task
             assert isinstance(task, Fence)
-            count = int(np.prod([high - low for low, high in task.box], dtype=np.int64))
-            cells = np.full(count * self.functions.factors[task.buffer], POISON, dtype=np.uint32)
+            space = to_flat(task.box)
+            cells = np.full(flat_size(space) * self.functions.factors[task.buffer], POISON, dtype=np.uint32)
         self.user_memory[raw] = cells
-        registered = self.executor.register_user_memory(cells.ctypes.data, cells.nbytes)
+        registered = self.executor.register_user_memory(cells.ctypes.data, space)
         assert registered == raw, (registered, raw)
 
     # executor

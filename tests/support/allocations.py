@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -39,13 +38,6 @@ def linear_cells(first: int, count: int) -> tuple[Indices, int]:
     return np.arange(first, first + count, dtype=np.intp), ((1 << count) - 1) << first
 
 
-def cells_of_layout(layout: dict[str, Any], boxes: tuple[FlatBox, ...], element_size: int) -> tuple[Indices, int]:
-    factor = element_size // CELL_BYTES
-    if layout["is_linear"]:
-        return linear_cells(layout["offset_bytes"] // CELL_BYTES, sum(map(flat_size, boxes)) * factor)
-    return cells_of(tuple(layout["allocated_box"]), boxes, factor)
-
-
 @dataclass
 class Allocation:
     id: AllocationId
@@ -65,6 +57,17 @@ class Allocation:
     @property
     def memory(self) -> int:
         return self.id[0]
+
+    def cells(self, boxes: tuple[FlatBox, ...], element_size_bytes: int, offset_bytes: int = 0) -> tuple[Indices, int]:
+        """Numbers of the cells in which data of `boxes` lies; and the same as a mask.
+
+        Args:
+            offset_bytes: Of packed data, in an allocation without box.
+        """
+        factor = element_size_bytes // CELL_BYTES
+        if self.box is None:
+            return linear_cells(offset_bytes // CELL_BYTES, sum(map(flat_size, boxes)) * factor)
+        return cells_of(self.box, boxes, factor)
 
     def conflict(self, place: int, reads: int, writes: int, ancestors: int) -> tuple[int, int] | None:
         """An earlier access that this one conflicts with and that no path orders before it, and the cells."""

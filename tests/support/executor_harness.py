@@ -18,7 +18,7 @@ Record = dict[str, Any]
 USER, HOST, DEVICE0, DEVICE1 = range(4)
 
 
-def row(begin: int, end: int) -> tuple[int, ...]:
+def row(begin: int, end: int) -> tuple[int, int, int, int, int, int]:
     return (begin, 0, 0, end, 1, 1)
 
 
@@ -30,7 +30,6 @@ class Script:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.pilots: list[Record] = []
 
     def add(self, kind: str, after: list[int] | None = None, **fields: Any) -> int:
         iid = len(self.records) + 1
@@ -65,13 +64,12 @@ class Script:
     def copy(
         self, source: tuple[int, int], destination: tuple[int, int], count: int, reason: str = "coherence", **where: Any
     ) -> int:
-        layout = {"is_linear": False, "allocated_box": row(0, count), "offset_bytes": 0}
         return self.add(
             "copy",
             source=source,
-            source_layout=layout,
+            source_offset_bytes=0,
             destination=destination,
-            destination_layout=layout,
+            destination_offset_bytes=0,
             boxes=[row(0, count)],
             element_size_bytes=8,
             reason=reason,
@@ -84,7 +82,6 @@ class Script:
             "buffer": 1,
             "mode": "read_write",
             "allocation": allocation,
-            "allocated_box": row(0, count),
             "bounding_box": row(0, count),
             "accessed": [row(0, count)] if allocation[1] else [],
         }
@@ -103,7 +100,7 @@ class Script:
         return self.add("epoch", task=task, submission=submission, action=action, **where)
 
     def submit(self, executor: _native.Executor) -> None:
-        _native_testing.submit(executor, _native_testing.InstructionRecords(self.records, self.pilots))
+        _native_testing.submit(executor, _native_testing.InstructionRecords(self.records))
 
 
 def void(_: object) -> None:
@@ -172,7 +169,6 @@ def send_record(iid: int, after: list[int], box: tuple[int, ...]) -> Record:
         "message": 77,
         "transfer": TRANSFER,
         "source": (HOST, 1),
-        "allocated_box": row(0, 10),
         "sent_box": box,
         "element_size_bytes": 8,
     }
@@ -182,7 +178,8 @@ def make_pilot(box: tuple[int, ...], message: int = 5) -> bytes:
     """The message that another rank's executor would send."""
     sender = _native.Executor(_native.ExecutorSettings(num_ranks=2, rank=1))
     s = Script()
-    s.pilots.append({"to": 0, "message": message, "transfer": TRANSFER, "sent_box": box, "send": 1})
+    s.alloc(HOST, 1, 10)
+    s.records.append(send_record(2, [1], box) | {"destination_rank": 0, "message": message})
     s.submit(sender)
-    ((_, _, pilot),) = sender.run(1)
+    (pilot,) = (event[2] for event in sender.run(1) if event[0] == "pilot")
     return bytes(pilot)

@@ -21,7 +21,7 @@ TRANSFER = (4, 1, 0)
 PATIENCE_S = 10
 
 
-def row(begin: int, end: int) -> tuple[int, ...]:
+def row(begin: int, end: int) -> tuple[int, int, int, int, int, int]:
     return (begin, 0, 0, end, 1, 1)
 
 
@@ -30,7 +30,6 @@ class Script:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.pilots: list[Record] = []
 
     def add(
         self, kind: str, phase: str = "work", key_task: int = 1, after: list[int] | None = None, **fields: Any
@@ -65,13 +64,12 @@ class Script:
         return self.add("free", allocation=(memory, raw), size_bytes=8 * count, **where)
 
     def copy(self, source: tuple[int, int], destination: tuple[int, int], where: tuple[int, ...], **more: Any) -> int:
-        layout = {"is_linear": False, "allocated_box": where, "offset_bytes": 0}
         return self.add(
             "copy",
             source=source,
-            source_layout=layout,
+            source_offset_bytes=0,
             destination=destination,
-            destination_layout=layout,
+            destination_offset_bytes=0,
             boxes=[where],
             element_size_bytes=8,
             reason="coherence",
@@ -82,32 +80,26 @@ class Script:
     def host_task(self, submission: int) -> int:
         return self.add("host_task", submission=submission, chunk=row(0, 1), accesses=[])
 
-    def send(
-        self, message: int, source: tuple[int, int], allocated: tuple[int, ...], sent: tuple[int, ...], **more: Any
-    ) -> int:
-        number = self.add(
+    def send(self, message: int, source: tuple[int, int], sent: tuple[int, ...], **more: Any) -> int:
+        return self.add(
             "send",
             "send",
             destination_rank=1,
             message=message,
             transfer=TRANSFER,
             source=source,
-            allocated_box=allocated,
             sent_box=sent,
             element_size_bytes=8,
             **more,
         )
-        self.pilots.append({"to": 1, "message": message, "transfer": TRANSFER, "sent_box": sent, "send": number})
-        return number
 
-    def receive(self, destination: tuple[int, int], allocated: tuple[int, ...], **more: Any) -> int:
-        more.setdefault("boxes", [allocated])
+    def receive(self, destination: tuple[int, int], received: tuple[int, ...], **more: Any) -> int:
+        more.setdefault("boxes", [received])
         return self.add(
             "receive",
             "receive",
             transfer=TRANSFER,
             destination=destination,
-            allocated_box=allocated,
             element_size_bytes=8,
             **more,
         )
@@ -132,11 +124,11 @@ class Pair:
         self.arrays: list[npt.NDArray[np.float64]] = []
 
     def submit(self, rank: int, script: Script) -> None:
-        _native_testing.submit(self.ranks[rank], _native_testing.InstructionRecords(script.records, script.pilots))
+        _native_testing.submit(self.ranks[rank], _native_testing.InstructionRecords(script.records))
 
-    def register(self, rank: int, array: npt.NDArray[np.float64]) -> tuple[int, int]:
+    def register(self, rank: int, array: npt.NDArray[np.float64], first: int = 0) -> tuple[int, int]:
         self.arrays.append(array)
-        return (USER, self.ranks[rank].register_user_memory(array.ctypes.data, array.nbytes))
+        return (USER, self.ranks[rank].register_user_memory(array.ctypes.data, row(first, first + array.size)))
 
     def step(self) -> None:
         for rank, executor in enumerate(self.ranks):
@@ -180,7 +172,7 @@ def gated_send(pair: Pair, values: npt.NDArray[np.float64]) -> Script:
     s.alloc(DEVICE0, 1, where)
     s.host_task(1)
     s.copy(pair.register(0, values), (DEVICE0, 1), where)
-    s.send(7, (DEVICE0, 1), where, where)
+    s.send(7, (DEVICE0, 1), where)
     return s
 
 
@@ -214,7 +206,7 @@ def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
     before = ring.copy()
     s = Script()
     s.alloc(DEVICE0, 1, row(0, 4))
-    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4))
     pair.submit(0, s)
     pair.ranks[0].run(0.01)
     written = np.flatnonzero(ring != before)
@@ -230,7 +222,7 @@ def test_the_failure_to_map_a_peer_names_it(pair: Pair) -> None:
     ring = np.memmap(pair.offers[1][16:].split(b"\0")[0].decode(), np.uint8, "r+")
     s = Script()
     s.alloc(DEVICE0, 1, row(0, 4))
-    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4))
+    s.send(7, (DEVICE0, 1), row(0, 4))
     pair.submit(0, s)
     pair.ranks[0].run(0.01)
     path = bytes(ring).index(b"/proc/", 200_000)
@@ -260,7 +252,7 @@ def test_a_message_is_announced_when_its_source_exists(pair: Pair) -> None:
     s = Script()
     s.host_task(1)
     s.alloc(DEVICE0, 1, row(0, 4))
-    s.send(7, (DEVICE0, 1), row(0, 4), row(1, 3))
+    s.send(7, (DEVICE0, 1), row(1, 3))
     pair.submit(0, s)
     r = Script()
     r.alloc(DEVICE0, 1, row(1, 3))
@@ -320,7 +312,7 @@ def test_a_message_cut_up_among_receives_is_answered_after_the_last(pair: Pair) 
     first.host_task(9)
     first.alloc(DEVICE1, 1, row(6, 10))
     first.receive((DEVICE1, 1), row(6, 10))
-    first.copy((DEVICE1, 1), pair.register(1, right), row(6, 10))
+    first.copy((DEVICE1, 1), pair.register(1, right, 6), row(6, 10))
     first.epoch(1)
     pair.submit(1, first)
     pair.settle()
@@ -348,7 +340,7 @@ def test_a_receive_of_several_parts_of_a_message_does_not_wait_for_itself(pair: 
     def read_the_middle() -> None:
         readers.alloc(DEVICE1, 1, row(4, 6))
         readers.receive((DEVICE1, 1), row(4, 6))
-        readers.copy((DEVICE1, 1), pair.register(1, middle), row(4, 6))
+        readers.copy((DEVICE1, 1), pair.register(1, middle, 4), row(4, 6))
 
     for read in (read_the_middle, read_both_ends) if is_last else (read_both_ends, read_the_middle):
         read()
@@ -370,9 +362,9 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     s.alloc(HOST, 1, row(0, 10))
     s.copy(source, (DEVICE0, 1), row(0, 10))
     copied = s.copy(source, (HOST, 1), row(0, 10))
-    first = s.send(7, (DEVICE0, 1), row(0, 10), row(0, 3), after=[copied])
-    second = s.send(8, (HOST, 1), row(0, 10), row(3, 8), after=[copied])  # straddles the two receives
-    third = s.send(9, (DEVICE0, 1), row(0, 10), row(8, 10), after=[copied])
+    first = s.send(7, (DEVICE0, 1), row(0, 3), after=[copied])
+    second = s.send(8, (HOST, 1), row(3, 8), after=[copied])  # straddles the two receives
+    third = s.send(9, (DEVICE0, 1), row(8, 10), after=[copied])
     s.epoch(1, after=[first, second, third])
     pair.submit(0, s)
     r = Script()
@@ -382,7 +374,7 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     r.receive((DEVICE1, 1), row(5, 10))
     left, right = result[:5], result[5:]
     r.copy((DEVICE0, 1), pair.register(1, left), row(0, 5))
-    r.copy((DEVICE1, 1), pair.register(1, right), row(5, 10))
+    r.copy((DEVICE1, 1), pair.register(1, right, 5), row(5, 10))
     r.epoch(1)
     pair.submit(1, r)
     _, (sending, _, message, source_address, *_) = pair.run_until(0, "send")
@@ -420,8 +412,8 @@ def test_messages_of_different_producers_are_ready_one_by_one(pair: Pair) -> Non
     for i in range(2):
         s.host_task(1 + i)
         written = s.copy(pair.register(0, values + i), (DEVICE0, 1 + i), row(0, 4))
-        number = s.send(7 + i, (DEVICE0, 1 + i), row(0, 4), row(0, 4), after=[written], key_task=4 + i)
-        s.records[number - 1]["transfer"] = s.pilots[-1]["transfer"] = (4 + i, 1, 0)
+        number = s.send(7 + i, (DEVICE0, 1 + i), row(0, 4), after=[written], key_task=4 + i)
+        s.records[number - 1]["transfer"] = (4 + i, 1, 0)
     pair.submit(0, s)
     pair.submit(1, receiving(pair, results))
     pair.settle()
@@ -440,13 +432,13 @@ def test_a_message_may_share_a_flag_that_is_written_already(pair: Pair) -> None:
     s = Script()
     s.alloc(DEVICE0, 1, row(0, 4))
     written = s.copy(pair.register(0, values), (DEVICE0, 1), row(0, 4))
-    s.send(7, (DEVICE0, 1), row(0, 4), row(0, 4), after=[written])
+    s.send(7, (DEVICE0, 1), row(0, 4), after=[written])
     pair.submit(0, s)
     pair.settle()
     late = Script()
-    late.records, late.pilots = list(s.records), []
-    second = late.send(8, (DEVICE0, 1), row(0, 4), row(0, 2), after=[written], key_task=5)
-    late.records[second - 1]["transfer"] = late.pilots[-1]["transfer"] = (5, 1, 0)
+    late.records = list(s.records)
+    second = late.send(8, (DEVICE0, 1), row(0, 2), after=[written], key_task=5)
+    late.records[second - 1]["transfer"] = (5, 1, 0)
     late.epoch(1, after=[second - 1, second])
     late.records = late.records[len(s.records) :]
     pair.submit(0, late)
@@ -465,9 +457,8 @@ def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
     r.alloc(DEVICE0, 1, row(0, 1))
     for task in range(2, 2 + count):
         transfer = (task, 1, 0)
-        number = s.send(task, (DEVICE0, 1), row(0, 1), row(0, 1), key_task=task, after=[written])
+        number = s.send(task, (DEVICE0, 1), row(0, 1), key_task=task, after=[written])
         s.records[number - 1]["transfer"] = transfer
-        s.pilots[-1]["transfer"] = transfer
         number = r.receive((DEVICE0, 1), row(0, 1), key_task=task)
         r.records[number - 1]["transfer"] = transfer
     s.epoch(1, after=list(range(3, 3 + count)))

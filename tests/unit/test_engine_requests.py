@@ -40,7 +40,7 @@ def kernel(device: int = 0, *, is_border: bool = False, **rules: Any) -> tuple[s
 
 
 def receive(destination: int, *, kind: str = "receive", **rules: Any) -> tuple[str, str | None, int | None]:
-    place = {"destination": (destination, 1), "allocated_box": BOX, "element_size_bytes": 8}
+    place = {"destination": (destination, 1), "element_size_bytes": 8}
     return request(kind, {"transfer": TRANSFER, "boxes": [BOX], **place}, **rules)
 
 
@@ -114,7 +114,7 @@ def test_the_host_does_the_rest() -> None:
     s.alloc(DEVICE0, 1, 10)
     s.free(DEVICE0, 1, 10)
     s.add("host_task", submission=1, chunk=BOX, accesses=[])
-    s.add("initialize", buffer=1, destination=(HOST, 1), allocated_box=BOX, boxes=[BOX], element_size_bytes=8)
+    s.add("initialize", buffer=1, destination=(HOST, 1), boxes=[BOX], element_size_bytes=8)
     s.add("await_receive", transfer=TRANSFER, destination=(HOST, 1), boxes=[BOX])
     s.add("gather_receive", transfer=TRANSFER, destination=(HOST, 1), bytes_per_slot=8, sources=[1], slots=[1])
     s.add("fence", submission=2)

@@ -23,8 +23,8 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
     h = harness(num_devices=2)
     count = 1000
     source, result = np.arange(count, dtype=float), np.zeros(count)
-    raw_in = h.executor.register_user_memory(source.ctypes.data, source.nbytes)
-    raw_out = h.executor.register_user_memory(result.ctypes.data, result.nbytes)
+    raw_in = h.executor.register_user_memory(source.ctypes.data, row(0, source.size))
+    raw_out = h.executor.register_user_memory(result.ctypes.data, row(0, result.size))
 
     def double(call: tuple[Any, ...]) -> None:
         _, _, _, [(_, _, address, _, _, _)], _, _ = call
@@ -78,10 +78,9 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
 def test_a_device_gathers_what_others_have(harness: Callable[..., Harness], count: int) -> None:
     h = harness(num_devices=3)
     source, result = np.arange(count, dtype=float), np.zeros(count)
-    raw_in = h.executor.register_user_memory(source.ctypes.data, source.nbytes)
-    raw_out = h.executor.register_user_memory(result.ctypes.data, result.nbytes)
+    raw_in = h.executor.register_user_memory(source.ctypes.data, row(0, source.size))
+    raw_out = h.executor.register_user_memory(result.ctypes.data, row(0, result.size))
     half = count // 2
-    layout = {"is_linear": False, "allocated_box": row(0, count), "offset_bytes": 0}
     device2 = DEVICE1 + 1
     s = Script()
     allocs = [s.alloc(memory, 1, count, after=[]) for memory in (DEVICE0, DEVICE1, device2)]
@@ -90,11 +89,10 @@ def test_a_device_gathers_what_others_have(harness: Callable[..., Harness], coun
         "gather_copy",
         after=filled,
         sources=[
-            {"allocation": (DEVICE1, 1), "layout": layout, "boxes": [row(0, 10), row(half, count)]},
-            {"allocation": (device2, 1), "layout": layout, "boxes": [row(10, half)]},
+            {"allocation": (DEVICE1, 1), "boxes": [row(0, 10), row(half, count)]},
+            {"allocation": (device2, 1), "boxes": [row(10, half)]},
         ],
         destination=(DEVICE0, 1),
-        destination_layout=layout,
         element_size_bytes=8,
         buffer=1,
     )
@@ -125,7 +123,7 @@ def test_long_chains_of_copies_over_all_lanes_keep_their_order(harness: Callable
     for memory, raw in places:
         s.alloc(memory, raw, count)
     user = np.zeros(count)
-    raw_user = h.executor.register_user_memory(user.ctypes.data, user.nbytes)
+    raw_user = h.executor.register_user_memory(user.ctypes.data, row(0, user.size))
     s.copy((USER, raw_user), places[0], count)
     for _ in range(50):
         s.copy(places[0], places[1], count)
@@ -197,7 +195,6 @@ def test_host_tasks_and_initialisers_run_on_host_threads(harness: Callable[..., 
         "initialize",
         buffer=1,
         destination=(HOST, 1),
-        allocated_box=row(0, 8),
         boxes=[row(2, 4), row(5, 6)],
         element_size_bytes=8,
     )
@@ -214,8 +211,8 @@ def test_host_tasks_and_initialisers_run_on_host_threads(harness: Callable[..., 
 def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> None:
     h = harness()
     values, result = np.array([1.0, 2.0, 4.0]), np.zeros(1)
-    raw_in = h.executor.register_user_memory(values.ctypes.data, values.nbytes)
-    raw_out = h.executor.register_user_memory(result.ctypes.data, result.nbytes)
+    raw_in = h.executor.register_user_memory(values.ctypes.data, row(0, values.size))
+    raw_out = h.executor.register_user_memory(result.ctypes.data, row(0, result.size))
     s = Script()
     s.add(
         "reduce",
@@ -320,7 +317,7 @@ def test_who_watches_knows_of_an_epoch_before_it_is_handed_over(executor: _nativ
 
 def test_who_watches_knows_of_nothing_before_what_comes_before_it(executor: _native.Executor) -> None:
     source = np.zeros(4)
-    raw = executor.register_user_memory(source.ctypes.data, source.nbytes)
+    raw = executor.register_user_memory(source.ctypes.data, row(0, source.size))
     watcher = Watcher(executor, 1, limit_s=0.5)
     s = Script()
     s.free(USER, raw, 4)

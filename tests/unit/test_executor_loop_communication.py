@@ -21,7 +21,6 @@ def test_pilots_leave_at_once_and_sends_when_their_data_is_ready(harness: Callab
     s.alloc(HOST, 1, 10)
     s.kernel(0, 1, (0, 0), 1)
     s.records.append(send_record(3, [2], row(4, 6)))
-    s.pilots.append({"to": 1, "message": 77, "transfer": TRANSFER, "sent_box": row(4, 6), "send": 3})
     s.epoch(2)
     s.submit(h.executor)
     _, peer, pilot = h.run_until("pilot")
@@ -52,7 +51,6 @@ def test_a_receive_is_posted_when_request_and_pilot_have_met(
         transfer=TRANSFER,
         boxes=[row(2, 5)],
         destination=(HOST, 1),
-        allocated_box=row(0, 10),
         element_size_bytes=8,
     )
     s.epoch(1)
@@ -116,7 +114,6 @@ def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callabl
         transfer=TRANSFER,
         boxes=[row(2, 5)],
         destination=(HOST, 1),
-        allocated_box=row(0, 10),
         element_size_bytes=8,
     )
     s.records.append(send_record(4, [1], row(4, 6)))

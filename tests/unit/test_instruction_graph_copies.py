@@ -173,11 +173,9 @@ def test_narrow_columns_are_packed_on_the_device() -> None:
     cluster.kernel((64, 64)).write(buffer, one_to_one()).submit()
     cluster.kernel((64, 64), "columns").read(buffer, fixed(((0, 64), (3, 4)))).submit()
     graph = cluster.instructions()
-    packing = graph.all("copy", source=(2, 1), reason="staging") | (
-        copies(graph, 2, 2) - graph.all("copy", reason="resize")
-    )
-    packing &= graph.all("copy", destination_layout=lambda layout: layout["is_linear"])
-    assert (packing & copies(graph, 2, 2)).count_is(1)
+    staging = [record["allocation"] for record in graph.all("alloc", where=lambda alloc: alloc["buffer"] == 0)]
+    packing = copies(graph, 2, 2) & graph.all("copy", destination=lambda destination: destination in staging)
+    assert packing.count_is(1)
     assert packing.each_reaches(copies(graph, 1, 3))
     cluster.finish().verify()
 

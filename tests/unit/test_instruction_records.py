@@ -22,7 +22,7 @@ def planned(seed: int) -> list[dict[str, Any]]:
     for step in program.steps:
         context.apply(step)
     context.finish()
-    return context.take()[0]
+    return context.take()
 
 
 def test_records_of_all_kinds_become_the_same_instructions_again() -> None:

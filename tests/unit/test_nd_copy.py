@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Copies of boxes between array layouts, compared with NumPy."""
+"""Copies of boxes between arrays, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from celerity_py import _native_testing
 from tests.support.sparse_memory import sparse_zeros
 
 FlatBox = tuple[int, int, int, int, int, int]
-Layout = tuple[bool, FlatBox, int]
 
 
 def flat(low: tuple[int, ...], high: tuple[int, ...]) -> FlatBox:
@@ -28,14 +27,6 @@ def slices(part: FlatBox, origin: FlatBox) -> tuple[slice, ...]:
 
 def shape(box: FlatBox) -> tuple[int, ...]:
     return tuple(box[d + 3] - box[d] for d in range(3))
-
-
-def dense(box: FlatBox) -> Layout:
-    return (False, box, 0)
-
-
-def packed(offset: int) -> Layout:
-    return (True, (0,) * 6, offset)
 
 
 def random_elements(rng: np.random.Generator, count: int, size: int) -> npt.NDArray[np.void]:
@@ -76,9 +67,7 @@ def test_boxes_are_copied_between_arrays_of_different_extents(
     expected = destination.copy()
     for box in boxes:
         expected[slices(box, destination_box)] = source[slices(box, source_box)]
-    _native_testing.copy_boxes(
-        source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), boxes, size
-    )
+    _native_testing.copy_boxes(source.ctypes.data, source_box, destination.ctypes.data, destination_box, boxes, size)
     assert np.array_equal(destination, expected)
 
 
@@ -90,13 +79,13 @@ def test_boxes_are_packed_one_after_the_other_and_unpacked_again(
     rng = np.random.default_rng(seed)
     source = random_elements(rng, math.prod(shape(source_box)), size).reshape(shape(source_box))
     staging = np.zeros(offset + sum(math.prod(shape(b)) for b in boxes) * size, np.uint8)
-    _native_testing.copy_boxes(source.ctypes.data, dense(source_box), staging.ctypes.data, packed(offset), boxes, size)
+    _native_testing.copy_boxes(source.ctypes.data, source_box, staging.ctypes.data + offset, None, boxes, size)
     expected = np.concatenate([source[slices(box, source_box)].reshape(-1) for box in boxes])
     assert np.array_equal(staging[offset:], expected.view(np.uint8))
 
     destination = np.zeros(shape(destination_box), f"V{size}")
     _native_testing.copy_boxes(
-        staging.ctypes.data, packed(offset), destination.ctypes.data, dense(destination_box), boxes, size
+        staging.ctypes.data + offset, None, destination.ctypes.data, destination_box, boxes, size
     )
     for box in boxes:
         assert np.array_equal(destination[slices(box, destination_box)], source[slices(box, source_box)])
@@ -120,7 +109,7 @@ WHOLE: FlatBox = (0, 0, 0, 4, 5, 6)
 def test_copies_use_the_longest_contiguous_runs(
     source: FlatBox, destination: FlatBox, box: FlatBox, runs: tuple[int, int]
 ) -> None:
-    assert _native_testing.copy_shape(dense(source), dense(destination), [box], 8) == [runs]
+    assert _native_testing.copy_shape(source, destination, [box], 8) == [runs]
 
 
 def test_an_empty_box_copies_nothing() -> None:
@@ -128,7 +117,7 @@ def test_an_empty_box_copies_nothing() -> None:
     source = np.ones(4, np.uint8)
     empty: FlatBox = (0, 0, 0, 0, 0, 0)
     array: FlatBox = (0, 0, 0, 4, 1, 1)
-    _native_testing.copy_boxes(source.ctypes.data, dense(array), destination.ctypes.data, dense(array), [empty], 1)
+    _native_testing.copy_boxes(source.ctypes.data, array, destination.ctypes.data, array, [empty], 1)
     assert not destination.any()
 
 
@@ -155,9 +144,7 @@ def test_boxes_inside_allocations_beyond_32_bits_are_copied_in_place(
     source, destination = (sparse_zeros(shape(array), f"V{size}") for array in (source_box, destination_box))
     contents = random_elements(np.random.default_rng(3), math.prod(shape(box)), size).reshape(shape(box))
     source[slices(box, source_box)] = contents
-    _native_testing.copy_boxes(
-        source.ctypes.data, dense(source_box), destination.ctypes.data, dense(destination_box), [box], size
-    )
+    _native_testing.copy_boxes(source.ctypes.data, source_box, destination.ctypes.data, destination_box, [box], size)
     assert np.array_equal(destination[slices(box, destination_box)], contents)
     around = tuple(slice(max(0, inner.start - 1), inner.stop + 1) for inner in slices(box, destination_box))
     assert np.count_nonzero(destination[around]) == np.count_nonzero(contents)
@@ -168,9 +155,9 @@ def test_packing_goes_on_beyond_two_to_the_31_bytes() -> None:
     source = random_elements(np.random.default_rng(3), 32, 8).reshape(shape(array))
     staging = sparse_zeros((HUGE + 32 * 8,), np.uint8)
     rows: list[FlatBox] = [(0, row, 1, 1, row + 1, 7) for row in range(4)]
-    _native_testing.copy_boxes(source.ctypes.data, dense(array), staging.ctypes.data, packed(HUGE), rows, 8)
+    _native_testing.copy_boxes(source.ctypes.data, array, staging.ctypes.data + HUGE, None, rows, 8)
     expected = np.ascontiguousarray(source[:, :, 1:7]).view(np.uint8).reshape(-1)
     assert np.array_equal(staging[HUGE : HUGE + expected.size], expected)
     destination = np.zeros_like(source)
-    _native_testing.copy_boxes(staging.ctypes.data, packed(HUGE), destination.ctypes.data, dense(array), rows, 8)
+    _native_testing.copy_boxes(staging.ctypes.data + HUGE, None, destination.ctypes.data, array, rows, 8)
     assert np.array_equal(destination[:, :, 1:7], source[:, :, 1:7])

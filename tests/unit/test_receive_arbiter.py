@@ -50,11 +50,11 @@ class Expectation:
 def receive(
     iid: int, boxes: list[FlatBox], destination: tuple[int, int] = HOST, transfer: Transfer = TRANSFER
 ) -> Input:
-    return Input(f"I{iid}", lambda a: a.receive(iid, transfer, boxes, destination, row(0, 100), 8))
+    return Input(f"I{iid}", lambda a: a.receive(iid, transfer, boxes, destination, 8))
 
 
 def split_receive(iid: int, boxes: list[FlatBox], destination: tuple[int, int] = HOST) -> Input:
-    return Input(f"I{iid}", lambda a: a.split_receive(iid, TRANSFER, boxes, destination, row(0, 100), 8))
+    return Input(f"I{iid}", lambda a: a.split_receive(iid, TRANSFER, boxes, destination, 8))
 
 
 def await_receive(iid: int, boxes: list[FlatBox], after: tuple[str, ...], destination: tuple[int, int] = HOST) -> Input:
@@ -278,8 +278,8 @@ def test_an_await_for_what_has_arrived_long_ago_completes_at_once() -> None:
 
 def test_a_request_for_nothing_completes_at_once() -> None:
     arbiter = _native_testing.ReceiveArbiter()
-    arbiter.receive(1, TRANSFER, [], HOST, row(0, 9), 8)
-    arbiter.split_receive(2, TRANSFER, [], HOST, row(0, 9), 8)
+    arbiter.receive(1, TRANSFER, [], HOST, 8)
+    arbiter.split_receive(2, TRANSFER, [], HOST, 8)
     arbiter.gather_receive(3, REDUCTION, HOST, 8, [], [])
     assert arbiter.take_completed() == [1, 2, 3]
     assert arbiter.num_open == 0
@@ -287,7 +287,7 @@ def test_a_request_for_nothing_completes_at_once() -> None:
 
 def test_a_post_names_rank_message_and_place() -> None:
     arbiter = _native_testing.ReceiveArbiter()
-    arbiter.receive(1, TRANSFER, [row(2, 5)], HOST, row(0, 9), 8)
+    arbiter.receive(1, TRANSFER, [row(2, 5)], HOST, 8)
     arbiter.pilot(3, 11, TRANSFER, row(1, 5))
     (post,) = arbiter.take_posts()
     post.pop("fragment")
@@ -297,7 +297,6 @@ def test_a_post_names_rank_message_and_place() -> None:
         "message": 11,
         "transfer": TRANSFER,
         "destination": HOST,
-        "allocated_box": row(0, 9),
         "box": row(2, 5),
         "message_box": row(1, 5),
         "offset_bytes": 0,
@@ -318,7 +317,7 @@ def test_a_payload_nobody_waits_for_is_an_error() -> None:
 def test_a_message_that_spans_several_boxes_of_one_receive_is_received_in_one_piece(pilot_first: bool) -> None:
     arbiter = _native_testing.ReceiveArbiter()
     events: list[Event] = [
-        lambda a: a.receive(1, TRANSFER, [(0, 0, 0, 1, 2, 1), (1, 0, 0, 3, 5, 1)], HOST, (0, 0, 0, 3, 5, 1), 8),
+        lambda a: a.receive(1, TRANSFER, [(0, 0, 0, 1, 2, 1), (1, 0, 0, 3, 5, 1)], HOST, 8),
         lambda a: a.pilot(1, 4, TRANSFER, (0, 1, 0, 3, 2, 1)),
     ]
     for event in reversed(events) if pilot_first else events:

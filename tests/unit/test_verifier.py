@@ -15,7 +15,6 @@ from tests.verification.verifier import VerificationError, verify
 
 SPACE = (0, 0, 0, 4, 1, 1)
 FRONT, BACK = (0, 0, 0, 2, 1, 1), (2, 0, 0, 4, 1, 1)
-STRIDED = {"is_linear": False, "allocated_box": SPACE, "offset_bytes": 0}
 
 
 def program() -> Program:
@@ -43,7 +42,6 @@ def kernel(id_: int, device: int, box: tuple[int, ...]) -> Record:
         "buffer": 0,
         "mode": "write",
         "allocation": (2 + device, 1),
-        "allocated_box": box,
         "bounding_box": box,
         "accessed": [box],
     }
@@ -55,10 +53,10 @@ def copy(id_: int, memory: int, box: tuple[int, ...], dependencies: list[int]) -
     return instruction(
         *(id_, "copy", 2, dependencies),
         source=(memory, 1),
-        source_layout={**STRIDED, "allocated_box": box},
+        source_offset_bytes=0,
         boxes=[box],
         destination=(0, 1),
-        destination_layout=STRIDED,
+        destination_offset_bytes=0,
         element_size_bytes=4,
         reason="fence",
         buffer=0,

@@ -114,14 +114,13 @@ class RankContext:
         self.native.submit(_native_testing.make_epoch("shutdown"))
         self.trace.is_finished = True
 
-    def take(self) -> tuple[list[Record], list[Record]]:
-        """New instructions and pilots; all new records are added to the trace."""
-        instructions, pilots = self.native.take_instructions(), self.native.take_pilots()
+    def take(self) -> list[Record]:
+        """New instructions; all new records are added to the trace."""
+        instructions = self.native.take_instructions()
         self.trace.tasks += self.native.take_tasks()
         self.trace.commands += self.native.take_commands()
         self.trace.instructions += instructions
-        self.trace.pilots += pilots
-        return instructions, pilots
+        return instructions
 
     def _new_user_allocation(self, kind: Literal["buffer", "fence"], number: int) -> int:
         self._user_allocations += 1

@@ -17,7 +17,6 @@ class Trace:
     tasks: list[Record] = field(default_factory=list)
     commands: list[Record] = field(default_factory=list)
     instructions: list[Record] = field(default_factory=list)
-    pilots: list[Record] = field(default_factory=list)
     buffer_numbers: dict[int, int] = field(default_factory=dict)
     """Program's number of a buffer, by the id that records use."""
     user_allocations: dict[int, tuple[Literal["buffer", "fence"], int]] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class RankInstructions(RankMemory):
                 continue
             allocation = self._allocation(binding["allocation"])
             size = self.oracle.decl(access.buffer).element_size_bytes
-            cells, mask = cells_of(tuple(binding["allocated_box"]), boxes, size // CELL_BYTES)
+            cells, mask = allocation.cells(boxes, size)
             reads, writes = touched.get(allocation.id, (0, 0))
             if access.mode != "write":
                 reads |= mask
@@ -129,14 +129,14 @@ class RankInstructions(RankMemory):
         if not expected:
             return ()
         allocation = self._allocation(binding["allocation"])
-        box = tuple(binding["allocated_box"])
-        if allocation.buffer != access.buffer or allocation.memory != memory or allocation.box != box:
+        if allocation.buffer != access.buffer or allocation.memory != memory or allocation.box is None:
             raise self.error(
                 f"access {position}: bound to allocation {allocation.id} of b{allocation.buffer}, {allocation.box}"
             )
         lows = tuple(min(b[d] for b in boxes) for d in range(3))
         highs = tuple(max(b[3 + d] for b in boxes) for d in range(3))
-        if tuple(binding["bounding_box"]) != lows + highs or not flat_covers(box, tuple(binding["bounding_box"])):
+        bounding_box = tuple(binding["bounding_box"])
+        if bounding_box != lows + highs or not flat_covers(allocation.box, bounding_box):
             raise self.error(f"access {position}: bounding box must be {lows + highs} and lie in the allocation")
         return boxes
 
@@ -145,10 +145,9 @@ class RankInstructions(RankMemory):
         if self.oracle.decl(buffer).initial != "function":
             raise self.error("the buffer has no function")
         allocation = self._allocation(record["destination"])
-        factor = record["element_size_bytes"] // CELL_BYTES
-        cells, mask = cells_of(tuple(record["allocated_box"]), flat_tuple(record["boxes"]), factor)
-        if allocation.memory != 1 or allocation.box != tuple(record["allocated_box"]):
-            raise self.error("destination is not in host memory or not of this box")
+        if allocation.memory != 1 or allocation.buffer != buffer:
+            raise self.error("destination is not an allocation of the buffer in host memory")
+        cells, mask = allocation.cells(flat_tuple(record["boxes"]), record["element_size_bytes"])
         self._access(place, allocation, 0, mask)
         allocation.versions[cells] = INITIAL
 
@@ -165,12 +164,9 @@ class RankInstructions(RankMemory):
             raise self.error(
                 f"sends from memory {allocation.memory}, transport to that rank is {'direct' if direct else 'host'}"
             )
-        if record["destination_rank"] == self.trace.rank or allocation.box not in (
-            None,
-            tuple(record["allocated_box"]),
-        ):
-            raise self.error("sends to its own rank, or from an allocation of another box")
-        cells, mask = cells_of(tuple(record["allocated_box"]), boxes, record["element_size_bytes"] // CELL_BYTES)
+        if record["destination_rank"] == self.trace.rank or allocation.buffer != buffer:
+            raise self.error("sends to its own rank, or from an allocation of another buffer")
+        cells, mask = allocation.cells(boxes, record["element_size_bytes"])
         self._access(place, allocation, mask, 0)
         found = allocation.versions[cells]
         if transfer[2]:
@@ -189,11 +185,11 @@ class RankInstructions(RankMemory):
         transfer, buffer, consumer = self._transfer(record)
         allocation = self._allocation(record["destination"])
         boxes = flat_tuple(record["boxes"])
-        if allocation.buffer != buffer or allocation.box != tuple(record["allocated_box"]):
+        if allocation.buffer != buffer:
             raise self.error(f"destination is an allocation of b{allocation.buffer}, {allocation.box}")
         if allocation.memory != 1 and not any(self.oracle.program.settings.direct_ranks(self.trace.rank)):
             raise self.error("receives into device memory, and no rank is a direct peer")
-        cells, mask = cells_of(tuple(record["allocated_box"]), boxes, record["element_size_bytes"] // CELL_BYTES)
+        cells, mask = allocation.cells(boxes, record["element_size_bytes"])
         self._access(place, allocation, 0, mask)
         arrival = self.arrivals.setdefault(transfer, Arrival())
         elements = self.oracle.mask(buffer, boxes)

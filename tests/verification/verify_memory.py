@@ -17,7 +17,6 @@ from tests.support.allocations import (
     Allocation,
     AllocationId,
     cells_of,
-    cells_of_layout,
 )
 from tests.verification.elements import FlatBox, Indices, bits, flat_size, to_flat
 from tests.verification.graph_records import Record, Trace
@@ -175,10 +174,8 @@ class RankMemory:
         boxes = flat_tuple(record["boxes"])
         size = record["element_size_bytes"]
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
-        self._check_layout(source, record["source_layout"])
-        self._check_layout(destination, record["destination_layout"])
-        from_cells, from_mask = self._copied_cells(record["source_layout"], boxes, size)
-        to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
+        from_cells, from_mask = self._copied_cells(source, boxes, size, record["source_offset_bytes"])
+        to_cells, to_mask = destination.cells(boxes, size, record["destination_offset_bytes"])
         if source is destination:
             self._access(place, source, from_mask, to_mask)
         else:
@@ -186,8 +183,10 @@ class RankMemory:
             self._access(place, destination, 0, to_mask)
         self._carry(record, boxes, source.versions[from_cells], destination, to_cells)
 
-    def _copied_cells(self, layout: Record, boxes: tuple[FlatBox, ...], size: int) -> tuple[Indices, int]:
-        cells, mask = cells_of_layout(layout, boxes, size)
+    def _copied_cells(
+        self, source: Allocation, boxes: tuple[FlatBox, ...], size: int, offset_bytes: int = 0
+    ) -> tuple[Indices, int]:
+        cells, mask = source.cells(boxes, size, offset_bytes)
         if not mask:
             raise self.error("copies nothing")
         if mask.bit_count() != cells.size:
@@ -202,18 +201,10 @@ class RankMemory:
         self._check_freshness(record, boxes, found, destination.versions[cells])
         destination.versions[cells] = found
 
-    def _check_layout(self, allocation: Allocation, layout: Record) -> None:
-        if layout["is_linear"] or allocation.box is None or tuple(layout["allocated_box"]) == allocation.box:
-            return
-        raise self.error(
-            f"takes {allocation.id} for an allocation of {layout['allocated_box']}, it is {allocation.box}"
-        )
-
     def _replay_gather_copy(self, record: Record, place: int) -> None:
         """Which sources come first is not told, so none may overwrite what another one does."""
         size = record["element_size_bytes"]
         destination = self._allocation(record["destination"])
-        self._check_layout(destination, record["destination_layout"])
         memories = [source["allocation"][0] for source in record["sources"]]
         if len(set(memories)) < max(2, len(memories)) or min(memories) < 2 or destination.memory in (0, 1, *memories):
             raise self.error("gathers out of no, one or the same memory, or not among devices")
@@ -221,9 +212,8 @@ class RankMemory:
         for source in record["sources"]:
             boxes = flat_tuple(source["boxes"])
             allocation = self._allocation(source["allocation"])
-            self._check_layout(allocation, source["layout"])
-            from_cells, from_mask = self._copied_cells(source["layout"], boxes, size)
-            to_cells, to_mask = cells_of_layout(record["destination_layout"], boxes, size)
+            from_cells, from_mask = self._copied_cells(allocation, boxes, size)
+            to_cells, to_mask = destination.cells(boxes, size)
             if written & to_mask:
                 raise self.error("boxes overlap")
             written |= to_mask

@@ -136,14 +136,14 @@ Args:
 class python_arbiter {
   public:
 	void receive(const std::uint64_t id, const flat_transfer& transfer, const std::vector<flat_box>& boxes, const flat_allocation& destination,
-	    const flat_box& allocated_box, const std::size_t element_size) {
+	    const std::size_t element_size) {
 		const auto storage = unflatten(boxes);
-		m_arbiter.receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), unflatten(allocated_box), element_size});
+		m_arbiter.receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), element_size});
 	}
 	void split_receive(const std::uint64_t id, const flat_transfer& transfer, const std::vector<flat_box>& boxes, const flat_allocation& destination,
-	    const flat_box& allocated_box, const std::size_t element_size) {
+	    const std::size_t element_size) {
 		const auto storage = unflatten(boxes);
-		m_arbiter.split_receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), unflatten(allocated_box), element_size});
+		m_arbiter.split_receive(instruction_id(id), {unflatten(transfer), storage, unflatten(destination), element_size});
 	}
 	void await_receive(const std::uint64_t id, const flat_transfer& transfer, const flat_allocation& destination, const std::vector<flat_box>& boxes) {
 		const auto storage = unflatten(boxes);
@@ -172,7 +172,6 @@ class python_arbiter {
 			entry["message"] = post.message.value;
 			entry["transfer"] = nb::cast(flatten(post.transfer));
 			entry["destination"] = nb::cast(flatten(post.destination));
-			entry["allocated_box"] = nb::cast(flatten(post.allocated_box));
 			entry["box"] = nb::cast(flatten(post.part));
 			entry["message_box"] = nb::cast(flatten(post.message_box));
 			entry["offset_bytes"] = post.offset_bytes;
@@ -202,9 +201,9 @@ void bind_arbiter(nb::module_& m) {
 
 Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consumer task, buffer, reduction), allocations (memory, raw). Not thread-safe.)")
 	    .def(nb::init<>())
-	    .def("receive", &python_arbiter::receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "allocated_box"_a, "element_size"_a,
+	    .def("receive", &python_arbiter::receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "element_size"_a,
 	        "Instruction `id` completes when all of `boxes` have arrived. Requests of one transfer are disjoint.")
-	    .def("split_receive", &python_arbiter::split_receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "allocated_box"_a, "element_size"_a,
+	    .def("split_receive", &python_arbiter::split_receive, "id"_a, "transfer"_a, "boxes"_a, "destination"_a, "element_size"_a,
 	        "Instruction `id` completes at once; its parts are awaited one by one.")
 	    .def("await_receive", &python_arbiter::await_receive, "id"_a, "transfer"_a, "destination"_a, "boxes"_a,
 	        "Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.")
@@ -215,7 +214,7 @@ Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consume
 	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"),
 	        R"(What to post since the last call: dicts with
 
-"fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "allocated_box", "box" (the part to receive),
+"fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
 "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
 where the slot begins; otherwise offset_bytes is 0.)")
 	    .def(

@@ -38,10 +38,7 @@ class graph_context final : public instruction_sink {
 	graph_context(const graph_context&) = delete;
 	graph_context& operator=(const graph_context&) = delete;
 
-	void submit(instruction_batch&& batch) override {
-		m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end());
-		m_pilots.insert(m_pilots.end(), batch.pilots.begin(), batch.pilots.end());
-	}
+	void submit(instruction_batch&& batch) override { m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end()); }
 
 	std::uint64_t create_buffer(buffer_info info) {
 		info.id = buffer_id(++m_last_buffer);
@@ -68,7 +65,6 @@ class graph_context final : public instruction_sink {
 	nb::list take_tasks() { return take(m_tasks); }
 	nb::list take_commands() { return take(m_commands); }
 	nb::list take_instructions() { return take(m_instructions); }
-	nb::list take_pilots() { return take(m_pilots); }
 	std::vector<planning_notice> take_notices() { return std::exchange(m_notices, {}); }
 
   private:
@@ -84,7 +80,6 @@ class graph_context final : public instruction_sink {
 	std::vector<task_record> m_tasks;
 	std::vector<command_record> m_commands;
 	std::vector<const instruction*> m_instructions;
-	std::vector<outbound_pilot> m_pilots;
 	std::vector<planning_notice> m_notices;
 	std::unordered_map<buffer_id, buffer_info> m_buffers;
 	std::uint64_t m_last_buffer = 0;
@@ -113,7 +108,6 @@ void bind_graphs(nb::module_& m) {
 	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"),
 	        "Records since the last call.")
-	    .def("take_pilots", &graph_context::take_pilots, nb::sig("def take_pilots(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_notices", &graph_context::take_notices, "Since the last call.");
 }
 

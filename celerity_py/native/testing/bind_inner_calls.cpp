@@ -43,10 +43,9 @@ void bind_inner_calls(nb::module_& m) {
 	m.def(
 	    "submit_task", [](scheduler& scheduler, const task& node) { return scheduler.submit(task(node)).value; }, "scheduler"_a, "task"_a,
 	    "Returns the submission id. Raises AccessPatternError with nothing enqueued.");
-	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions and pilots made from dicts as a graph context records them, to replay them.")
-	    .def(nb::init<const nb::iterable&, const nb::iterable&>(), "instructions"_a, "pilots"_a = nb::list(),
-	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]], "
-	                "pilots: collections.abc.Iterable[dict[str, typing.Any]] = ...) -> None"))
+	nb::class_<instruction_records>(m, "InstructionRecords", "Instructions made from dicts as a graph context records them, to replay them.")
+	    .def(nb::init<const nb::iterable&>(), "instructions"_a,
+	        nb::sig("def __init__(self, instructions: collections.abc.Iterable[dict[str, typing.Any]]) -> None"))
 	    .def_prop_ro(
 	        "instructions",
 	        [](const instruction_records& self) {

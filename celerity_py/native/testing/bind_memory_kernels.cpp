@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Copies and reductions of the executor in host memory, for tests.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -17,21 +18,33 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-/// (is_linear, allocated box, offset in bytes)
-using layout_tuple = std::tuple<bool, flat_box, std::size_t>;
+/// The box of a dense array; without value if the data lies packed.
+using array_box = std::optional<flat_box>;
 
-copy_layout to_layout(const layout_tuple& layout) { return {std::get<0>(layout), unflatten(std::get<1>(layout)), std::get<2>(layout)}; }
+/// An array_place that owns its box.
+struct given_place {
+	box array;
+	array_place place;
 
-void copy_boxes(const std::uintptr_t source, const layout_tuple& source_layout, const std::uintptr_t destination, const layout_tuple& destination_layout,
+	given_place(const std::uintptr_t address, const array_box& given) : place{reinterpret_cast<std::byte*>(address)} {
+		if(!given.has_value()) return;
+		array = unflatten(*given);
+		place.array = &array;
+	}
+	given_place(const given_place&) = delete;
+	given_place& operator=(const given_place&) = delete;
+};
+
+void copy_boxes(const std::uintptr_t source, const array_box& source_array, const std::uintptr_t destination, const array_box& destination_array,
     const std::vector<flat_box>& boxes, const std::size_t element_size) {
-	nd_copy(reinterpret_cast<const void*>(source), to_layout(source_layout), reinterpret_cast<void*>(destination), to_layout(destination_layout),
-	    unflatten(boxes), element_size);
+	nd_copy(given_place(source, source_array).place, given_place(destination, destination_array).place, unflatten(boxes), element_size);
 }
 
-std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(const layout_tuple& source_layout, const layout_tuple& destination_layout,
+std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(const array_box& source_array, const array_box& destination_array,
     const std::vector<flat_box>& boxes, const std::size_t element_size) {
+	const given_place source(0, source_array), destination(0, destination_array);
 	std::vector<std::tuple<std::size_t, std::size_t>> shape;
-	for_each_strided_copy(to_layout(source_layout), to_layout(destination_layout), unflatten(boxes), element_size,
+	for_each_strided_copy(source.place.array, destination.place.array, unflatten(boxes), element_size,
 	    [&](const strided_copy& copy) { shape.emplace_back(copy.num_runs(), copy.run_bytes); });
 	return shape;
 }
@@ -44,11 +57,11 @@ void fold_elements(const std::string& op, const std::string& dtype, const std::u
 } // namespace
 
 void bind_memory_kernels(nb::module_& m) {
-	m.def("copy_boxes", &copy_boxes, "source"_a, "source_layout"_a, "destination"_a, "destination_layout"_a, "boxes"_a, "element_size"_a,
+	m.def("copy_boxes", &copy_boxes, "source"_a, "source_array"_a.none(), "destination"_a, "destination_array"_a.none(), "boxes"_a, "element_size"_a,
 	    R"(Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.
 
-A layout is (is_linear, allocated box, offset in bytes): a dense row-major array over the box, or the boxes packed one after the other from the offset on.)");
-	m.def("copy_shape", &describe_copy, "source_layout"_a, "destination_layout"_a, "boxes"_a, "element_size"_a,
+Data lies in a dense row-major array over the given box, or packed, box after box, if that is None.)");
+	m.def("copy_shape", &describe_copy, "source_array"_a.none(), "destination_array"_a.none(), "boxes"_a, "element_size"_a,
 	    "How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).");
 	m.def("fold", &fold_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a,
 	    "Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.");

@@ -43,6 +43,5 @@ nb::dict to_dict(const command_record& record) {
 }
 
 nb::dict to_dict(const instruction* const node) { return to_python(*node); }
-nb::dict to_dict(const outbound_pilot& pilot) { return to_python(pilot); }
 
 } // namespace celerity::native

@@ -13,6 +13,5 @@ namespace celerity::native {
 nanobind::dict to_dict(const task_record& record);
 nanobind::dict to_dict(const command_record& record);
 nanobind::dict to_dict(const instruction* node);
-nanobind::dict to_dict(const outbound_pilot& pilot);
 
 } // namespace celerity::native

@@ -8,10 +8,10 @@
 
 namespace celerity::native {
 
-/// Instructions and pilots made from Python dicts, in the form in which a graph context records them. Owns them: it must outlive their execution.
+/// Instructions made from Python dicts, in the form in which a graph context records them. Owns them: it must outlive their execution.
 class instruction_records {
   public:
-	instruction_records(const nanobind::iterable& instructions, const nanobind::iterable& pilots);
+	explicit instruction_records(const nanobind::iterable& instructions);
 
 	instruction_batch batch() const { return m_batch; }
 

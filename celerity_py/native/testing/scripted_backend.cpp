@@ -122,7 +122,7 @@ void scripted_backend::enqueue_launch(const lane_position position, const lane_w
 	auto op = make(step_kind::launch, waits);
 	const auto& kernel = *launch.instruction;
 	op.launch = {kernel.submission, kernel.chunk, kernel.accesses, {}, {}};
-	op.launch.access_addresses.assign(launch.access_addresses.begin(), launch.access_addresses.end());
+	op.launch.access_places.assign(launch.access_places.begin(), launch.access_places.end());
 	op.launch.reduction_addresses.assign(launch.reduction_addresses.begin(), launch.reduction_addresses.end());
 	enqueue(position, std::move(op));
 }

@@ -34,7 +34,7 @@ class scripted_backend final : public backend {
 		submission_id submission;
 		box chunk;
 		std::span<const access_binding> accesses;
-		std::vector<void*> access_addresses;
+		std::vector<array_place> access_places;
 		std::vector<void*> reduction_addresses;
 	};
 	/// What a step was; its names stand below the class.

@@ -12,18 +12,18 @@
 #include <vector>
 
 #include "engine/lane_pool.hpp"
+#include "events/pilot_message.hpp"
+#include "memory/nd_copy.hpp"
 #include "native_launch.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity {
 
-/// A copy with its addresses. Layouts and boxes outlive the copy.
+/// A copy of boxes, which outlive it.
 struct copy_operation {
-	const void* source = nullptr;
-	void* destination = nullptr;
-	const copy_layout* source_layout = nullptr;
-	const copy_layout* destination_layout = nullptr;
+	array_place source;
+	array_place destination;
 	std::span<const box> boxes;
 	std::size_t element_size_bytes = 0;
 	std::size_t size_bytes = 0;
@@ -48,14 +48,6 @@ struct pull_operation {
 	copy_operation copy;
 	shared_flag answer;
 	std::span<const lane_position> answer_after; ///< further positions to wait for before `answer` is written; outlives the position
-};
-
-/// Where another rank of the host finds an allocation: in a slab that it maps once.
-struct shared_location {
-	std::uint64_t slab = 0; ///< number within the owner's process
-	std::size_t slab_size_bytes = 0;
-	std::size_t offset_bytes = 0;
-	std::array<std::byte, 64> handle{}; ///< from the backend of the owner, for the backend of the peer
 };
 
 /// A device has failed. Its latest operation need not be the cause.
@@ -96,7 +88,7 @@ class backend {
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 
 	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
-	/// All of them, in any order. Layouts and boxes outlive the completion of the position.
+	/// All of them, in any order. Boxes outlive the completion of the position.
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
 	/// Only for kernels that were registered with this backend.
@@ -140,7 +132,7 @@ class backend {
 	}
 	/// To be called before anything but another signal is enqueued, allocated or freed, and before the thread waits for anything.
 	virtual void flush() {}
-	/// One after the other. The layouts and boxes outlive the completion of the position.
+	/// One after the other. Boxes outlive the completion of the position.
 	virtual void enqueue_pulls(lane_position /* position */, const lane_waits& /* waits */, std::span<const pull_operation> /* pulls */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}

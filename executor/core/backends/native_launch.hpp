@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/nd_copy.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
@@ -35,7 +36,7 @@ struct native_launch {
 struct launch_operation {
 	const native_launch* launch = nullptr;
 	const device_kernel_instruction* instruction = nullptr;
-	small_vector<void*, 6> access_addresses;    ///< of the allocations; null for empty accesses
+	small_vector<array_place, 6> access_places; ///< of the allocations; without address for empty accesses
 	small_vector<void*, 2> reduction_addresses; ///< of the elements
 	void* violation = nullptr; ///< for the backend: where a kernel that checks bounds reports
 };

@@ -57,7 +57,7 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	try {
 		address = m_backend->allocate(alloc.allocation.memory, alloc.size_bytes, alloc.alignment_bytes);
 	} catch(const std::bad_alloc&) { throw memory_shortage(find_holders(alloc)); }
-	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer});
+	m_allocations.add(alloc.allocation, {address, alloc.size_bytes, alloc.alignment_bytes, alloc.buffer, alloc.allocated_box});
 	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
 
 	auto& usage = m_statistics.memories.at(alloc.allocation.memory.value);
@@ -96,6 +96,12 @@ void executor_loop::execute(const issue& item, const free_instruction& free) {
 	m_done.push_back(item.id);
 }
 
+array_place executor_loop::place_at(const allocation_id allocation, const std::size_t offset_bytes) const {
+	auto place = m_allocations.place(allocation);
+	place.address += offset_bytes;
+	return place;
+}
+
 copy_operation executor_loop::counted(copy_operation operation, const copy_reason reason) {
 	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
 	++m_statistics.num_copies[static_cast<std::size_t>(reason)];
@@ -105,20 +111,18 @@ copy_operation executor_loop::counted(copy_operation operation, const copy_reaso
 
 template <>
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
-	const auto operation = counted({m_allocations.address(copy.source), m_allocations.address(copy.destination), &copy.source_layout, &copy.destination_layout,
-	                                   copy.boxes, copy.element_size_bytes},
+	const auto operation = counted(
+	    {place_at(copy.source, copy.source_offset_bytes), place_at(copy.destination, copy.destination_offset_bytes), copy.boxes, copy.element_size_bytes},
 	    copy.reason);
 	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
 }
 
 template <>
 void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
-	void* const destination = m_allocations.address(gather.destination);
+	const auto destination = m_allocations.place(gather.destination);
 	small_vector<copy_operation, 8> copies;
 	for(const auto& source : gather.sources) {
-		copies.push_back(counted(
-		    {m_allocations.address(source.allocation), destination, &source.layout, &gather.destination_layout, source.boxes, gather.element_size_bytes},
-		    copy_reason::coherence));
+		copies.push_back(counted({m_allocations.place(source.allocation), destination, source.boxes, gather.element_size_bytes}, copy_reason::coherence));
 	}
 	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
 }
@@ -137,8 +141,9 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 	std::vector<bound_access> bound;
 	bound.reserve(accesses.size());
 	for(const auto& access : accesses) {
-		bound.push_back({access.buffer, access.allocation, m_allocations.address(access.allocation), access.allocated_box, access.bounding_box,
-		    box_vector(access.accessed)});
+		const auto place = m_allocations.place(access.allocation);
+		bound.push_back(
+		    {access.buffer, access.allocation, place.address, place.array != nullptr ? *place.array : box(), access.bounding_box, box_vector(access.accessed)});
 	}
 	return bound;
 }
@@ -149,7 +154,7 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 		launch_operation operation;
 		operation.launch = launch;
 		operation.instruction = &kernel;
-		for(const auto& access : kernel.accesses) operation.access_addresses.push_back(m_allocations.address(access.allocation));
+		for(const auto& access : kernel.accesses) operation.access_places.push_back(m_allocations.place(access.allocation));
 		for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(m_allocations.address(reduction.allocation));
 		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), std::move(operation));
 		return;
@@ -170,8 +175,9 @@ void executor_loop::execute(const issue& item, const host_task_instruction& task
 template <>
 void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
 	++m_num_host_calls;
-	m_calls.push(initialize_call{item.id.value, initialize.buffer, m_allocations.address(initialize.destination), initialize.allocated_box,
-	    box_vector(initialize.boxes), initialize.element_size_bytes});
+	const auto destination = m_allocations.place(initialize.destination);
+	m_calls.push(initialize_call{
+	    item.id.value, initialize.buffer, destination.address, *destination.array, box_vector(initialize.boxes), initialize.element_size_bytes});
 }
 
 // ---- communication ----------------------------------------------------------------------------------------------------------------

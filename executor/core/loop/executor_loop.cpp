@@ -205,24 +205,24 @@ bool executor_loop::take_inbox() {
 }
 
 void executor_loop::take_batch(const instruction_batch& batch) {
-	for(const auto* const instruction : batch.instructions) m_engine.submit(make_request(*instruction, m_rules));
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
-	if(m_direct.has_peers()) {
-		for(const auto* const instruction : batch.instructions) {
-			if(const auto* const send = std::get_if<send_instruction>(&instruction->operation); send != nullptr && m_direct.is_direct(*send)) {
-				m_sender.plan(*instruction, *send, stamp, program_digest_at(send->transfer.consumer));
-			} else if(const auto* const receive = std::get_if<receive_instruction>(&instruction->operation)) {
-				m_receiver.plan(instruction->id, *receive, stamp);
-				m_communication.arbiter().receive(instruction->id, *receive);
-			}
+	for(const auto* const item : batch.instructions) {
+		m_engine.submit(make_request(*item, m_rules));
+		if(const auto* const send = std::get_if<send_instruction>(&item->operation)) {
+			announce(*item, *send, stamp);
+		} else if(const auto* const receive = std::get_if<receive_instruction>(&item->operation); receive != nullptr && m_direct.has_peers()) {
+			m_receiver.plan(item->id, *receive, stamp);
+			m_communication.arbiter().receive(item->id, *receive);
 		}
 	}
-	for(const auto& pilot : batch.pilots) {
-		if(m_sender.is_planned(pilot.send)) continue; // it sends its own
-		m_announcements.add(pilot_event{
-		    pilot.to, pilot_message::make(pilot.transfer, pilot.message, pilot.sent_box, program_digest_at(pilot.transfer.consumer))});
-		m_has_unsent_pilots = true;
-	}
+}
+
+void executor_loop::announce(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
+	const auto program_digest = program_digest_at(send.transfer.consumer);
+	if(m_direct.is_direct(send)) return m_sender.plan(item, send, stamp, program_digest);
+	m_announcements.add(pilot_event{
+	    send.destination_rank, {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest}});
+	m_has_unsent_pilots = true;
 }
 
 std::uint64_t executor_loop::program_digest_at(const task_id consumer) const {
@@ -236,10 +236,10 @@ bool executor_loop::may_go_on() const {
 // Data of another program must not be taken for data of this one. A pilot for a task still to come is compared when that task comes, before its receives.
 void executor_loop::take_pilot(const rank_id from, const pilot_message& pilot) {
 	if(m_options.program != nullptr
-	    && m_options.program->compare_task(from, task_id(pilot.consumer_task), pilot.program_digest) == program_log::verdict::different) {
+	    && m_options.program->compare_task(from, pilot.transfer.consumer, pilot.program_digest) == program_log::verdict::different) {
 		return;
 	}
-	m_communication.arbiter().pilot(from, message_id(pilot.message), pilot.transfer(), pilot.sent_box());
+	m_communication.arbiter().pilot(from, pilot.message, pilot.transfer, pilot.sent_box);
 }
 
 bool executor_loop::poll_direct() {

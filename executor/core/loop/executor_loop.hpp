@@ -127,7 +127,7 @@ class executor_loop final : public instruction_sink {
 	void register_launch(const submission_id submission, native_launch&& launch) { m_launches.add(submission, std::move(launch)); }
 	void take_back_launch(const submission_id submission) { m_launches.take_back(submission); }
 
-	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) { return m_allocations.register_user_memory(address, size_bytes); }
+	std::uint64_t register_user_memory(void* const address, const box& allocated_box) { return m_allocations.register_user_memory(address, allocated_box); }
 	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
 
@@ -208,6 +208,8 @@ class executor_loop final : public instruction_sink {
 	bool work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
+	/// Sends a pilot, or leaves that to the direct sender.
+	void announce(const instruction& item, const send_instruction& send, std::uint64_t stamp);
 	void take_pilot(rank_id from, const pilot_message& pilot);
 	std::uint64_t program_digest_at(task_id consumer) const;
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
@@ -237,7 +239,9 @@ class executor_loop final : public instruction_sink {
 	void execute(const issue& item, const Operation& operation) = delete;
 	void allocate(instruction_id id, const alloc_instruction& alloc);
 	bool allocate_waiting();
-	/// Fills in how much it is, and counts it.
+	/// Of data that begins so far behind the start of the allocation.
+	array_place place_at(allocation_id allocation, std::size_t offset_bytes) const;
+	/// Fills in the size of the copy, and counts it.
 	copy_operation counted(copy_operation operation, copy_reason reason);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);

@@ -9,18 +9,21 @@
 #include <unordered_map>
 
 #include "events/labels.hpp"
+#include "nd_copy.hpp"
 #include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/geometry/grid.hpp"
 
 namespace celerity {
 
-/// From allocation ids to addresses. The executor thread adds and removes allocations of the runtime; any thread registers arrays of the user.
+/// The memory behind each allocation id. The executor thread adds and removes allocations of the runtime; any thread registers arrays of the user.
 class allocation_table {
   public:
 	struct entry {
 		void* address = nullptr;
 		std::size_t size_bytes = 0;
 		std::size_t alignment_bytes = 1;
-		buffer_id buffer;
+		buffer_id buffer{};
+		box allocated_box{}; ///< in buffer coordinates; empty for staging and gather space, where data lies packed
 	};
 
 	void add(const allocation_id id, const entry& e) {
@@ -33,31 +36,32 @@ class allocation_table {
 		return node.mapped();
 	}
 
-	/// The null allocation has no address.
-	void* address(const allocation_id id) const {
-		if(id.is_null()) return nullptr;
-		if(id.memory == user_memory) return user_entry(id.raw).address;
+	/// The box stays valid until the allocation is freed. The null allocation has no address.
+	array_place place(const allocation_id id) const {
+		if(id.is_null()) return {};
+		if(id.memory == user_memory) return user_place(id.raw);
 		const auto found = m_entries.find(id);
 		if(found == m_entries.end()) throw std::logic_error("allocation " + label(id) + " does not exist");
-		return found->second.address;
+		return place_of(found->second);
 	}
+	void* address(const allocation_id id) const { return place(id).address; }
 
 	bool contains(const allocation_id id) const { return m_entries.contains(id); }
 	const std::unordered_map<allocation_id, entry>& entries() const { return m_entries; }
 
-	std::uint64_t register_user_memory(void* const address, const std::size_t size_bytes) {
+	std::uint64_t register_user_memory(void* const address, const box& allocated_box) {
 		const std::lock_guard lock(m_user_mutex);
-		m_user_entries.emplace(++m_last_user_raw, entry{address, size_bytes, 1, {}});
+		m_user_entries.emplace(++m_last_user_raw, entry{.address = address, .allocated_box = allocated_box});
 		return m_last_user_raw;
 	}
 
-	/// For when the user wants an array back while buffers still need its contents: they go on in a copy of the same size.
+	/// The user wants the array back while buffers still need its contents: they continue in a copy of the same size.
 	void replace_user_memory(const std::uint64_t raw, void* const address) {
 		const std::lock_guard lock(m_user_mutex);
 		if(const auto found = m_user_entries.find(raw); found != m_user_entries.end()) found->second.address = address;
 	}
 
-	/// False if there is none of that number (any more).
+	/// False if no array has this number.
 	bool unregister_user_memory(const std::uint64_t raw) {
 		const std::lock_guard lock(m_user_mutex);
 		return m_user_entries.erase(raw) > 0;
@@ -69,11 +73,12 @@ class allocation_table {
 	std::unordered_map<std::uint64_t, entry> m_user_entries;
 	std::uint64_t m_last_user_raw = 0;
 
-	entry user_entry(const std::uint64_t raw) const {
+	static array_place place_of(const entry& e) { return {static_cast<std::byte*>(e.address), e.allocated_box.empty() ? nullptr : &e.allocated_box}; }
+	array_place user_place(const std::uint64_t raw) const {
 		const std::lock_guard lock(m_user_mutex);
 		const auto found = m_user_entries.find(raw);
 		if(found == m_user_entries.end()) throw std::logic_error("array " + label(allocation_id{user_memory, raw}) + " of the user is not registered");
-		return found->second;
+		return place_of(found->second);
 	}
 };
 

@@ -90,10 +90,9 @@ void execute_copy(const void* const source, void* const destination, const strid
 	}
 }
 
-void nd_copy(const void* const source, const copy_layout& source_layout, void* const destination, const copy_layout& destination_layout,
-    const std::span<const box> boxes, const std::size_t element_size_bytes) {
-	for_each_strided_copy(source_layout, destination_layout, boxes, element_size_bytes,
-	    [&](const strided_copy& copy) { execute_copy(source, destination, copy); });
+void nd_copy(const array_place& source, const array_place& destination, const std::span<const box> boxes, const std::size_t element_size_bytes) {
+	for_each_strided_copy(source.array, destination.array, boxes, element_size_bytes,
+	    [&](const strided_copy& copy) { execute_copy(source.address, destination.address, copy); });
 }
 
 } // namespace celerity

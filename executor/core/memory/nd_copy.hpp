@@ -7,11 +7,16 @@
 #include <span>
 
 #include "scheduler/core/geometry/grid.hpp"
-#include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity {
 
-/// Runs of contiguous bytes inside at most two loops (the first one is the inner one). Offsets count from the address of the allocation.
+/// Data in memory: a dense row-major array, or boxes that lie packed one after the other, each row-major.
+struct array_place {
+	std::byte* address = nullptr;
+	const box* array = nullptr; ///< in buffer coordinates; null: packed
+};
+
+/// Runs of contiguous bytes inside at most two loops (the first one is the inner one). Offsets count from the addresses of the two places.
 struct strided_copy {
 	struct loop {
 		std::size_t count = 1;
@@ -31,16 +36,16 @@ struct strided_copy {
 /// Copy of `part` between two dense row-major arrays over `source_box` and `destination_box`, both of which cover `part`.
 strided_copy make_strided_copy(const box& part, const box& source_box, const box& destination_box, std::size_t element_size_bytes);
 
-/// Calls f(strided_copy) for every box, in order; linear layouts are packed.
+/// Calls f(strided_copy) for every box, in order.
 template <typename F>
-void for_each_strided_copy(const copy_layout& source, const copy_layout& destination, const std::span<const box> boxes, const std::size_t element_size_bytes,
-    F&& f) {
+void for_each_strided_copy(const box* const source_array, const box* const destination_array, const std::span<const box> boxes,
+    const std::size_t element_size_bytes, F&& f) {
 	std::size_t packed_bytes = 0;
 	for(const box& part : boxes) {
-		auto copy = make_strided_copy(part, source.is_linear ? part : source.allocated_box, destination.is_linear ? part : destination.allocated_box,
+		auto copy = make_strided_copy(part, source_array == nullptr ? part : *source_array, destination_array == nullptr ? part : *destination_array,
 		    element_size_bytes);
-		if(source.is_linear) copy.source_offset_bytes += source.offset_bytes + packed_bytes;
-		if(destination.is_linear) copy.destination_offset_bytes += destination.offset_bytes + packed_bytes;
+		if(source_array == nullptr) copy.source_offset_bytes += packed_bytes;
+		if(destination_array == nullptr) copy.destination_offset_bytes += packed_bytes;
 		packed_bytes += static_cast<std::size_t>(part.area()) * element_size_bytes;
 		f(static_cast<const strided_copy&>(copy));
 	}
@@ -48,8 +53,7 @@ void for_each_strided_copy(const copy_layout& source, const copy_layout& destina
 
 void execute_copy(const void* source, void* destination, const strided_copy& copy);
 
-/// The two allocations must not overlap.
-void nd_copy(const void* source, const copy_layout& source_layout, void* destination, const copy_layout& destination_layout, std::span<const box> boxes,
-    std::size_t element_size_bytes);
+/// The two places must not overlap.
+void nd_copy(const array_place& source, const array_place& destination, std::span<const box> boxes, std::size_t element_size_bytes);
 
 } // namespace celerity

@@ -11,7 +11,7 @@ namespace {
 
 extents3 to_extents(const point& p) { return {static_cast<std::size_t>(p[0]), static_cast<std::size_t>(p[1]), static_cast<std::size_t>(p[2])}; }
 
-payload place(const request_id request, const rank_id peer, const message_id message, void* const address, const box& allocated, const box& part,
+payload make_payload(const request_id request, const rank_id peer, const message_id message, void* const address, const box& allocated, const box& part,
     const std::size_t element_size_bytes) {
 	const point offset{{part.min(0) - allocated.min(0), part.min(1) - allocated.min(1), part.min(2) - allocated.min(2)}};
 	return {request, peer, message, address, to_extents(allocated.extents()), to_extents(offset), to_extents(part.extents()), element_size_bytes};
@@ -20,12 +20,12 @@ payload place(const request_id request, const rank_id peer, const message_id mes
 } // namespace
 
 void communication::send(const instruction_id instruction, const send_instruction& send) {
-	void* const address = m_allocations.address(send.source);
+	const auto source = m_allocations.place(send.source);
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
 	m_statistics.sent_bytes_host += size_bytes;
 	const traced_send traced{instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
-	m_events.emplace_back(send_event{
-	    place(add_request(instruction, traced), send.destination_rank, send.message, address, send.allocated_box, send.sent_box, send.element_size_bytes)});
+	m_events.emplace_back(send_event{make_payload(add_request(instruction, traced), send.destination_rank, send.message, source.address, *source.array,
+	    send.sent_box, send.element_size_bytes)});
 }
 
 void communication::barrier(const instruction_id instruction) { m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})}); }
@@ -42,7 +42,7 @@ void communication::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_completed(m_completed);
 	for(const auto id : m_completed) {
 		if(m_direct.is_receiving(id)) {
-			m_direct.complete_parts(id);
+			m_direct.release_receive(id);
 		} else {
 			completed.push_back(id);
 		}
@@ -51,10 +51,11 @@ void communication::flush(std::vector<instruction_id>& completed) {
 
 void communication::post(const posted_receive& post) {
 	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
-	void* const address = static_cast<std::byte*>(m_allocations.address(post.destination)) + post.offset_bytes;
+	const auto destination = m_allocations.place(post.destination);
+	const box& array = destination.array != nullptr ? *destination.array : post.part; // a slot of gather space holds one element
 	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
-	m_events.emplace_back(receive_event{place(add_request(post.fragment, describe(post, post.part)), post.source, post.message, address, post.allocated_box,
-	    post.part, post.element_size_bytes)});
+	m_events.emplace_back(receive_event{make_payload(add_request(post.fragment, describe(post, post.part)), post.source, post.message,
+	    destination.address + post.offset_bytes, array, post.part, post.element_size_bytes)});
 }
 
 void communication::post_part(const posted_receive& post) {
@@ -64,8 +65,8 @@ void communication::post_part(const posted_receive& post) {
 	case direct_receiver::part_state::wanted: break;
 	}
 	const direct_receiver::message_key key{post.source, post.message};
-	m_events.emplace_back(receive_event{place(add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct.prepare_bounce(post),
-	    post.message_box, post.message_box, post.element_size_bytes)});
+	m_events.emplace_back(receive_event{make_payload(add_request(key, describe(post, post.message_box)), post.source, post.message,
+	    m_direct.prepare_bounce(post), post.message_box, post.message_box, post.element_size_bytes)});
 }
 
 void communication::complete(const request_id request, std::vector<instruction_id>& completed) {

@@ -20,7 +20,7 @@ direct_receiver::~direct_receiver() {
 }
 
 void direct_receiver::plan(const instruction_id id, const receive_instruction& receive, const std::uint64_t stamp) {
-	m_receives.emplace(id, receive_state{&receive, {.allocated_box = receive.allocated_box}, stamp});
+	m_receives.emplace(id, receive_state{&receive, stamp});
 }
 
 bool direct_receiver::has_news() const {
@@ -34,18 +34,18 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 	if(pilot.answer_slot >= flag_segment::num_slots || pilot.ready_index >= peer.flags.num_ready_flags()) {
 		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + " with flags that do not exist");
 	}
-	auto& message = m_incoming[{source, message_id(pilot.message)}];
+	auto& message = m_incoming[{source, pilot.message}];
 	message.is_here = true;
-	message.unissued = message.unretired = pilot.sent_box().area();
-	message.data = static_cast<const std::byte*>(open_slab(source, pilot)) + pilot.offset_bytes;
-	message.layout.allocated_box = pilot.allocated_box();
+	message.unissued = message.unretired = pilot.sent_box.area();
+	message.data = open_slab(source, pilot.location) + pilot.location.offset_bytes;
+	message.allocated_box = pilot.allocated_box;
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
 	message.answer = {peer.flags.answer_flag(m_shared.own_position, pilot.answer_slot), pilot.answer_value};
 }
 
-const void* direct_receiver::open_slab(const rank_id source, const pilot_message& pilot) {
+std::byte* direct_receiver::open_slab(const rank_id source, const shared_location& location) {
 	try {
-		return m_shared.lanes.open_peer_slab({pilot.slab, pilot.slab_size_bytes, pilot.offset_bytes, pilot.handle});
+		return static_cast<std::byte*>(m_shared.lanes.open_peer_slab(location));
 	} catch(const device_failure&) {
 		throw; // it is this rank's own
 	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
@@ -57,7 +57,7 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 	auto& message = found->second;
 	if(is_new) {
 		message.unretired = post.message_box.area();
-		message.layout.allocated_box = post.message_box;
+		message.allocated_box = post.message_box;
 	}
 	m_receives.at(post.instruction).parts.push_back({key, &message, post.part});
 	m_shared.statistics.received_bytes += bytes_of(post.part, post.element_size_bytes);
@@ -69,9 +69,8 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 void* direct_receiver::prepare_bounce(const posted_receive& post) {
 	auto& message = m_incoming.at({post.source, post.message});
 	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
-	void* const address = m_shared.lanes.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes);
-	message.data = address;
-	return address;
+	message.data = static_cast<std::byte*>(m_shared.lanes.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes));
+	return message.data;
 }
 
 std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {
@@ -80,7 +79,7 @@ std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {
 	return std::exchange(message.waiting, {});
 }
 
-void direct_receiver::complete_parts(const instruction_id id) {
+void direct_receiver::release_receive(const instruction_id id) {
 	auto& receive = m_receives.at(id);
 	receive.state = receive_state::state_type::announced;
 	m_shared.released.push_back({id, std::all_of(receive.parts.begin(), receive.parts.end(), is_ready)});
@@ -90,12 +89,12 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 	auto& state = m_receives.at(item.id);
 	const auto& receive = *state.receive;
 	const lane_position own{item.lane, item.sequence};
-	void* const destination = m_shared.allocations.address(receive.destination);
+	const auto destination = m_shared.allocations.place(receive.destination);
 	state.state = receive_state::state_type::issued;
 	if(m_shared.trace != nullptr) state.issued_ns = now_ns();
 	m_pulls.clear();
 	for(const auto& [key, message, where] : state.parts) {
-		const copy_operation copy{message->data, destination, &message->layout, &state.layout, std::span(&where, 1), receive.element_size_bytes,
+		const copy_operation copy{{message->data, &message->allocated_box}, destination, std::span(&where, 1), receive.element_size_bytes,
 		    bytes_of(where, receive.element_size_bytes)};
 		auto& pull = m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
 		if(message->is_direct()) plan_answer(pull, *message, where, own);
@@ -119,7 +118,7 @@ void direct_receiver::plan_answer(pull_operation& pull, incoming& message, const
 void direct_receiver::retire(const instruction_id id) {
 	const auto retired = m_receives.extract(id);
 	if(retired.empty()) return;
-	const auto& [receive, layout, stamp, state, parts, issued_ns] = retired.mapped();
+	const auto& [receive, stamp, state, parts, issued_ns] = retired.mapped();
 	for(const auto& [key, message, where] : parts) {
 		if(message->is_direct()) {
 			const auto size_bytes = bytes_of(where, receive->element_size_bytes);
@@ -133,13 +132,13 @@ void direct_receiver::retire(const instruction_id id) {
 }
 
 void direct_receiver::give_back(const incoming& message) {
-	if(message.bounce_bytes > 0) m_shared.lanes.deallocate(host_memory, const_cast<void*>(message.data), message.bounce_bytes, bounce_alignment_bytes);
+	if(message.bounce_bytes > 0) m_shared.lanes.deallocate(host_memory, message.data, message.bounce_bytes, bounce_alignment_bytes);
 }
 
 std::optional<transfer_status> direct_receiver::find_status(const instruction_id id) const {
 	const auto found = m_receives.find(id);
 	if(found == m_receives.end()) return std::nullopt;
-	const auto& [receive, layout, stamp, state, parts, issued_ns] = found->second;
+	const auto& [receive, stamp, state, parts, issued_ns] = found->second;
 	if(state == receive_state::state_type::unannounced) return transfer_status{{}, std::nullopt, stamp, true};
 	const auto unready = std::find_if_not(parts.begin(), parts.end(), is_ready);
 	if(unready == parts.end()) return transfer_status{"all of it is ready", std::nullopt, stamp, state == receive_state::state_type::issued};

@@ -59,8 +59,8 @@ class direct_receiver {
 	void* prepare_bounce(const posted_receive& post);
 	/// The parts that this completes.
 	std::vector<fragment_id> arrive(const message_key& message);
-	/// All parts of a receive are announced, and here if they come as messages.
-	void complete_parts(instruction_id id);
+	/// Lets the engine issue the receive: all of its parts are announced, and those that come as messages have arrived.
+	void release_receive(instruction_id id);
 	void pull(const issue& item, const lane_waits& waits);
 	/// Nothing if the instruction was never planned.
 	void retire(instruction_id id);
@@ -70,8 +70,8 @@ class direct_receiver {
   private:
 	/// A message on its way to this rank. Its data lies in the peer's memory, or arrives by MPI in a bounce buffer.
 	struct incoming {
-		const void* data = nullptr;
-		copy_layout layout;
+		std::byte* data = nullptr;
+		box allocated_box; ///< of the array that begins at `data`
 		coordinate unissued = 0;  ///< elements; the receive that fetches the last one answers
 		coordinate unretired = 0; ///< elements
 		bool is_here = false; ///< or a lane will fetch it
@@ -91,7 +91,6 @@ class direct_receiver {
 		enum class state_type : std::uint8_t { unannounced, announced, issued };
 
 		const receive_instruction* receive = nullptr;
-		copy_layout layout;
 		std::uint64_t stamp = 0;
 		state_type state = state_type::unannounced;
 		std::vector<part> parts{};
@@ -107,7 +106,7 @@ class direct_receiver {
 	std::vector<pull_operation> m_pulls; ///< of the latest pull()
 
 	void add_pilot(rank_id source, const pilot_message& pilot);
-	const void* open_slab(rank_id source, const pilot_message& pilot);
+	std::byte* open_slab(rank_id source, const shared_location& location);
 	/// Fills in which receive answers, and after which positions.
 	static void plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
 	static bool is_ready(const part& p) { return !p.message->is_direct() || is_reached(p.message->ready); }

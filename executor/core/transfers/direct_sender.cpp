@@ -64,18 +64,17 @@ std::optional<std::uint32_t> direct_sender::take_slot(destination& to) {
 
 pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	const auto& send = *out.send;
-	auto pilot = pilot_message::make(send.transfer, send.message, send.sent_box, out.program_digest);
-	const auto location = m_shared.lanes.locate(send.source.memory, m_shared.allocations.address(send.source));
-	pilot.set_allocated_box(send.allocated_box);
-	pilot.slab = location.slab;
-	pilot.slab_size_bytes = location.slab_size_bytes;
-	pilot.offset_bytes = location.offset_bytes;
-	pilot.handle = location.handle;
-	pilot.ready_index = out.ready_index;
-	pilot.ready_value = m_ready_flags[out.ready_index].value;
-	pilot.answer_slot = out.slot;
-	pilot.answer_value = out.answer.value;
-	return pilot;
+	const auto source = m_shared.allocations.place(send.source);
+	return {.transfer = send.transfer,
+	    .message = send.message,
+	    .sent_box = send.sent_box,
+	    .program_digest = out.program_digest,
+	    .allocated_box = *source.array,
+	    .location = m_shared.lanes.locate(send.source.memory, source.address),
+	    .ready_index = out.ready_index,
+	    .ready_value = m_ready_flags[out.ready_index].value,
+	    .answer_slot = out.slot,
+	    .answer_value = out.answer.value};
 }
 
 // A stream takes more than a microsecond to write a flag, so messages with the same producers share one. Values wrap around in the end, and the comparison

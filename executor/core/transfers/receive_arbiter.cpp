@@ -36,7 +36,6 @@ void receive_arbiter::add_request(const instruction_id instruction, const Reques
 	state.instruction = instruction;
 	state.is_split = is_split;
 	state.destination = request.destination;
-	state.allocated_box = request.allocated_box;
 	state.element_size_bytes = request.element_size_bytes;
 	state.boxes.append(request.boxes);
 	state.missing = state.unclaimed = area;
@@ -178,8 +177,8 @@ void receive_arbiter::claim(const transfer_id& transfer, request_state& request,
 		request.unclaimed -= part.area();
 		const fragment_id fragment(m_next_fragment++);
 		m_fragments.emplace(fragment, fragment_state{transfer, request.serial, pilot.source, part});
-		m_posts.push_back({fragment, request.instruction, pilot.source, pilot.message, transfer, request.destination, request.allocated_box, part,
-		    pilot.sent_box, 0, request.element_size_bytes});
+		m_posts.push_back(
+		    {fragment, request.instruction, pilot.source, pilot.message, transfer, request.destination, part, pilot.sent_box, 0, request.element_size_bytes});
 	};
 	// A message that spans several boxes of one request is still received in one piece: MPI cannot take it apart.
 	if(overlap_area(request.boxes, pilot.sent_box) == pilot.sent_box.area()) {
@@ -201,8 +200,8 @@ void receive_arbiter::claim_slot(const transfer_id& transfer, gather_state& gath
 	const auto slot = gather.slots[static_cast<std::size_t>(source - gather.sources.begin())];
 	const fragment_id fragment(m_next_fragment++);
 	m_fragments.emplace(fragment, fragment_state{transfer, 0, pilot.source, element});
-	m_posts.push_back({fragment, gather.instruction, pilot.source, pilot.message, transfer, gather.destination, element, element, element,
-	    slot * gather.bytes_per_slot, gather.bytes_per_slot});
+	m_posts.push_back({fragment, gather.instruction, pilot.source, pilot.message, transfer, gather.destination, element, element, slot * gather.bytes_per_slot,
+	    gather.bytes_per_slot});
 }
 
 void receive_arbiter::arrive(transfer_state& state, request_state& request, const box& part) {

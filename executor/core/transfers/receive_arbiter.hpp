@@ -31,8 +31,7 @@ struct posted_receive {
 	message_id message;
 	transfer_id transfer;
 	allocation_id destination;
-	box allocated_box;
-	box part;        ///< where it goes, inside `allocated_box`
+	box part;        ///< where it goes
 	box message_box; ///< equals `part` unless the message is cut up among several requests
 	std::size_t offset_bytes = 0; ///< gathers: of the slot. The boxes are one element of the size of a slot then.
 	std::size_t element_size_bytes = 0;
@@ -93,7 +92,6 @@ class receive_arbiter {
 		instruction_id instruction;
 		bool is_split = false;
 		allocation_id destination;
-		box allocated_box;
 		std::size_t element_size_bytes = 0;
 		box_vector boxes;
 		coordinate missing = 0;   ///< elements that have not arrived

@@ -56,7 +56,7 @@ class instruction_graph_generator {
 	/// To be called at each horizon that is held back. If the wants of a buffer have grown in one direction for several horizons, and there is memory to spare,
 	/// the rest of the buffer in this direction is wanted at once. Execution then need not wait for the end of the growth.
 	void foresee_growth();
-	/// Appends the instructions of `cmd`, in topological order, and the pilots of its sends.
+	/// Appends the instructions of `cmd`, in topological order.
 	void compile(const command& cmd, execution_plan&& plan, instruction_batch& out);
 
 	/// Everything before the epoch or horizon `reached` has been executed.
@@ -132,7 +132,7 @@ class instruction_graph_generator {
 	/// One side of a copy.
 	struct copy_place {
 		allocation_id allocation;
-		copy_layout layout;
+		std::size_t offset_bytes = 0; ///< of packed data
 	};
 	/// One reduction of the task that is compiled, and the place that collects this rank's partial results.
 	struct local_reduction {
@@ -291,8 +291,6 @@ class instruction_graph_generator {
 	bool gather(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
 	void copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination,
 	    copy_reason reason);
-	static copy_place place_in(const allocation_state& allocation) { return {allocation.id, copy_layout{false, allocation.allocated, 0}}; }
-	static copy_place place_in(const allocation_id packed, const std::size_t offset_bytes = 0) { return {packed, copy_layout{true, box(), offset_bytes}}; }
 	/// `boxes` lie in the arena.
 	static instruction_id emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source, const copy_place& destination,
 	    std::span<const box> boxes, copy_reason reason);

@@ -185,8 +185,7 @@ void instruction_graph_generator::materialize_initial_contents(const command_pha
 	for_each_part(buffer.memories[host_memory.value], wanted, [&](allocation_state& allocation, const region& part) {
 		instruction_builder initialize(*this, now);
 		initialize.produce(buffer, allocation, part);
-		initialize.emit(initialize_instruction{buffer.info.id, allocation.id, allocation.allocated, nodes().copy(part.boxes()), buffer.info.element_size_bytes},
-		    priorities::kernel);
+		initialize.emit(initialize_instruction{buffer.info.id, allocation.id, nodes().copy(part.boxes()), buffer.info.element_size_bytes}, priorities::kernel);
 	});
 }
 

@@ -150,12 +150,10 @@ bool instruction_graph_generator::gather(const command_phase& now, buffer_state&
 	copies.reserve(sources.size());
 	for(std::size_t i = 0; i < sources.size(); ++i) {
 		gather.read(*allocations[i], sources[i].where);
-		const auto [allocation, layout] = place_in(*allocations[i]);
-		copies.push_back({allocation, layout, nodes().copy(sources[i].where.boxes())});
+		copies.push_back({allocations[i]->id, nodes().copy(sources[i].where.boxes())});
 	}
 	gather.write(*target, missing);
-	const auto [allocation, layout] = place_in(*target);
-	gather.emit(gather_copy_instruction{nodes().copy(copies), allocation, layout, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
+	gather.emit(gather_copy_instruction{nodes().copy(copies), target->id, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
 	return true;
 }
 
@@ -182,13 +180,13 @@ void instruction_graph_generator::copy_between(const command_phase& now, buffer_
 	instruction_builder copy(*this, now);
 	copy.read(source, where);
 	copy.write(destination, where);
-	emit_copy(copy, buffer, place_in(source), place_in(destination), nodes().copy(where.boxes()), reason);
+	emit_copy(copy, buffer, {source.id}, {destination.id}, nodes().copy(where.boxes()), reason);
 }
 
 instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source,
     const copy_place& destination, const std::span<const box> boxes, const copy_reason reason) {
-	return copy.emit(copy_instruction{source.allocation, source.layout, destination.allocation, destination.layout, boxes, buffer.info.element_size_bytes,
-	                     reason, buffer.info.id},
+	return copy.emit(copy_instruction{source.allocation, source.offset_bytes, destination.allocation, destination.offset_bytes, boxes,
+	                     buffer.info.element_size_bytes, reason, buffer.info.id},
 	    priorities::copy);
 }
 
@@ -246,11 +244,11 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 	const auto allocation_in = [&](const memory_id memory) {
 		auto* const found = find_allocation(buffer, memory, copy.where.bounding_box());
 		assert(found != nullptr);
-		return end{found, nullptr, place_in(*found)};
+		return end{found, nullptr, {found->id}};
 	};
 	const auto pack_in = [&](const memory_id memory) {
 		auto& packed = acquire_staging(now, memory, size_bytes, alignment_bytes);
-		return end{nullptr, &packed, place_in(packed.id)};
+		return end{nullptr, &packed, {packed.id}};
 	};
 	const auto emit_step = [&](const end& from, const end& to, const instruction_id filler) {
 		instruction_builder step(*this, now);
@@ -262,7 +260,7 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 	};
 
 	// Into host memory, packed on the device first where that pays.
-	const end on_host{nullptr, &staging, place_in(staging.id, offset_bytes)};
+	const end on_host{nullptr, &staging, {staging.id, offset_bytes}};
 	end source = allocation_in(copy.source);
 	instruction_id packing;
 	if(should_linearize(buffer, copy.where, *source.allocation)) {

@@ -78,14 +78,13 @@ void instruction_graph_generator::emit_chunk(const command_phase& now, const tas
 		const auto& access = node.accesses[a];
 		const region& where = plan.accessed(a, chunk_index);
 		if(where.empty()) {
-			m_access_bindings.push_back(access_binding{access.buffer, access.mode, allocation_id{memory, 0}, box(), box(), {}});
+			m_access_bindings.push_back(access_binding{access.buffer, access.mode, allocation_id{memory, 0}, box(), {}});
 			continue;
 		}
 		auto& buffer = m_buffers.at(access.buffer);
 		auto* const allocation = find_allocation(buffer, memory, where.bounding_box());
 		assert(allocation != nullptr);
-		m_access_bindings.push_back(access_binding{
-		    access.buffer, access.mode, allocation->id, allocation->allocated, where.bounding_box(), nodes().copy(where.boxes())});
+		m_access_bindings.push_back(access_binding{access.buffer, access.mode, allocation->id, where.bounding_box(), nodes().copy(where.boxes())});
 		execution.access(buffer, *allocation, where, access.mode);
 	}
 	for(const auto& reduction : node.reductions) {
@@ -133,8 +132,7 @@ void instruction_graph_generator::copy_partial(const command_phase& now, buffer_
 	instruction_builder copy(*this, now);
 	copy.fill(gather);
 	copy.read(*partial, buffer.whole);
-	emit_copy(copy, buffer, place_in(*partial), place_in(gather.id, slot * buffer.info.element_size_bytes), nodes().copy(buffer.whole.boxes()),
-	    copy_reason::reduction);
+	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * buffer.info.element_size_bytes}, nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
 }
 
 void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather,
@@ -208,13 +206,12 @@ void instruction_graph_generator::compile_fence(const command_phase& now, const 
 
 std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node) {
 	std::vector<instruction_id> copies;
-	const copy_place destination{node.fence_destination, copy_layout{false, node.fence_box, 0}};
 	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });
 	for(const auto& found : sources) {
 		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
 			instruction_builder copy(*this, now);
 			copy.read(source, part);
-			copies.push_back(emit_copy(copy, buffer, place_in(source), destination, nodes().copy(part.boxes()), copy_reason::fence));
+			copies.push_back(emit_copy(copy, buffer, {source.id}, {node.fence_destination}, nodes().copy(part.boxes()), copy_reason::fence));
 		});
 	}
 	return copies;

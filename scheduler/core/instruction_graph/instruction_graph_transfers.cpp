@@ -80,9 +80,7 @@ void instruction_graph_generator::emit_send(const command_phase& now, buffer_sta
 	const region where(sent);
 	instruction_builder send(*this, now);
 	send.read(source, where);
-	const instruction_id self =
-	    send.emit(send_instruction{target, message, push.transfer, source.id, source.allocated, sent, buffer.info.element_size_bytes}, priorities::transfer);
-	now.out.pilots.push_back(outbound_pilot{target, message, push.transfer, sent, self});
+	send.emit(send_instruction{target, message, push.transfer, source.id, sent, buffer.info.element_size_bytes}, priorities::transfer);
 }
 
 void instruction_graph_generator::compile_await_push(const await_push_command& await) {
@@ -129,8 +127,7 @@ void instruction_graph_generator::receive_in_parts(const command_phase& now, buf
 	if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
 	instruction_builder receive(*this, now);
 	receive.write(destination, arriving);
-	receive.emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
-	    priorities::transfer);
+	receive.emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, buffer.info.element_size_bytes}, priorities::transfer);
 	for(const auto& part : parts) {
 		instruction_builder await(*this, now);
 		await.produce(buffer, destination, part);
@@ -195,8 +192,7 @@ void instruction_graph_generator::emit_receive(const command_phase& now, buffer_
     const region& where) {
 	instruction_builder receive(*this, now);
 	receive.produce(buffer, destination, where);
-	receive.emit(receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, destination.allocated, buffer.info.element_size_bytes},
-	    priorities::transfer);
+	receive.emit(receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, buffer.info.element_size_bytes}, priorities::transfer);
 }
 
 } // namespace celerity

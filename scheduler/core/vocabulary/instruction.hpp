@@ -28,16 +28,6 @@ struct instruction_key {
 template <>
 inline constexpr std::array<const char*, 3> names_of<instruction_key::phase_type>{"send", "receive", "work"};
 
-/// The layout of the data that an nd-copy reads or writes. By default, the allocation is a dense row-major array over `allocated_box`, in buffer coordinates.
-/// If `is_linear`, the boxes of the copied region lie packed from `offset_bytes` on, one after the other, each row-major.
-struct copy_layout {
-	bool is_linear = false;
-	box allocated_box;
-	std::size_t offset_bytes = 0;
-	friend bool operator==(const copy_layout&, const copy_layout&) = default;
-	CELERITY_FIELDS(is_linear, allocated_box, offset_bytes)
-};
-
 enum class copy_reason : std::uint8_t { coherence, resize, staging, initial, fence, reduction };
 template <>
 inline constexpr std::array<const char*, 6> names_of<copy_reason>{"coherence", "resize", "staging", "initial", "fence", "reduction"};
@@ -47,7 +37,7 @@ struct alloc_instruction {
 	std::size_t size_bytes;
 	std::size_t alignment_bytes;
 	buffer_id buffer; ///< 0 for staging and gather space
-	box allocated_box;
+	box allocated_box; ///< in buffer coordinates: the allocation is a dense row-major array over it. Empty if data lies packed there.
 	submission_id submission; ///< the first to want it
 	CELERITY_KIND(alloc, allocation, size_bytes, alignment_bytes, buffer, allocated_box, submission)
 };
@@ -56,33 +46,32 @@ struct free_instruction {
 	std::size_t size_bytes;
 	CELERITY_KIND(free, allocation, size_bytes)
 };
+/// Data that lies packed in an allocation begins at an offset: the boxes one after the other, each row-major.
 struct copy_instruction {
 	allocation_id source;
-	copy_layout source_layout;
+	std::size_t source_offset_bytes; ///< zero unless packed
 	allocation_id destination;
-	copy_layout destination_layout;
+	std::size_t destination_offset_bytes; ///< zero unless packed
 	std::span<const box> boxes; ///< disjoint, in buffer coordinates
 	std::size_t element_size_bytes;
 	copy_reason reason;
 	buffer_id buffer;
-	CELERITY_KIND(copy, source, source_layout, destination, destination_layout, boxes, element_size_bytes, reason, buffer)
+	CELERITY_KIND(copy, source, source_offset_bytes, destination, destination_offset_bytes, boxes, element_size_bytes, reason, buffer)
 };
 /// The greatest number of boxes of all sources of a gather_copy_instruction together. A device can fetch so many at once.
 inline constexpr std::size_t max_gathered_boxes = 8;
 struct copy_source {
 	allocation_id allocation;
-	copy_layout layout;
 	std::span<const box> boxes; ///< disjoint, in buffer coordinates
-	CELERITY_FIELDS(allocation, layout, boxes)
+	CELERITY_FIELDS(allocation, boxes)
 };
 /// Copies little data from the memories of several devices into the memory of a device that reaches all of them, for coherence.
 struct gather_copy_instruction {
 	std::span<const copy_source> sources; ///< in different memories; none of the boxes of all overlap
 	allocation_id destination;
-	copy_layout destination_layout;
 	std::size_t element_size_bytes;
 	buffer_id buffer;
-	CELERITY_KIND(gather_copy, sources, destination, destination_layout, element_size_bytes, buffer)
+	CELERITY_KIND(gather_copy, sources, destination, element_size_bytes, buffer)
 };
 
 /// An access of a task, for one chunk on this rank.
@@ -90,10 +79,9 @@ struct access_binding {
 	buffer_id buffer;
 	access_mode mode;
 	allocation_id allocation;   ///< null if the access is empty for this chunk
-	box allocated_box;          ///< in buffer coordinates
 	box bounding_box;           ///< of `accessed`
 	std::span<const box> accessed; ///< the mapped region
-	CELERITY_FIELDS(buffer, mode, allocation, allocated_box, bounding_box, accessed)
+	CELERITY_FIELDS(buffer, mode, allocation, bounding_box, accessed)
 };
 /// The allocation in which a kernel leaves its partial result of a reduction: one element. The wrapper of the kernel stores the identity there first.
 struct reduction_binding {
@@ -124,10 +112,9 @@ struct host_task_instruction {
 struct initialize_instruction {
 	buffer_id buffer;
 	allocation_id destination;
-	box allocated_box;
 	std::span<const box> boxes;
 	std::size_t element_size_bytes;
-	CELERITY_KIND(initialize, buffer, destination, allocated_box, boxes, element_size_bytes)
+	CELERITY_KIND(initialize, buffer, destination, boxes, element_size_bytes)
 };
 /// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory or, for a
 /// direct peer, in the memory of a device. The boxes are in buffer coordinates.
@@ -136,28 +123,25 @@ struct send_instruction {
 	message_id message;
 	transfer_id transfer;
 	allocation_id source;
-	box allocated_box;
 	box sent_box;
 	std::size_t element_size_bytes;
-	CELERITY_KIND(send, destination_rank, message, transfer, source, allocated_box, sent_box, element_size_bytes)
+	CELERITY_KIND(send, destination_rank, message, transfer, source, sent_box, element_size_bytes)
 };
 /// Completes when all of `boxes` have arrived for `transfer`. The boxes are in buffer coordinates.
 struct receive_instruction {
 	transfer_id transfer;
 	std::span<const box> boxes;
 	allocation_id destination;
-	box allocated_box;
 	std::size_t element_size_bytes;
-	CELERITY_KIND(receive, transfer, boxes, destination, allocated_box, element_size_bytes)
+	CELERITY_KIND(receive, transfer, boxes, destination, element_size_bytes)
 };
 /// Starts a receive whose parts are awaited one by one; completes at once.
 struct split_receive_instruction {
 	transfer_id transfer;
 	std::span<const box> boxes;
 	allocation_id destination;
-	box allocated_box;
 	std::size_t element_size_bytes;
-	CELERITY_KIND(split_receive, transfer, boxes, destination, allocated_box, element_size_bytes)
+	CELERITY_KIND(split_receive, transfer, boxes, destination, element_size_bytes)
 };
 /// Completes when all of `boxes` of an earlier split receive into `destination` have arrived.
 struct await_receive_instruction {
@@ -226,22 +210,10 @@ struct instruction {
 	CELERITY_FIELDS(id, key, priority, dependencies, operation)
 };
 
-/// Tells a receiver, ahead of the data, which box will arrive under which message id.
-struct outbound_pilot {
-	rank_id to;
-	message_id message;
-	transfer_id transfer;
-	box sent_box;
-	/// Which instruction will send it (its `source` tells the memory, for transports that read it from there).
-	instruction_id send;
-	CELERITY_FIELDS(to, message, transfer, sent_box, send)
-};
-
 /// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
 struct instruction_batch {
 	std::vector<const instruction*> instructions;
-	std::vector<outbound_pilot> pilots;
-	bool empty() const { return instructions.empty() && pilots.empty(); }
+	bool empty() const { return instructions.empty(); }
 };
 
 /// The abilities of memories, devices and other ranks. All ranks agree on them at their start.

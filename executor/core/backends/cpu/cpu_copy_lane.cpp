@@ -68,7 +68,7 @@ bool cpu_copy_lane::execute(const entry& item) {
 		m_flags->raise(step.answer);
 	}
 	traced.end();
-	m_progress[m_own].publish(item.sequence); // layouts and boxes may be gone from here on
+	m_progress[m_own].publish(item.sequence); // boxes may be gone from here on
 	m_completions.signal();
 	return true;
 }

@@ -20,7 +20,7 @@ namespace celerity {
 /// Everything but the flags.
 inline void carry_out(const pull_operation& step) {
 	const auto& copy = step.copy;
-	if(copy.source != nullptr) nd_copy(copy.source, *copy.source_layout, copy.destination, *copy.destination_layout, copy.boxes, copy.element_size_bytes);
+	if(copy.source.address != nullptr) nd_copy(copy.source, copy.destination, copy.boxes, copy.element_size_bytes);
 }
 
 /// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.

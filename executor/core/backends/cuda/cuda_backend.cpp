@@ -342,8 +342,7 @@ void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& 
 		auto& progress = m_host_progress[position.lane];
 		if(waits.positions.empty() && operation.size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence) {
 			const lane_trace traced(m_options.trace, position);
-			nd_copy(operation.source, *operation.source_layout, operation.destination, *operation.destination_layout, operation.boxes,
-			    operation.element_size_bytes);
+			nd_copy(operation.source, operation.destination, operation.boxes, operation.element_size_bytes);
 			traced.end();
 			progress.publish(position.sequence);
 			return;

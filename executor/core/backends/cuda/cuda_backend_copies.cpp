@@ -24,11 +24,10 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& 
 }
 
 void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
-	for_each_strided_copy(*operation.source_layout, *operation.destination_layout, operation.boxes, operation.element_size_bytes,
-	    [&](const strided_copy& runs) {
-		    copy_runs(stream, static_cast<const std::byte*>(operation.source) + runs.source_offset_bytes,
-		        static_cast<std::byte*>(operation.destination) + runs.destination_offset_bytes, runs);
-	    });
+	const auto &source = operation.source, &destination = operation.destination;
+	for_each_strided_copy(source.array, destination.array, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
+		copy_runs(stream, source.address + runs.source_offset_bytes, destination.address + runs.destination_offset_bytes, runs);
+	});
 }
 
 void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {
@@ -87,8 +86,8 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 
 bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
 	bool fits = true;
-	for_each_strided_copy(*copy.source_layout, *copy.destination_layout, copy.boxes, copy.element_size_bytes,
-	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source, copy.destination, runs); });
+	for_each_strided_copy(copy.source.array, copy.destination.array, copy.boxes, copy.element_size_bytes,
+	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source.address, copy.destination.address, runs); });
 	return fits;
 }
 

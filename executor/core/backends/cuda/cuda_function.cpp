@@ -91,12 +91,13 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 		case kind::accessor: {
 			if(next_access >= instruction.accesses.size()) throw std::invalid_argument("the kernel has more accessors than the task has accesses");
 			const auto& access = instruction.accesses[next_access];
-			const box& allocated = access.allocated_box;
+			const auto& place = launch.access_places[next_access];
+			const box allocated = place.array != nullptr ? *place.array : box();
 			std::array<std::int64_t, 3> stride{1, 1, 1};
 			for(std::uint32_t d = parameter.dims; d-- > 1;) stride[d - 1] = stride[d] * (allocated.max(d) - allocated.min(d));
 			std::int64_t origin = 0;
 			for(std::uint32_t d = 0; d < parameter.dims; ++d) origin += allocated.min(d) * stride[d];
-			auto address = reinterpret_cast<std::uintptr_t>(launch.access_addresses[next_access]);
+			auto address = reinterpret_cast<std::uintptr_t>(place.address);
 			if(address != 0) address -= static_cast<std::uintptr_t>(origin) * parameter.size_bytes; // modulo 2^64: it need not lie in the allocation
 			begin(alignof(std::int64_t));
 			put(address);

@@ -24,7 +24,7 @@
 
 namespace celerity {
 
-/// Something to put on a lane of a device, with everything it needs. Layouts, boxes and instructions outlive it.
+/// Something to put on a lane of a device, with everything it needs. Boxes and instructions outlive it.
 struct cuda_operation {
 	lane_position position; ///< of signals, the first one's
 	small_vector<lane_position, 4> waits;
