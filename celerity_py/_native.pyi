@@ -305,10 +305,10 @@ class RangeMapper:
     """
 
     @staticmethod
-    def one_to_one() -> RangeMapper: ...
-
-    @staticmethod
-    def all() -> RangeMapper: ...
+    def built_in(kind: str, numbers: tuple[int, ...] = (), options: tuple[int, ...] = ()) -> RangeMapper:
+        """
+        The mapper of this name in `celerity_py.access`, with its arguments by position and by name. An option of -1, or one left out, is not given.
+        """
 
     @overload
     @staticmethod
@@ -317,18 +317,6 @@ class RangeMapper:
     @overload
     @staticmethod
     def fixed(where: Region) -> RangeMapper: ...
-
-    @staticmethod
-    def slice(dim: int, at: int = -1) -> RangeMapper: ...
-
-    @staticmethod
-    def neighborhood(extents: tuple[int, ...], shape: str = "box") -> RangeMapper: ...
-
-    @staticmethod
-    def even_split(granularity: int = 1) -> RangeMapper: ...
-
-    @staticmethod
-    def permute(dims: tuple[int, ...]) -> RangeMapper: ...
 
     @staticmethod
     def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper:

@@ -29,14 +29,17 @@ from celerity_py.vocabulary.integers import is_int, is_step_one
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
-_ONE_TO_ONE = RangeMapper.one_to_one()
-_ALL = RangeMapper.all()
+_ONE_TO_ONE = RangeMapper.built_in("one_to_one")
+_ALL = RangeMapper.built_in("all")
 
-_SLICES = tuple(map(RangeMapper.slice, range(3)))
-_PERMUTATIONS = {dims: RangeMapper.permute(dims) for count in (1, 2, 3) for dims in permutations(range(count))}
+_SLICES = [RangeMapper.built_in("slice", (dim,)) for dim in range(3)]
+_PERMUTATIONS = {
+    dims: RangeMapper.built_in("permute", dims) for count in (1, 2, 3) for dims in permutations(range(count))
+}
 _MOST_KEPT = 256
 #: Loops make the mapper of a stencil anew for each submit.
-_neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {"box": {}, "axes": {}}
+_SHAPES = ("box", "axes")
+_neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {shape: {} for shape in _SHAPES}
 
 
 def one_to_one() -> RangeMapper:
@@ -86,7 +89,7 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
         return _SLICES[dim]
     if not is_int(at) or not 0 <= at < 2**63:
         raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
-    return RangeMapper.slice(dim, at)
+    return RangeMapper.built_in("slice", (dim,), (at,))
 
 
 def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
@@ -119,7 +122,7 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
     if len(kept) >= _MOST_KEPT:
         kept.clear()
     widths = tuple(map(operator.index, extents))
-    kept[widths] = RangeMapper.neighborhood(widths, shape)
+    kept[widths] = RangeMapper.built_in("neighborhood", widths, (_SHAPES.index(shape),))
     return kept[widths]
 
 
@@ -134,7 +137,7 @@ def even_split(granularity: int = 1) -> RangeMapper:
     """
     if not is_int(granularity) or not 1 <= granularity < 2**63:
         raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
-    return RangeMapper.even_split(granularity)
+    return RangeMapper.built_in("even_split", (granularity,))
 
 
 def permute(*dims: int) -> RangeMapper:

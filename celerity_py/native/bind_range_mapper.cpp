@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "look_up.hpp"
 #include "scheduler/core/geometry/range_mapper.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
+using celerity::native::look_up;
 
 void bind_range_mapper(nb::module_& m);
 
@@ -31,19 +33,11 @@ range_mapper fixed_region(const user_region& where) {
 	return range_mapper::fixed(where.r, where.dims);
 }
 
-range_mapper neighborhood(const nb::tuple& extents, const std::string& shape) {
-	if(shape != "box" && shape != "axes") throw nb::value_error(("neighborhood() takes shape='box' or shape='axes', but got '" + shape + "'.").c_str());
-	int dims = 0;
-	const point widths = to_point(extents, 0, dims, "neighborhood()");
-	return range_mapper::neighborhood(widths, dims, shape == "axes" ? neighborhood_shape::axes : neighborhood_shape::box);
-}
-
-range_mapper permute(const nb::tuple& dims) {
-	int count = 0;
-	const point order = to_point(dims, 0, count, "permute()");
-	std::vector<int> numbers;
-	for(int i = 0; i < count; ++i) numbers.push_back(static_cast<int>(std::clamp<coordinate>(order[static_cast<std::size_t>(i)], -1, 3)));
-	return range_mapper::permute(numbers);
+range_mapper built_in(const std::string& kind, const nb::tuple& numbers, const nb::tuple& options) {
+	int count = 0, num_options = 0;
+	const point values = to_point(numbers, 0, count, "RangeMapper.built_in()");
+	const auto found = look_up<range_mapper::kind>(kind, "the kind of a mapper");
+	return range_mapper::built_in(found, count, values, to_point(options, range_mapper::absent, num_options, "RangeMapper.built_in()"));
 }
 
 range_mapper table(const nb::list& entries) {
@@ -76,16 +70,12 @@ void bind_range_mapper(nb::module_& m) {
 	    .value("NO_ELEMENT", misfit::no_element, "Some items of the index space have no element.");
 	nb::class_<range_mapper>(m, "RangeMapper", nb::is_final(),
 	    "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
-	    .def_static("one_to_one", &range_mapper::one_to_one)
-	    .def_static("all", &range_mapper::all)
+	    .def_static("built_in", &built_in, "kind"_a, "numbers"_a = nb::tuple(), "options"_a = nb::tuple(),
+	        nb::sig("def built_in(kind: str, numbers: tuple[int, ...] = (), options: tuple[int, ...] = ()) -> RangeMapper"),
+	        "The mapper of this name in `celerity_py.access`, with its arguments by position and by name. An option of -1, or one left out, is not given.")
 	    .def_static(
 	        "fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
 	    .def_static("fixed", &fixed_region, "where"_a)
-	    .def_static("slice", &range_mapper::slice, "dim"_a, "at"_a = range_mapper::full_extent)
-	    .def_static("neighborhood", &neighborhood, "extents"_a, "shape"_a = "box",
-	        nb::sig("def neighborhood(extents: tuple[int, ...], shape: str = \"box\") -> RangeMapper"))
-	    .def_static("even_split", &range_mapper::even_split, "granularity"_a = 1)
-	    .def_static("permute", &permute, "dims"_a, nb::sig("def permute(dims: tuple[int, ...]) -> RangeMapper"))
 	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
 	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
 	    .def("describe", &range_mapper::describe, "As the user would write it.")

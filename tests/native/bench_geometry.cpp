@@ -163,10 +163,10 @@ void bench_range_mappers() {
 	std::printf("\n");
 	map("one_to_one", range_mapper::one_to_one(), chunk, 2);
 	map("all", range_mapper::all(), chunk, 2);
-	map("slice", range_mapper::slice(1), tile, 2);
-	map("neighborhood box", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::box), tile, 2);
-	map("neighborhood axes of rows", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes), chunk, 2);
-	map("neighborhood axes of a tile", range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes), tile, 2);
+	map("slice", range_mapper::built_in(range_mapper::kind::slice, 1, point{{1, 0, 0}}), tile, 2);
+	map("neighborhood box", range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}), tile, 2);
+	map("neighborhood axes of rows", range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes), chunk, 2);
+	map("neighborhood axes of a tile", range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes), tile, 2);
 	range_mapper::table_type table;
 	const box_vector chunks = split_1d(whole, point{{1, 1, 1}}, 128);
 	for(const box& b : chunks) table.emplace_back(b, region(b));

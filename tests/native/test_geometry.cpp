@@ -460,7 +460,7 @@ void neighborhoods_agree_with_element_wise_dilation(std::mt19937& random) {
 			max[d] += extents[d];
 			if(!chunk.empty()) grown.push_back(box(min, max));
 		}
-		const auto mapper = range_mapper::neighborhood(extents, dims, neighborhood_shape::axes);
+		const auto mapper = range_mapper::built_in(range_mapper::kind::neighborhood, dims, extents, range_mapper::along_axes);
 		require(mapper.map(chunk, space.whole(), dims, buffer, dims) == region_intersection(region(grown), buffer));
 	}
 }

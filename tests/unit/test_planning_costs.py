@@ -7,8 +7,8 @@ from time import process_time
 
 import pytest
 
-from celerity_py import _native_testing
-from celerity_py._native import Box, BufferInfo, PlanningSettings, RangeMapper, Region, Task
+from celerity_py import _native_testing, access
+from celerity_py._native import Box, BufferInfo, PlanningSettings, Region, Task
 from celerity_py._native_testing import GraphContext, with_accesses
 
 READ, WRITE, READ_WRITE = range(3)
@@ -29,10 +29,10 @@ def seconds_with_boxes(count: int, *, are_rows: bool) -> float:
         places = [(2 * i, 2 * (i * 7919 % count)) for i in range(count)]
         boxes = [Box((x, y), (x + 1, y + 1)) for x, y in places]
     buffer = make_buffer(context, shape)
-    scattered = RangeMapper.fixed(Region(boxes))
+    scattered = access.fixed(Region(boxes))
     start = process_time()
     for _ in range(2):
-        context.submit(with_accesses(Task.kernel(Box((0, 0), shape)), [(buffer, WRITE, RangeMapper.one_to_one())]))
+        context.submit(with_accesses(Task.kernel(Box((0, 0), shape)), [(buffer, WRITE, access.one_to_one())]))
         context.submit(with_accesses(Task.kernel(Box((0,), (8,))), [(buffer, READ, scattered)], "read"))
     context.submit(_native_testing.make_epoch())
     return process_time() - start
@@ -51,12 +51,12 @@ def seconds_with_live_buffers(count: int) -> float:
         make_buffer(context, (64,))
     buffers = [make_buffer(context, (64, 64)) for _ in range(2)]
     accesses = [
-        (READ_WRITE, RangeMapper.one_to_one()),
-        (READ, RangeMapper.neighborhood((1, 1), "axes")),
+        (READ_WRITE, access.one_to_one()),
+        (READ, access.neighborhood(1, 1, shape="axes")),
     ]
     start = process_time()
     for step in range(200):
-        given = [(buffers[(step + i) % 2], *access) for i, access in enumerate(accesses)]
+        given = [(buffers[(step + i) % 2], *each) for i, each in enumerate(accesses)]
         context.submit(with_accesses(Task.kernel(Box((0, 0), (64, 64))), given, "step"))
     return process_time() - start
 
@@ -71,8 +71,8 @@ def test_many_scattered_rows_get_one_allocation_on_the_host() -> None:
     context = GraphContext(PlanningSettings(num_ranks=2, num_devices=1, lookahead="none"))
     buffer = make_buffer(context, (200, 4))
     rows = Region([Box((2 * i, 0), (2 * i + 1, 4)) for i in range(100)])
-    context.submit(with_accesses(Task.kernel(Box((0, 0), (200, 4))), [(buffer, WRITE, RangeMapper.one_to_one())]))
-    context.submit(with_accesses(Task.kernel(Box((0,), (8,))), [(buffer, READ, RangeMapper.fixed(rows))], "read"))
+    context.submit(with_accesses(Task.kernel(Box((0, 0), (200, 4))), [(buffer, WRITE, access.one_to_one())]))
+    context.submit(with_accesses(Task.kernel(Box((0,), (8,))), [(buffer, READ, access.fixed(rows))], "read"))
     allocations = [record["allocation"] for record in context.take_instructions() if record["kind"] == "alloc"]
     assert sum(memory == 1 for memory, _ in allocations) == 2  # what is sent, and what is received
 

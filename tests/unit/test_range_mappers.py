@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from celerity_py import access
 from celerity_py._native import Box, MisfitKind, RangeMapper, Region
 from celerity_py._native_testing import split_1d
 from celerity_py.submit.violations import explain_misfit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXTENT = 9
+SHAPES = ("box", "axes")
 
 
 def whole(*shape: int) -> Box:
@@ -38,7 +40,7 @@ def chunks_and_buffers(draw: st.DrawFn) -> tuple[Box, tuple[int, ...], tuple[int
     return Box(draw(corner), draw(corner)), shape, draw(st.tuples(*[st.integers(0, 3)] * dims))
 
 
-@given(chunks_and_buffers(), st.sampled_from(["box", "axes"]))
+@given(chunks_and_buffers(), st.sampled_from(SHAPES))
 def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[int, ...]], shape: str) -> None:
     chunk, buffer_shape, extents = case
     dims = len(buffer_shape)
@@ -51,7 +53,9 @@ def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[in
     )
     for offset in offsets:
         expected[(chunk.shift(*offset) & whole(*buffer_shape)).slices] = True
-    result = RangeMapper.neighborhood(extents, shape).map(chunk, whole(*[EXTENT] * dims), buffer_shape)
+    result = RangeMapper.built_in("neighborhood", extents, (SHAPES.index(shape),)).map(
+        chunk, whole(*[EXTENT] * dims), buffer_shape
+    )
     mask = np.zeros(buffer_shape, dtype=bool)
     for box in result.boxes:
         mask[box.slices] = True
@@ -62,7 +66,7 @@ def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[in
 @given(chunks_and_buffers())
 def test_one_to_one_is_the_chunk_clamped_to_the_buffer(case: tuple[Box, tuple[int, ...], tuple[int, ...]]) -> None:
     chunk, shape, _ = case
-    result = RangeMapper.one_to_one().map(chunk, whole(*[EXTENT] * len(shape)), shape)
+    result = access.one_to_one().map(chunk, whole(*[EXTENT] * len(shape)), shape)
     assert result == region(chunk & whole(*shape))
 
 
@@ -70,46 +74,50 @@ def test_all_and_fixed_do_not_depend_on_the_chunk() -> None:
     space = whole(8)
     part = region(Box((0, 0), (2, 2)), Box((4, 4), (6, 9)))
     for chunk in split_1d(space, (1,), 4):
-        assert RangeMapper.all().map(chunk, space, (5, 5)) == region(whole(5, 5))
+        assert access.all().map(chunk, space, (5, 5)) == region(whole(5, 5))
         assert RangeMapper.fixed(Box((1, 1), (9, 2))).map(chunk, space, (5, 5)) == region(Box((1, 1), (5, 2)))
         assert RangeMapper.fixed(part).map(chunk, space, (5, 5)) == part & whole(5, 5)
 
 
 def test_a_slice_is_whole_in_its_dimension() -> None:
     chunk = Box((2, 3), (4, 5))
-    assert RangeMapper.slice(0).map(chunk, whole(8, 8), (16, 8)) == region(Box((0, 3), (16, 5)))
-    assert RangeMapper.slice(1).map(chunk, whole(8, 8), (8, 16)) == region(Box((2, 0), (4, 16)))
+    assert access.slice(0).map(chunk, whole(8, 8), (16, 8)) == region(Box((0, 3), (16, 5)))
+    assert access.slice(1).map(chunk, whole(8, 8), (8, 16)) == region(Box((2, 0), (4, 16)))
 
 
 def test_a_slice_of_a_buffer_with_one_dimension_more_takes_the_others_in_order() -> None:
     line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
-    assert RangeMapper.slice(0).map(line, whole(8), (7, 8)) == region(Box((0, 2), (7, 4)))
-    assert RangeMapper.slice(1).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 7)))
-    assert RangeMapper.slice(1).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 0, 3), (4, 7, 5)))
-    assert RangeMapper.slice(0).map(Box((), ()), Box((), ()), (7,)) == region(whole(7))
+    assert access.slice(0).map(line, whole(8), (7, 8)) == region(Box((0, 2), (7, 4)))
+    assert access.slice(1).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 7)))
+    assert access.slice(1).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 0, 3), (4, 7, 5)))
+    assert access.slice(0).map(Box((), ()), Box((), ()), (7,)) == region(whole(7))
 
 
 def test_slice_at_an_index_is_one_element_thick() -> None:
     line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
-    assert RangeMapper.slice(0, 6).map(line, whole(8), (7, 8)) == region(Box((6, 2), (7, 4)))
-    assert RangeMapper.slice(1, at=0).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 1)))
-    assert RangeMapper.slice(1, 3).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 3, 3), (4, 4, 5)))
-    assert RangeMapper.slice(0, 5).map(tile, whole(8, 8), (16, 8)) == region(Box((5, 3), (6, 5)))
-    assert RangeMapper.slice(0, 6).map(line, whole(8), (7, 3)) == region(Box((6, 2), (7, 3)))  # clamped
+    assert access.slice(0, at=6).map(line, whole(8), (7, 8)) == region(Box((6, 2), (7, 4)))
+    assert access.slice(1, at=0).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 1)))
+    assert access.slice(1, at=3).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 3, 3), (4, 4, 5)))
+    assert access.slice(0, at=5).map(tile, whole(8, 8), (16, 8)) == region(Box((5, 3), (6, 5)))
+    assert access.slice(0, at=6).map(line, whole(8), (7, 3)) == region(Box((6, 2), (7, 3)))  # clamped
     for outside in (7, 2**63 - 1):
-        assert not RangeMapper.slice(0, outside).map(line, whole(8), (7, 8))
+        assert not access.slice(0, at=outside).map(line, whole(8), (7, 8))
 
 
 def test_a_permutation_transposes() -> None:
     chunk = Box((0, 1, 2), (3, 5, 7))
-    assert RangeMapper.permute((1, 0)).map(Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(Box((3, 2), (8, 4)))
-    assert RangeMapper.permute((2, 0, 1)).map(chunk, whole(8, 8, 8), (8, 8, 8)) == region(Box((2, 0, 1), (7, 3, 5)))
-    assert RangeMapper.permute((2,)).map(chunk, whole(8, 8, 8), (5,)) == region(Box((2,), (5,)))
+    assert RangeMapper.built_in("permute", (1, 0)).map(Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(
+        Box((3, 2), (8, 4))
+    )
+    assert RangeMapper.built_in("permute", (2, 0, 1)).map(chunk, whole(8, 8, 8), (8, 8, 8)) == region(
+        Box((2, 0, 1), (7, 3, 5))
+    )
+    assert RangeMapper.built_in("permute", (2,)).map(chunk, whole(8, 8, 8), (5,)) == region(Box((2,), (5,)))
 
 
 @given(extent=st.integers(1, 200), items=st.integers(1, 12), granularity=st.integers(1, 20), offset=st.integers(0, 5))
 def test_an_even_split_deals_blocks_of_the_granularity(extent: int, items: int, granularity: int, offset: int) -> None:
-    mapper = RangeMapper.even_split(granularity)
+    mapper = access.even_split(granularity)
     space = Box((offset,), (offset + items,))
     parts = [mapper.map(Box((i,), (i + 1,)), space, (extent, 3)) for i in range(offset, offset + items)]
     step = extent // (items * granularity) * granularity
@@ -129,23 +137,23 @@ def test_an_even_split_deals_blocks_of_the_granularity(extent: int, items: int, 
 def test_an_empty_chunk_maps_to_nothing() -> None:
     empty = Box((0, 0), (0, 0))
     for mapper in (
-        RangeMapper.one_to_one(),
-        RangeMapper.slice(1),
-        RangeMapper.slice(1, 4),
-        RangeMapper.neighborhood((1, 1)),
-        RangeMapper.neighborhood((1, 1), "axes"),
-        RangeMapper.permute((1, 0)),
+        access.one_to_one(),
+        access.slice(1),
+        access.slice(1, at=4),
+        access.neighborhood(1, 1),
+        access.neighborhood(1, 1, shape="axes"),
+        RangeMapper.built_in("permute", (1, 0)),
     ):
         assert not mapper.map(empty, whole(8, 8), (8, 8))
-    assert not RangeMapper.even_split().map(Box((0,), (0,)), whole(4), (8,))
+    assert not access.even_split().map(Box((0,), (0,)), whole(4), (8,))
 
 
 def test_huge_extents_saturate() -> None:
     huge = 2**63 - 1
     chunk = Box((2,), (4,))
     for shape in ("box", "axes"):
-        assert RangeMapper.neighborhood((huge,), shape).map(chunk, whole(8), (8,)) == region(whole(8))
-    assert RangeMapper.even_split(huge).map(Box((1,), (2,)), whole(2), (8,)) == region(whole(8))
+        assert access.neighborhood(huge, shape=shape).map(chunk, whole(8), (8,)) == region(whole(8))
+    assert access.even_split(huge).map(Box((1,), (2,)), whole(2), (8,)) == region(whole(8))
 
 
 def test_a_table_answers_for_its_chunks_only() -> None:
@@ -161,19 +169,19 @@ def test_a_table_answers_for_its_chunks_only() -> None:
 @pytest.mark.parametrize(
     ("make", "kernel_dims", "buffer_dims", "parts"),
     [
-        (RangeMapper.one_to_one, 2, 3, ["one_to_one()", "2 dimensions", "3 dimensions", "slice"]),
+        (access.one_to_one, 2, 3, ["one_to_one()", "2 dimensions", "3 dimensions", "slice"]),
         (lambda: RangeMapper.fixed(Box((0,), (4,))), 1, 2, ["fixed(Box((0,), (4,)))", "1 dimension", "2 dimensions"]),
-        (lambda: RangeMapper.slice(2), 2, 2, ["slice(2)", "2 dimensions"]),
-        (lambda: RangeMapper.slice(0), 3, 2, ["slice(0)", "3 dimensions", "2 dimensions"]),
+        (lambda: access.slice(2), 2, 2, ["slice(2)", "2 dimensions"]),
+        (lambda: access.slice(0), 3, 2, ["slice(0)", "3 dimensions", "2 dimensions"]),
         (
-            lambda: RangeMapper.neighborhood((1, 2), "axes"),
+            lambda: access.neighborhood(1, 2, shape="axes"),
             1,
             1,
             ["neighborhood(1, 2, shape='axes')", "2 dimensions", "1 dimension"],
         ),
-        (lambda: RangeMapper.even_split(4), 2, 2, ["even_split(4)", "1 dimension"]),
-        (lambda: RangeMapper.permute((1, 0)), 2, 3, ["permute(1, 0)", "3 dimensions"]),
-        (lambda: RangeMapper.permute((2, 0)), 2, 2, ["permute(2, 0)", "dimension 2 of the kernel"]),
+        (lambda: access.even_split(4), 2, 2, ["even_split(4)", "1 dimension"]),
+        (lambda: RangeMapper.built_in("permute", (1, 0)), 2, 3, ["permute(1, 0)", "3 dimensions"]),
+        (lambda: RangeMapper.built_in("permute", (2, 0)), 2, 2, ["permute(2, 0)", "dimension 2 of the kernel"]),
     ],
 )
 def test_a_mismatch_of_dimensions_is_explained(
@@ -192,25 +200,30 @@ FITS = (MisfitKind.NONE, 0)
 
 def test_fitting_dimensions_are_accepted() -> None:
     for dims in range(4):
-        assert RangeMapper.one_to_one().check_dimensions(dims, dims) == FITS
-        assert RangeMapper.all().check_dimensions(1, dims) == FITS
+        assert access.one_to_one().check_dimensions(dims, dims) == FITS
+        assert access.all().check_dimensions(1, dims) == FITS
         assert RangeMapper.fixed(whole(*[4] * dims)).check_dimensions(1, dims) == FITS
-        assert RangeMapper.neighborhood((1,) * dims).check_dimensions(dims, dims) == FITS
-        assert RangeMapper.permute(tuple(range(dims))).check_dimensions(3, dims) == FITS
-    assert RangeMapper.slice(0).check_dimensions(1, 2) == RangeMapper.slice(1).check_dimensions(2, 2) == FITS
-    assert RangeMapper.even_split().check_dimensions(1, 3) == FITS
+        assert RangeMapper.built_in("neighborhood", (1,) * dims).check_dimensions(dims, dims) == FITS
+        assert RangeMapper.built_in("permute", tuple(range(dims))).check_dimensions(3, dims) == FITS
+    assert access.slice(0).check_dimensions(1, 2) == access.slice(1).check_dimensions(2, 2) == FITS
+    assert access.even_split().check_dimensions(1, 3) == FITS
 
 
-def test_senseless_parameters_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 0"):
-        RangeMapper.neighborhood((1, -1))
-    with pytest.raises(ValueError, match="'box' or shape='axes'"):
-        RangeMapper.neighborhood((1,), "round")
-    with pytest.raises(ValueError, match="at least 1"):
-        RangeMapper.even_split(0)
-    with pytest.raises(ValueError, match="different dimensions"):
-        RangeMapper.permute((0, 0))
-    with pytest.raises(ValueError, match="between 0 and 2"):
-        RangeMapper.slice(3)
-    with pytest.raises(ValueError, match="index of at least 0"):
-        RangeMapper.slice(0, -2)
+@pytest.mark.parametrize(
+    ("given", "needs"),
+    [
+        (("neighborhood", (1, -1)), r"neighborhood\(1, -1\) needs extents of at least 0"),
+        (("even_split", (0,)), r"even_split\(0\) needs a granularity of at least 1"),
+        (("permute", (0, 0)), r"permute\(0, 0\) needs different dimensions"),
+        (("permute", (0, 3)), "between 0 and 2"),
+        (("slice", (3,)), r"slice\(3\) needs a dimension between 0 and 2"),
+        (("slice", ()), "a dimension"),
+        (("slice", (0,), (-2,)), r"slice\(0, at=-2\) needs an index of at least 0"),
+        (("all", (1,)), "no numbers"),
+        (("fixed", (1,)), "no such mapper"),
+        (("round",), "is one of one_to_one, all, slice"),
+    ],
+)
+def test_senseless_parameters_are_refused(given: tuple[Any, ...], needs: str) -> None:
+    with pytest.raises(ValueError, match=needs):
+        RangeMapper.built_in(*given)

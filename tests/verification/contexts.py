@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from celerity_py import _native, _native_testing
+from celerity_py import _native, _native_testing, access
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -50,20 +50,19 @@ def user_box(box: Any) -> UserBox:
 
 def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, shape: tuple[int, ...]) -> Any:
     """The runtime's mapper; a callable becomes the table of its results for `chunks`."""
-    make = _native.RangeMapper
     if mapper.is_callable:
         entries = [(native_box(chunk), native_region(mapper.region(chunk, whole, shape))) for chunk in chunks]
-        return make.table(entries)
+        return _native.RangeMapper.table(entries)
     if mapper.kind == "fixed":
-        return make.fixed(
+        return access.fixed(
             native_region(mapper.arguments) if len(mapper.arguments) > 1 else native_box(mapper.arguments[0])
         )
     if mapper.kind == "neighborhood":
         extents, shape_name = mapper.arguments
-        return make.neighborhood(tuple(extents), shape_name)
-    if mapper.kind == "permute":
-        return make.permute(tuple(mapper.arguments))
-    return getattr(make, mapper.kind)(*mapper.arguments)
+        return access.neighborhood(*extents, shape=shape_name)
+    if mapper.kind == "slice":
+        return access.slice(mapper.arguments[0], at=mapper.arguments[1] if len(mapper.arguments) > 1 else None)
+    return getattr(access, mapper.kind)(*mapper.arguments)
 
 
 class RankContext:
@@ -148,10 +147,10 @@ class RankContext:
         if any(access.mapper.is_callable for access in task.accesses):
             chunks = [user_box(box) for box in self.native.chunks_for(planned)]
         accesses = []
-        for access in task.accesses:
-            native, decl = self._buffers[access.buffer]
-            mapper = native_mapper(access.mapper, chunks, task.box, decl.shape)
-            accesses.append((native, MODE_NUMBERS[access.mode], mapper))
+        for given in task.accesses:
+            native, decl = self._buffers[given.buffer]
+            mapper = native_mapper(given.mapper, chunks, task.box, decl.shape)
+            accesses.append((native, MODE_NUMBERS[given.mode], mapper))
         return int(self.native.submit(_native_testing.with_accesses(planned, accesses, name)))
 
     def _planned(self, task: Kernel | HostTask) -> _native.Task:

@@ -160,7 +160,7 @@ void build_wave_sim(program_builder& graph, const double duration) {
 	const auto step = [&] {
 		graph.kernel(2, size,
 		    {{up, access_mode::read_write, range_mapper::one_to_one()},
-		        {u, access_mode::read, range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes)}});
+		        {u, access_mode::read, range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes)}});
 	};
 	graph.kernel(2, size, {{u, access_mode::write, range_mapper::one_to_one()}});
 	graph.kernel(2, size, {{up, access_mode::write, range_mapper::one_to_one()}});

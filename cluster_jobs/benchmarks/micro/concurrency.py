@@ -40,7 +40,7 @@ class GatedScheduler:
         self.native = _native.Scheduler(planning, None, run_ahead=1 << 40)
         _native_testing.set_paused(self.native, True)
         self.native.start()
-        own, halo = _native.RangeMapper.one_to_one(), _native.RangeMapper.neighborhood((1, 1), "axes")
+        own, halo = access.one_to_one(), access.neighborhood(1, 1, shape="axes")
         u, v = (
             self.native.create_buffer(_native.BufferInfo(shape=(512, 512), element_size=4, name=name)) for name in "uv"
         )

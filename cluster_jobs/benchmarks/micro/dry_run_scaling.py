@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celerity_py import Box, _native
+from celerity_py import Box, _native, access
 from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.internals import _native_testing
 
@@ -31,8 +31,8 @@ def plan(ranks: int, steps: int) -> float:
     )
     scheduler = _native.Scheduler(planning, None, run_ahead=16)
     scheduler.start()
-    mapper = _native.RangeMapper.one_to_one()
-    neighborhood = _native.RangeMapper.neighborhood((1, 1), "axes")
+    mapper = access.one_to_one()
+    neighborhood = access.neighborhood(1, 1, shape="axes")
     whole = _native.Task.kernel(Box((0, 0), (SIZE, SIZE)))
 
     def submit(accesses: list[tuple[int, int, _native.RangeMapper]], name: str) -> None:

@@ -10,6 +10,11 @@ namespace celerity {
 
 namespace {
 
+// The options of each kind, and the values of those that are words.
+constexpr std::size_t at_option = 0; // of a slice; absent: the full extent
+constexpr std::size_t shape_option = 0; // of a neighborhood; absent: a box
+constexpr coordinate axes_shape = 1;
+
 /// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
 class chunk_table {
   public:
@@ -109,7 +114,7 @@ class even_blocks {
 /// Not clamped to the buffer.
 box slice_of(const box& chunk, const std::size_t dim, const coordinate at, const int kernel_dims, const box& buffer_box, const int buffer_dims) {
 	if(chunk.empty()) return {};
-	const box within = at == range_mapper::full_extent ? buffer_box : with_interval(buffer_box, dim, at, saturating_add(at, 1));
+	const box within = at == range_mapper::absent ? buffer_box : with_interval(buffer_box, dim, at, saturating_add(at, 1));
 	if(buffer_dims == kernel_dims) return with_interval(chunk, dim, within.min(dim), within.max(dim));
 	point min = within.min();
 	point max = within.max();
@@ -162,56 +167,43 @@ std::string as_python(const region& r, const int dims) {
 
 } // namespace
 
-range_mapper range_mapper::one_to_one() { return range_mapper(kind::one_to_one); }
-
-range_mapper range_mapper::all() { return range_mapper(kind::all); }
+range_mapper range_mapper::built_in(const kind k, const int count, const point& numbers, const point& options) {
+	range_mapper mapper(k);
+	mapper.m_dims = count;
+	mapper.m_params = numbers;
+	mapper.m_options = options;
+	const auto expect = [&](const bool is_right, const char* const needs) {
+		if(!is_right) throw std::invalid_argument(mapper.describe() + " needs " + needs + ".");
+	};
+	const auto size = static_cast<std::size_t>(count);
+	switch(k) {
+	case kind::one_to_one:
+	case kind::all: expect(count == 0, "no numbers"); break;
+	case kind::slice:
+		expect(count == 1 && numbers[0] >= 0 && numbers[0] <= 2, "a dimension between 0 and 2");
+		expect(options[at_option] >= absent, "an index of at least 0");
+		break;
+	case kind::neighborhood:
+		for(std::size_t i = 0; i < size; ++i) expect(numbers[i] >= 0, "extents of at least 0");
+		break;
+	case kind::even_split: expect(count == 1 && numbers[0] >= 1, "a granularity of at least 1"); break;
+	case kind::permute:
+		for(std::size_t i = 0; i < size; ++i) {
+			bool is_new = numbers[i] >= 0 && numbers[i] <= 2;
+			for(std::size_t earlier = 0; earlier < i; ++earlier) is_new &= numbers[earlier] != numbers[i];
+			expect(is_new, "different dimensions between 0 and 2");
+		}
+		break;
+	case kind::fixed:
+	case kind::callable: throw std::invalid_argument("numbers make no such mapper");
+	}
+	return mapper;
+}
 
 range_mapper range_mapper::fixed(const region& where, const int dims) {
 	range_mapper mapper(kind::fixed);
 	mapper.m_dims = dims;
 	mapper.m_fixed = std::make_shared<const region>(where);
-	return mapper;
-}
-
-range_mapper range_mapper::slice(const int dim, const coordinate at) {
-	if(dim < 0 || dim > 2) throw std::invalid_argument("slice() needs a dimension between 0 and 2, but got " + std::to_string(dim) + ".");
-	if(at < 0 && at != full_extent) throw std::invalid_argument("slice() needs an index of at least 0, but got " + std::to_string(at) + ".");
-	range_mapper mapper(kind::slice);
-	mapper.m_params[0] = dim;
-	mapper.m_params[1] = at;
-	return mapper;
-}
-
-range_mapper range_mapper::neighborhood(const point& extents, const int dims, const neighborhood_shape shape) {
-	range_mapper mapper(kind::neighborhood);
-	for(std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) {
-		if(extents[d] < 0) throw std::invalid_argument("neighborhood() needs extents of at least 0, but got (" + join(extents, dims) + ").");
-		mapper.m_params[d] = extents[d];
-	}
-	mapper.m_dims = dims;
-	mapper.m_shape = shape;
-	return mapper;
-}
-
-range_mapper range_mapper::even_split(const coordinate granularity) {
-	if(granularity < 1) throw std::invalid_argument("even_split() needs a granularity of at least 1, but got " + std::to_string(granularity) + ".");
-	range_mapper mapper(kind::even_split);
-	mapper.m_params[0] = granularity;
-	return mapper;
-}
-
-range_mapper range_mapper::permute(const std::span<const int> dims) {
-	if(dims.size() > 3) throw std::invalid_argument("permute() takes at most 3 dimensions, but got " + std::to_string(dims.size()) + ".");
-	range_mapper mapper(kind::permute);
-	mapper.m_dims = static_cast<int>(dims.size());
-	for(std::size_t i = 0; i < dims.size(); ++i) mapper.m_params[i] = dims[i];
-	for(std::size_t i = 0; i < dims.size(); ++i) {
-		const bool is_repeated =
-		    std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) != dims.begin() + static_cast<std::ptrdiff_t>(i);
-		if(dims[i] < 0 || dims[i] > 2 || is_repeated) {
-			throw std::invalid_argument("permute() needs different dimensions between 0 and 2, but got (" + join(mapper.m_params, mapper.m_dims) + ").");
-		}
-	}
 	return mapper;
 }
 
@@ -250,7 +242,8 @@ mapper_misfit range_mapper::check_dimensions(const int kernel_dims, const int bu
 bool range_mapper::fits(const box& global, const int kernel_dims, const box& buffer_box, const int buffer_dims) const {
 	switch(m_kind) {
 	case kind::one_to_one: return buffer_box.covers(global);
-	case kind::slice: return buffer_box.covers(slice_of(global, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims));
+	case kind::slice:
+		return buffer_box.covers(slice_of(global, static_cast<std::size_t>(m_params[0]), m_options[at_option], kernel_dims, buffer_box, buffer_dims));
 	case kind::permute: return buffer_box.covers(permuted(global, m_params, m_dims));
 	case kind::neighborhood: {
 		if(buffer_box.covers(global)) return true;
@@ -269,7 +262,7 @@ bool range_mapper::fits(const box& global, const int kernel_dims, const box& buf
 mapper_misfit range_mapper::check_bounds(const box& global, const int kernel_dims, const point& buffer_extents, const int buffer_dims) const {
 	using misfit = mapper_misfit::kind_type;
 	if(fits(global, kernel_dims, box::full(buffer_extents), buffer_dims)) return {};
-	const bool names_index = m_kind == kind::slice && m_params[1] >= buffer_extents[static_cast<std::size_t>(m_params[0])];
+	const bool names_index = m_kind == kind::slice && m_options[at_option] >= buffer_extents[static_cast<std::size_t>(m_params[0])];
 	return names_index ? mapper_misfit{misfit::no_index, m_params[0]} : mapper_misfit{misfit::no_element};
 }
 
@@ -279,9 +272,9 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::all: return buffer_box;
 	case kind::fixed: return clamp(*m_fixed, buffer_box);
 	case kind::slice:
-		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_params[1], kernel_dims, buffer_box, buffer_dims), buffer_box);
+		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_options[at_option], kernel_dims, buffer_box, buffer_dims), buffer_box);
 	case kind::neighborhood:
-		if(m_shape == neighborhood_shape::axes) return grow_along_axes(chunk, m_params, buffer_box);
+		if(m_options[shape_option] == axes_shape) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
 	case kind::even_split: {
 		if(chunk.empty()) return {};
@@ -311,8 +304,9 @@ bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) co
 bool range_mapper::is_additive() const { return m_kind != kind::callable; }
 
 void range_mapper::add_to(digest& out) const {
-	out.add(static_cast<std::uint64_t>(m_kind) | static_cast<std::uint64_t>(m_shape) << 8U | static_cast<std::uint64_t>(m_dims) << 16U);
+	out.add(static_cast<std::uint64_t>(m_kind) | static_cast<std::uint64_t>(m_dims) << 16U);
 	out.add(m_params);
+	out.add(m_options);
 	if(m_fixed != nullptr) out.add(*m_fixed);
 }
 
@@ -321,8 +315,8 @@ std::string range_mapper::describe() const {
 	case kind::one_to_one: return "one_to_one()";
 	case kind::all: return "all()";
 	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
-	case kind::slice: return "slice(" + join(m_params, 1) + (m_params[1] == full_extent ? ")" : ", at=" + std::to_string(m_params[1]) + ")");
-	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_shape == neighborhood_shape::axes ? ", shape='axes')" : ")");
+	case kind::slice: return "slice(" + join(m_params, 1) + (m_options[at_option] == absent ? ")" : ", at=" + std::to_string(m_options[at_option]) + ")");
+	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes')" : ")");
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
 	case kind::callable: break;

@@ -2,19 +2,18 @@
 // Range mappers: rules that say which part of a buffer a chunk of an index space accesses.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/names.hpp"
 #include "digest.hpp"
 #include "grid.hpp"
 
 namespace celerity {
-
-enum class neighborhood_shape { box, axes };
 
 /// How a mapper fails to fit a kernel and a buffer.
 struct mapper_misfit {
@@ -40,24 +39,21 @@ struct mapper_misfit {
 /// Immutable value. Maps a chunk of a `kernel_dims`-dimensional index space to a region of a buffer; the result is clamped to the buffer.
 class range_mapper {
   public:
-	enum class kind { one_to_one, all, fixed, slice, neighborhood, even_split, permute, callable };
+	enum class kind { one_to_one, all, slice, neighborhood, even_split, permute, fixed, callable };
 	/// (chunk, global index space) -> region of the buffer
 	using function_type = std::function<region(const box& chunk, const box& global)>;
 	using table_type = std::vector<std::pair<box, region>>;
-	static constexpr coordinate full_extent = -1;
+	static constexpr coordinate absent = -1;
+	static constexpr point no_options{{absent, absent, absent}};
+	static constexpr point along_axes{{1, absent, absent}}; ///< the options of a neighborhood with shape="axes"
 
 	range_mapper() = default; // one_to_one
-	static range_mapper one_to_one();
-	static range_mapper all();
+	/// The rule that the function of this name in `celerity_py.access` describes. `numbers`: the first `count` are its arguments by position. `options`: its
+	/// arguments by name, in their order; `absent` if one is not given. Throws std::invalid_argument for numbers that this kind does not take.
+	static range_mapper built_in(kind k, int count = 0, const point& numbers = {}, const point& options = no_options);
+	static range_mapper one_to_one() { return built_in(kind::one_to_one); }
+	static range_mapper all() { return built_in(kind::all); }
 	static range_mapper fixed(const region& where, int dims);
-	/// The chunk, except in dimension `dim` of the buffer: there the whole extent, or the element `at`.
-	static range_mapper slice(int dim, coordinate at = full_extent);
-	static range_mapper neighborhood(const point& extents, int dims, neighborhood_shape shape);
-	/// For a 1-D index space of G items. Dimension 0 of the buffer is cut into G blocks, and item i gets block i; the other dimensions are whole. Blocks are as
-	/// even as multiples of `granularity` allow: the first ones are larger, and the last one also takes the remainder.
-	static range_mapper even_split(coordinate granularity);
-	/// Dimension i of the buffer takes its interval from dimension dims[i] of the chunk.
-	static range_mapper permute(std::span<const int> dims);
 	/// Results of a Python callable, evaluated at submit for every chunk the graphs will ask for. Throws std::logic_error on any other chunk.
 	static range_mapper from_table(table_type entries);
 	/// Any thread may call `fn` at any time.
@@ -87,9 +83,9 @@ class range_mapper {
 
   private:
 	kind m_kind = kind::one_to_one;
-	neighborhood_shape m_shape = neighborhood_shape::box;
-	int m_dims = 0; ///< fixed, neighborhood, permute: as many as the user gave
-	point m_params; ///< extents, dimension numbers, granularity, or the dimension of a slice and where it is
+	int m_dims = 0; ///< of the region that is fixed, or how many numbers there are
+	point m_params; ///< the numbers
+	point m_options = no_options;
 	std::shared_ptr<const region> m_fixed;
 	std::shared_ptr<const function_type> m_callable;
 
@@ -97,5 +93,9 @@ class range_mapper {
 
 	bool fits(const box& global, int kernel_dims, const box& buffer_box, int buffer_dims) const;
 };
+
+template <>
+inline constexpr std::array<const char*, 8> names_of<range_mapper::kind>{
+    "one_to_one", "all", "slice", "neighborhood", "even_split", "permute", "fixed", "callable"};
 
 } // namespace celerity

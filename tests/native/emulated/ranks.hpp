@@ -183,7 +183,7 @@ inline const emulated_cuda::function& advancing(const pattern reads) {
 
 inline range_mapper read_by(const pattern reads) {
 	switch(reads) {
-	case pattern::halos: return range_mapper::neighborhood(point{{1, 1, 0}}, 2, neighborhood_shape::axes);
+	case pattern::halos: return range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes);
 	case pattern::from_above:
 		return range_mapper::from_function([](const box& chunk, const box&) {
 			const point above{{std::max<coordinate>(chunk.min(0) - 1, 0), chunk.min(1), 0}};
