@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch."""
+"""The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
+
+It may wait for flags of other ranks first, and write answers behind.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,82 @@ struct Part {
     long long source_stride[2], destination_stride[2];
     unsigned long long word_bytes;
 };
-struct Arguments {
-    unsigned long long num_parts;
-    Part parts[8];
+struct Flag {
+    volatile unsigned* address;
+    unsigned long long value;
 };
+struct Arguments {
+    unsigned long long num_parts, num_ready, num_answers;
+    unsigned* arrived;  // blocks of a launch with answers; 0 between launches
+    const volatile unsigned* stop;
+    Part parts[8];
+    Flag ready[8], answers[8];
+};
+
+// Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
+// After a stop nothing of this context may run, as it would take the data for good.
+__device__ void wait(const Arguments& arguments) {
+    if (threadIdx.x < arguments.num_ready) {
+        const Flag& flag = arguments.ready[threadIdx.x];
+        for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look)
+            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
+        __threadfence_system();
+    }
+    __syncthreads();
+}
+
+__device__ void answer(const Arguments& arguments) {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    __threadfence_system();
+    if (atomicAdd(arguments.arrived, 1u) != gridDim.x * gridDim.y - 1) return;
+    *arguments.arrived = 0;
+    __threadfence_system();
+    for (unsigned i = 0; i < arguments.num_answers; ++i)
+        *arguments.answers[i].address = (unsigned)arguments.answers[i].value;
+}
+
+// Where word i of the part lies, from its first byte, in source and destination.
+template <typename Word>
+__device__ void locate(const Part& part, unsigned long long i, long long& from, long long& to) {
+    const unsigned long long run = i / part.count[0];
+    const unsigned long long word = i - run * part.count[0];
+    const unsigned long long plane = run / part.count[1];
+    const unsigned long long row = run - plane * part.count[1];
+    from = word * sizeof(Word) + row * part.source_stride[0] + plane * part.source_stride[1];
+    to = word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
+}
 
 template <typename Word>
 __device__ void copy(const Part& part) {
     const unsigned long long total = part.count[0] * part.count[1] * part.count[2];
     const char* const source = reinterpret_cast<const char*>(part.source);
     char* const destination = reinterpret_cast<char*>(part.destination);
-    for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < total;
-         i += gridDim.x * (unsigned long long)blockDim.x) {
-        const unsigned long long run = i / part.count[0];
-        const unsigned long long word = i - run * part.count[0];
-        const unsigned long long plane = run / part.count[1];
-        const unsigned long long row = run - plane * part.count[1];
-        const long long from = word * sizeof(Word) + row * part.source_stride[0] + plane * part.source_stride[1];
-        const long long to =
-            word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
-        // Another device has written it since this one looked last: past all caches.
+    const unsigned long long stride = gridDim.x * (unsigned long long)blockDim.x;
+    unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+    // Four loads at a time are under way: the data lies behind a link.
+    for (; i + 3 * stride < total; i += 4 * stride) {
+        Word words[4];
+        long long from[4], to[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) locate<Word>(part, i + k * stride, from[k], to[k]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            // Another device has written it since this one looked last: past all caches.
+            words[k] = __ldcv(reinterpret_cast<const Word*>(source + from[k]));
+#pragma unroll
+        for (int k = 0; k < 4; ++k) *reinterpret_cast<Word*>(destination + to[k]) = words[k];
+    }
+    for (; i < total; i += stride) {
+        long long from, to;
+        locate<Word>(part, i, from, to);
         *reinterpret_cast<Word*>(destination + to) = __ldcv(reinterpret_cast<const Word*>(source + from));
     }
 }
 
 extern "C" __global__ void celerity_small_copies(const __grid_constant__ Arguments arguments) {
     const Part& part = arguments.parts[blockIdx.y];
+    if (arguments.num_ready > 0) wait(arguments);
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;
     case 8: copy<long long>(part); break;
@@ -49,6 +102,7 @@ extern "C" __global__ void celerity_small_copies(const __grid_constant__ Argumen
     case 2: copy<short>(part); break;
     default: copy<char>(part); break;
     }
+    if (arguments.num_answers > 0) answer(arguments);
 }
 """
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,7 @@ class Devices:
     ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
     all_peers: bool = True  # each device reaches the memory of every other one
     memory_bytes: int = 0  # of the smallest GPU
+    are_shared: bool = False  # another rank uses one of the GPUs as well
     why_no_gpus: str = field(default="", compare=False)  # empty if the settings ask for the CPU
 
     @property
@@ -68,9 +70,19 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
         why = next((why for _, why, _ in everyone if why), "")
         return _cpu_devices(settings, communicator.size, why)
-    ordinals = _share_of_host(settings, communicator, {rank: everyone[rank][0] for rank in communicator.local_ranks})
-    all_peers, memory_bytes = _native.cuda_probe(list(ordinals))
-    return Devices("cuda", len(ordinals), ordinals, bool(all_peers), memory_bytes)
+    visible = {rank: everyone[rank][0] for rank in communicator.local_ranks}
+    ordinals = {rank: _share_of_host(settings, visible, rank) for rank in visible}
+    used = {rank: {visible[rank][ordinal] for ordinal in ordinals[rank]} for rank in visible}
+    mine = ordinals[communicator.rank]
+    are_shared = any(used[rank] & used[communicator.rank] for rank in visible if rank != communicator.rank)
+    if are_shared and communicator.local_rank == 0:
+        _log.warning(
+            "%d ranks share the %d GPU(s) of this host: their kernels take turns. Start one rank per GPU.",
+            communicator.local_size,
+            len(set().union(*used.values())),
+        )
+    all_peers, memory_bytes = _native.cuda_probe(list(mine))
+    return Devices("cuda", len(mine), mine, bool(all_peers), memory_bytes, are_shared)
 
 
 def foreseeable_bytes(devices: Devices, local_size: int) -> int:
@@ -119,16 +131,15 @@ def _has_gpu_device() -> bool:
     return Path("/dev/nvidia0").exists()
 
 
-def _share_of_host(
-    settings: Configuration, communicator: Communicator, visible: dict[int, list[str]]
-) -> tuple[int, ...]:
-    mine = visible[communicator.rank]
+def _share_of_host(settings: Configuration, visible: Mapping[int, list[str]], rank: int) -> tuple[int, ...]:
+    """The ordinals of one rank; `visible` has all ranks of the host, in the order of their numbers."""
+    mine = visible[rank]
     devices = settings.devices
     if devices.kind == "list":
         missing = [index for index in devices.indices if index >= len(mine)]
         if missing:
             raise ConfigurationError(
-                f"DEVICES names the GPU {missing[0]}, but rank {communicator.rank} sees only {len(mine)} "
+                f"DEVICES names the GPU {missing[0]}, but rank {rank} sees only {len(mine)} "
                 f"(numbered from 0{', after CUDA_VISIBLE_DEVICES' if 'CUDA_VISIBLE_DEVICES' in os.environ else ''})."
             )
         candidates = list(devices.indices)
@@ -137,22 +148,13 @@ def _share_of_host(
         if devices.kind == "count":
             if devices.count > len(mine):
                 raise ConfigurationError(
-                    f"DEVICES={devices.count} asks for more GPUs than rank {communicator.rank} sees: {len(mine)}."
+                    f"DEVICES={devices.count} asks for more GPUs than rank {rank} sees: {len(mine)}."
                 )
             candidates = candidates[: devices.count]
-    if all(not set(mine) & set(visible[rank]) for rank in communicator.local_ranks if rank != communicator.rank):
-        share = candidates  # the launcher has divided them already, or there is nobody to share with
-    elif len(candidates) >= communicator.local_size:
-        first, last = (
-            len(candidates) * (communicator.local_rank + step) // communicator.local_size for step in range(2)
-        )
-        share = candidates[first:last]
-    else:
-        share = [candidates[communicator.local_rank % len(candidates)]]
-        if communicator.local_rank == 0:
-            _log.warning(
-                "%d ranks share the %d GPU(s) of this host: their kernels take turns. Start one rank per GPU.",
-                communicator.local_size,
-                len(candidates),
-            )
-    return tuple(share)
+    position, num_ranks = list(visible).index(rank), len(visible)
+    if all(not set(mine) & set(visible[other]) for other in visible if other != rank):
+        return tuple(candidates)  # the launcher has divided them already, or there is nobody to share with
+    if len(candidates) >= num_ranks:
+        first, last = (len(candidates) * (position + step) // num_ranks for step in range(2))
+        return tuple(candidates[first:last])
+    return (candidates[position % len(candidates)],)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py import _native
@@ -23,6 +24,8 @@ _JOINED_BYTES = 1 << 16
 #: To fetch up to so many bytes from several devices, one kernel of the device that lacks them is faster than copy
 #: engines. At most cuda_small_copies::max_bytes: copy engines fetch more than that in any case.
 _GATHERED_BYTES = 1 << 20
+#: For measurements.
+_KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0") == "1"
 
 
 class Ingredients(NamedTuple):
@@ -84,6 +87,7 @@ def _make_executor(given: Ingredients) -> _native.Executor:
         ordinals=list(devices.ordinals),
         compute_lanes=settings.kernel_lanes,
         small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+        kernels_wait=given.may_be_direct and not devices.are_shared and _KERNELS_WAIT,
         release_cached=release_cached_memory,
     )
     return _native.Executor(executor, cuda)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Random programs on several ranks with the emulated driver. Nothing may come to a halt, and all values must be right.
 // Arguments: [rounds for each number of queues] [seed] [number of queues] [their depth]
+#include <functional>
 #include <random>
 
 #include <sys/wait.h>
@@ -35,6 +36,39 @@ void exchange_many_messages() {
 	run(how);
 }
 
+/// A kernel of rank 0 waits for rank 1, whose device does nothing. The end of rank 0's executor ends the kernel, and nothing that follows it may run.
+void stop_a_kernel_that_waits() {
+	setup how;
+	how.num_ranks = 2;
+	const auto ranks = connect(how);
+	emulated_cuda::hold(true, 1);
+	for(const auto& r : ranks) r->start();
+	std::this_thread::sleep_for(300ms);
+	if(emulated_cuda::is_lost(0)) die("a kernel that waits has ended by itself");
+	const auto written = emulated_cuda::num_flag_writes();
+	ranks[0]->stop_executor();
+	for(int looks = 0; !emulated_cuda::is_lost(0); ++looks) {
+		if(looks == 100) die("a kernel waits for a rank, though the executor has ended");
+		std::this_thread::sleep_for(50ms);
+	}
+	std::this_thread::sleep_for(50ms);
+	if(emulated_cuda::num_flag_writes() != written) die("a flag says that data is ready which never came");
+	std::fflush(nullptr);
+	_exit(0); // the other rank never ends
+}
+
+/// In a process of its own: the settings of the driver are for good.
+bool succeeds(const std::function<int()>& body) {
+	const pid_t child = fork();
+	if(child == 0) {
+		const int status = body();
+		std::fflush(nullptr);
+		_exit(status);
+	}
+	int status = 0;
+	return waitpid(child, &status, 0) == child && status == 0;
+}
+
 int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	std::mt19937 random(emulated.seed);
 	const auto pick = [&](const std::initializer_list<int> values) { return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size())); };
@@ -58,13 +92,15 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.compute_lanes = static_cast<std::uint32_t>(pick({1, 4, 12}));
 		how.oversubscription = static_cast<std::uint32_t>(pick({1, 1, 2}));
 		how.overwrites_wait = pick({0, 1, 1, 1}) != 0;
+		how.kernels_wait = pick({0, 1, 1}) != 0;
 		how.steps = pick({50, 200, 400});
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, %d steps, %lu on a lane, %zu bytes joined\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, %d steps, %lu on a lane, %zu bytes joined\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
-		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, how.steps, how.most_on_a_lane, how.joined_bytes);
+		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, how.steps, how.most_on_a_lane,
+		    how.joined_bytes);
 		std::fflush(stdout);
 		run(how);
 	}
@@ -75,6 +111,14 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 
 int main(const int argc, const char** const argv) {
 	const auto argument = [&](const int index, const int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
+#ifndef __SANITIZE_THREAD__
+	const auto stop = [] {
+		emulated_cuda::configure({});
+		stop_a_kernel_that_waits();
+		return 1;
+	};
+	if(!succeeds(stop)) return 1;
+#endif
 	std::vector<int> numbers_of_queues{1, 2, 5, 32};
 	if(argc > 3) numbers_of_queues = {argument(3, 0)};
 	for(const int num_queues : numbers_of_queues) {
@@ -82,14 +126,7 @@ int main(const int argc, const char** const argv) {
 		emulated.seed = static_cast<std::uint32_t>(argument(2, 1) + num_queues);
 		emulated.num_queues = static_cast<std::size_t>(num_queues);
 		emulated.queue_depth = static_cast<std::size_t>(argument(4, num_queues % 2 == 0 ? 1024 : 64));
-		const pid_t child = fork(); // the driver's settings are for good
-		if(child == 0) {
-			const int status = run_rounds(argument(1, 3), emulated);
-			std::fflush(nullptr);
-			_exit(status);
-		}
-		int status = 0;
-		if(waitpid(child, &status, 0) != child || status != 0) return 1;
+		if(!succeeds([&] { return run_rounds(argument(1, 3), emulated); })) return 1;
 	}
 	std::puts("all values are right");
 	return 0;

@@ -61,6 +61,22 @@ def test_gpus_that_the_launcher_has_divided_are_not_divided_again(choose: Any) -
     assert choose(1, [["a"], ["b"]]).ordinals == (0,)
 
 
+@pytest.mark.parametrize(
+    ("visible", "are_shared"),
+    [
+        ([FOUR], False),
+        ([FOUR, FOUR], False),
+        ([["a"], ["b"]], False),
+        ([["a", "b"]] * 3, True),
+        ([["a", "b"], ["b", "a"]], True),
+        ([["a", "b"], ["c", "d"]], False),
+        ([["a", "b"], ["c", "a"]], True),
+    ],
+)
+def test_a_rank_knows_whether_others_use_its_gpus(choose: Any, visible: list[list[str]], are_shared: bool) -> None:
+    assert choose(0, visible).are_shared == are_shared
+
+
 def test_more_ranks_than_gpus_take_turns_and_say_so(choose: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert [choose(rank, [["a", "b"]] * 3).ordinals for rank in range(3)] == [(0,), (1,), (0,)]
     assert "3 ranks share the 2 GPU(s)" in caplog.text

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -23,7 +24,10 @@ namespace cuda = celerity::cuda;
 using cuda::device_pointer;
 using cuda::result;
 
+class device_state;
+
 struct event_state {
+	std::atomic<const device_state*> device{nullptr}; ///< of the stream on which it was recorded
 	std::atomic<std::uint64_t> recorded{0};
 	std::atomic<std::uint64_t> reached{0};
 };
@@ -35,6 +39,7 @@ struct operation {
 };
 
 struct queue {
+	const device_state* device = nullptr;
 	std::mutex mutex;
 	std::condition_variable room;
 	std::deque<operation> operations;
@@ -43,12 +48,19 @@ struct queue {
 
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
-std::atomic<bool> is_holding{false};
+std::atomic<int> first_held{std::numeric_limits<int>::max()};
+
+thread_local device_state* working = nullptr; ///< whose thread this is
 
 class device_state {
   public:
-	explicit device_state(const std::uint32_t seed) : m_queues(options.num_queues), m_random(seed), m_thread([this] { work(); }) { m_thread.detach(); }
+	explicit device_state(const int number) : m_number(number), m_queues(options.num_queues), m_random(options.seed + static_cast<std::uint32_t>(number)) {
+		for(auto& q : m_queues) q.device = this;
+		std::thread([this] { work(); }).detach(); // the device outlives the process
+	}
 
+	bool is_lost() const { return m_is_lost; }
+	void lose() { m_is_lost = true; }
 	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
 
 	void describe(const int number) {
@@ -61,16 +73,18 @@ class device_state {
 	}
 
   private:
+	const int m_number;
 	std::vector<queue> m_queues;
 	std::atomic<std::size_t> m_num_streams{0};
 	std::mt19937 m_random;
-	std::thread m_thread; // the device outlives the process
+	std::atomic<bool> m_is_lost{false};
 
 	void work() {
-		while(true) {
+		working = this;
+		while(!m_is_lost) {
 			bool has_worked = false;
 			const std::size_t first = m_random() % m_queues.size();
-			for(std::size_t i = 0; i < m_queues.size() && !is_holding; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
+			for(std::size_t i = 0; i < m_queues.size() && m_number < first_held; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
 			if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
 		}
 	}
@@ -97,7 +111,7 @@ std::vector<std::unique_ptr<device_state>>& devices() {
 	static auto& all = *new std::vector<std::unique_ptr<device_state>>;
 	static std::once_flag made;
 	std::call_once(made, [] {
-		for(int i = 0; i < options.num_devices; ++i) all.push_back(std::make_unique<device_state>(options.seed + static_cast<std::uint32_t>(i)));
+		for(int i = 0; i < options.num_devices; ++i) all.push_back(std::make_unique<device_state>(i));
 	});
 	return all;
 }
@@ -124,7 +138,10 @@ void* take(const std::size_t size_bytes) { return std::aligned_alloc(512, (size_
 namespace emulated_cuda {
 
 void configure(const settings& values) { options = values; }
-void hold(const bool is_held) { is_holding = is_held; }
+void trap() { working->lose(); }
+bool is_lost(const int device) { return devices().at(static_cast<std::size_t>(device))->is_lost(); }
+void hold(const bool is_held, const int first_device) { first_held = is_held ? first_device : std::numeric_limits<int>::max(); }
+void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
@@ -207,10 +224,12 @@ EMULATED cuEventDestroy_v2(cuda::event) { return cuda::success; } // a queue may
 EMULATED cuEventRecord(const cuda::event event, const cuda::stream stream) {
 	auto& state = state_of(event);
 	const std::uint64_t number = ++state.recorded;
+	state.device = queue_of(stream).device;
 	return enqueue(stream, "record", nullptr, [&state, number] { state.reached = number; });
 }
 EMULATED cuEventQuery(const cuda::event event) {
 	const auto& state = state_of(event);
+	if(const auto* const device = state.device.load(); device != nullptr && device->is_lost()) return 719; // CUDA_ERROR_LAUNCH_FAILED
 	return state.reached >= state.recorded ? cuda::success : cuda::error_not_ready;
 }
 EMULATED cuEventElapsedTime(float* const out, cuda::event, cuda::event) {
@@ -294,11 +313,15 @@ EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigne
 		const auto* const bytes = static_cast<const std::byte*>(parameters[i]);
 		copies.emplace_back(bytes, bytes + function.parameter_bytes[i]);
 	}
-	return enqueue(stream, "kernel", nullptr, [&function, copies = std::move(copies)]() mutable {
+	const auto call_with = [](auto* const called, const auto& bytes) {
 		std::vector<void*> pointers;
-		for(auto& copy : copies) pointers.push_back(copy.data());
-		function.run(pointers.data());
-	});
+		for(const auto& copy : bytes) pointers.push_back(const_cast<std::byte*>(copy.data()));
+		return called(pointers.data());
+	};
+	std::function<bool()> may_go;
+	if(function.may_go != nullptr) may_go = [=, &function] { return call_with(function.may_go, copies); };
+	return enqueue(stream, function.may_go != nullptr ? "a kernel that waits" : "kernel", std::move(may_go),
+	    [=, &function] { call_with(function.run, copies); });
 }
 EMULATED cuIpcGetMemHandle(cuda::ipc_handle* const out, const device_pointer address) {
 	std::memset(out, 0, sizeof *out);

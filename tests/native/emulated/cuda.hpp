@@ -13,6 +13,8 @@ namespace emulated_cuda {
 struct function {
 	std::vector<std::size_t> parameter_bytes;
 	void (*run)(void* const* parameters) = nullptr;
+	/// Of a kernel that waits for somebody: whether it is through with that. It keeps its queue until then.
+	bool (*may_go)(void* const* parameters) = nullptr;
 };
 
 struct settings {
@@ -26,9 +28,14 @@ struct settings {
 
 /// Before anything is enqueued.
 __attribute__((visibility("default"))) void configure(const settings& values);
-/// While held, devices begin nothing: whatever could be waited for is waited for.
-__attribute__((visibility("default"))) void hold(bool is_held);
-/// Words that streams have been told to write, in all.
+/// While held, devices from the first one on begin nothing: whatever could be waited for is waited for.
+__attribute__((visibility("default"))) void hold(bool is_held, int first_device = 0);
+/// In a kernel: its context is lost. Nothing of its device runs any more, and whoever asks for an event is told.
+__attribute__((visibility("default"))) void trap();
+__attribute__((visibility("default"))) bool is_lost(int device);
+/// A kernel writes a flag.
+__attribute__((visibility("default"))) void count_flag_write();
+/// Words that streams have been told to write, and that kernels have written, in all.
 __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 /// Writes to stderr which operations the queues of all devices wait for.
 __attribute__((visibility("default"))) void describe();

@@ -50,6 +50,8 @@ struct setup {
 	bool overwrites_wait = true;
 	int steps = 100;
 	std::uint64_t most_on_a_lane = 120;
+	bool kernels_wait = true;
+	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
@@ -131,13 +133,30 @@ struct small_copy {
 	std::int64_t source_stride[2], destination_stride[2];
 	std::uint64_t word_bytes;
 };
-struct small_copies {
-	std::uint64_t num_parts;
-	small_copy parts[8];
+struct flag_to_see {
+	std::uint32_t* address;
+	std::uint64_t value;
 };
+struct small_copies {
+	std::uint64_t num_parts, num_ready, num_answers;
+	std::uint32_t* arrived;
+	std::uint32_t* stop;
+	small_copy parts[8];
+	flag_to_see ready[8], answers[8];
+};
+
+inline bool is_stopped(const small_copies& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
+
+inline bool may_copy_small(void* const* const parameters) {
+	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+	return std::all_of(arguments.ready, arguments.ready + arguments.num_ready, [](const flag_to_see& flag) {
+		return is_reached({flag.address, static_cast<std::uint32_t>(flag.value)});
+	}) || is_stopped(arguments);
+}
 
 inline void copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+	if(arguments.num_ready > 0 && is_stopped(arguments)) return emulated_cuda::trap();
 	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
 		const auto& part = arguments.parts[i];
 		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
@@ -150,6 +169,12 @@ inline void copy_small(void* const* const parameters) {
 			}
 		}
 	}
+	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
+	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
+		const auto& answer = arguments.answers[i];
+		std::atomic_ref(*answer.address).store(static_cast<std::uint32_t>(answer.value), std::memory_order_release);
+		emulated_cuda::count_flag_write();
+	}
 }
 
 inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
@@ -158,7 +183,7 @@ inline const emulated_cuda::function advance_by_all_function{advance_function.pa
 inline const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
 inline const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
 inline const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
-inline const emulated_cuda::function small_copies_function{{sizeof(small_copies)}, copy_small};
+inline const emulated_cuda::function small_copies_function{{sizeof(small_copies)}, copy_small, may_copy_small};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {
 	return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function));
@@ -230,6 +255,9 @@ class rank {
 		m_application_thread = std::thread([this] { apply(); });
 	}
 
+	/// Whatever its devices wait for.
+	void stop_executor() { m_executor.stop(); }
+
 	void join() {
 		m_application_thread.join();
 		m_executor_thread.join();
@@ -281,6 +309,7 @@ class rank {
 		for(std::size_t d = 0; d < m_how.num_devices; ++d) options.ordinals.push_back(static_cast<int>(m_number * m_how.num_devices + d));
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
+		options.kernels_wait = m_how.kernels_wait;
 		options.small_copies.assign(m_how.num_devices, handle_of(small_copies_function));
 		return std::make_unique<cuda_backend>(options, completions);
 	}
@@ -290,7 +319,7 @@ class rank {
 			for(const auto& event : m_executor.run(100ms)) {
 				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->failure.text);
 				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
-				if(std::holds_alternative<shutdown_event>(event)) return;
+				if(std::holds_alternative<shutdown_event>(event) || std::holds_alternative<stopped_event>(event)) return;
 			}
 		}
 	}
@@ -367,9 +396,7 @@ inline void expect_after(const int steps, const pattern reads) {
 	expected = u;
 }
 
-inline void run(const setup& how) {
-	expect_after(how.steps, how.reads);
-	num_checked = num_wrong = 0;
+inline std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	std::vector<std::unique_ptr<rank>> ranks;
 	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<rank>(how, r));
 	if(how.num_ranks > 1) {
@@ -377,6 +404,13 @@ inline void run(const setup& how) {
 		for(const auto& r : ranks) offers.push_back(r->offer().value());
 		for(const auto& r : ranks) r->connect(offers);
 	}
+	return ranks;
+}
+
+inline void run(const setup& how) {
+	expect_after(how.steps, how.reads);
+	num_checked = num_wrong = 0;
+	const auto ranks = connect(how);
 	std::atomic<bool> is_over{false};
 	std::thread watchdog([&] {
 		for(int looks = 0; !is_over; ++looks) {
@@ -384,6 +418,7 @@ inline void run(const setup& how) {
 			std::this_thread::sleep_for(50ms);
 		}
 	});
+	if(how.holds_devices) emulated_cuda::hold(true);
 	for(const auto& r : ranks) r->start();
 	for(const auto& r : ranks) r->join();
 	is_over = true;

@@ -89,9 +89,21 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions, nullptr, options.trace);
 	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
 	m_parameters.resize(m_devices.size());
-	m_small_copies.resize(m_devices.size());
-	for(std::size_t d = 0; d < options.small_copies.size(); ++d) m_small_copies[d].set_function(options.small_copies[d]);
+	prepare_small_copies();
 	if(m_devices.size() > 1) start_workers();
+}
+
+void cuda_backend::prepare_small_copies() {
+	m_small_copies.resize(m_devices.size());
+	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_function(m_options.small_copies[d]);
+	if(!m_options.kernels_wait || m_devices.size() > 1) return;
+	void* word = nullptr;
+	m_driver.check(m_driver.host_allocate(&word, device_alignment_bytes, cuda::host_memory_portable | cuda::host_memory_mapped), "cuMemHostAlloc");
+	m_stop_word = static_cast<std::uint32_t*>(word);
+	*m_stop_word = 0;
+	void* const arrived = allocate(memory_of(device_id(0)), sizeof(std::uint32_t), device_alignment_bytes); // until the end
+	fill(memory_of(device_id(0)), arrived, sizeof(std::uint32_t), 0);
+	m_small_copies.front().allow_flags(cuda::to_device_pointer(arrived), m_stop_word);
 }
 
 void cuda_backend::start_workers() {
@@ -120,6 +132,7 @@ cuda_backend::~cuda_backend() {
 		m_driver.stream_destroy(device.utility);
 	}
 	m_pinned->release();
+	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
 }
 
 void cuda_backend::add_device(const int ordinal) {
@@ -250,6 +263,7 @@ void cuda_backend::stop() {
 	for(auto& lane : m_lanes) {
 		if(lane != nullptr) lane->cancel();
 	}
+	if(m_stop_word != nullptr) std::atomic_ref(*m_stop_word).store(1, std::memory_order_relaxed);
 	for(auto& worker : m_workers) worker->stop();
 	const kept_context kept(m_driver);
 	const bool is_idle = are_lanes_idle();
@@ -382,25 +396,10 @@ void cuda_backend::issue(const cuda_operation& operation) {
 	make_current(lane.context());
 	std::visit(overloaded{
 	               [&](const cuda_signals& signals) { issue_signals(operation, signals); },
-	               [&](const std::vector<pull_operation>& pulls) {
-		               if(issue_at(operation.position, operation, pulls)) write_answers(lane, pulls);
-	               },
+	               [&](const std::vector<pull_operation>& pulls) { issue_pulls(operation, pulls); },
 	               [&](const auto& what) { issue_at(operation.position, operation, what); },
 	           },
 	    operation.what);
-}
-
-template <typename What>
-bool cuda_backend::issue_at(const lane_position position, const cuda_operation& operation, const What& what) {
-	auto& lane = *m_lanes[position.lane];
-	lane.catch_up();
-	// Events first, as they are likely to have happened already: a stream takes longer to look at a flag than at an event.
-	enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
-	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
-	lane.begin(position.sequence);
-	issue_on(lane, what);
-	lane.record(position.sequence);
-	return true;
 }
 
 void cuda_backend::issue_signals(const cuda_operation& operation, const cuda_signals& signals) {

@@ -40,6 +40,8 @@ struct cuda_options {
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	std::vector<cuda::function> small_copies; ///< the kernel of `cuda_small_copies` per device; empty: copy engines move all
+	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
+	bool kernels_wait = false;
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached;
 };
@@ -131,6 +133,7 @@ class cuda_backend final : public backend {
 	lane_index m_host_lane_index = 0;
 	std::vector<packed_parameters> m_parameters; // by device
 	std::vector<cuda_small_copies> m_small_copies; // by device
+	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks look at it
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
@@ -146,6 +149,7 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	void prepare_small_copies();
 	/// Nothing is on any stream. Once the workers have stopped.
 	bool are_lanes_idle();
 	violation_report* take_report();
@@ -163,11 +167,33 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
-	void issue_on(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	/// Pulls whose stream waits for the flags. Without `kernel`, copy engines fetch.
+	struct fetch {
+		const std::vector<pull_operation>& pulls;
+		const cuda_small_copies* kernel;
+	};
+	void issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls);
+	void issue_on(cuda_lane& lane, const fetch& fetched);
+	void issue_on(cuda_lane& lane, const cuda_small_copies& copies);
+	static void add_flags(cuda_small_copies& small, const std::vector<pull_operation>& pulls);
+	static bool must_wait(const pull_operation& pull, const small_vector<shared_flag, 8>& others);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	static bool add(cuda_small_copies& small, const copy_operation& copy);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };
+
+template <typename What>
+bool cuda_backend::issue_at(const lane_position position, const cuda_operation& operation, const What& what) {
+	auto& lane = *m_lanes[position.lane];
+	lane.catch_up();
+	// Events first, as they are likely to have happened already: a stream takes longer to look at a flag than at an event.
+	enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_wait, std::span(operation.answers.data(), operation.answers.size()));
+	if(!wait_for(lane.stream(), std::span(operation.waits.data(), operation.waits.size()))) return false;
+	lane.begin(position.sequence);
+	issue_on(lane, what);
+	lane.record(position.sequence);
+	return true;
+}
 
 } // namespace celerity

@@ -14,7 +14,7 @@ constexpr std::uint64_t largest_word_bytes = 16;
 } // namespace
 
 void cuda_small_copies::clear() {
-	m_arguments.num_parts = 0;
+	m_arguments.num_parts = m_arguments.num_ready = m_arguments.num_answers = 0;
 	m_total_bytes = 0;
 	m_most_words = 0;
 }
@@ -39,10 +39,11 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 	return true;
 }
 
-void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) {
+void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
-	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
-	void* parameters[] = {&m_arguments};
+	const bool has_flags = m_arguments.num_ready + m_arguments.num_answers > 0;
+	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, has_flags ? 1 : max_blocks_per_part);
+	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
 	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
 	                 parameters, nullptr),
 	    "cuLaunchKernel");
