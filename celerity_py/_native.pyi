@@ -947,6 +947,15 @@ class CudaSettings:
     def compute_lanes(self, arg: int, /) -> None: ...
 
     @property
+    def kernels_wait(self) -> bool:
+        """
+        The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.
+        """
+
+    @kernels_wait.setter
+    def kernels_wait(self, arg: bool, /) -> None: ...
+
+    @property
     def small_copies(self) -> Any:
         """A CUfunction per device, or none; reads their number."""
 

@@ -70,11 +70,11 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             _log.warning("This machine has a GPU, but the CPU is used: %s.", problem)
         why = next((why for _, why, _ in everyone if why), "")
         return _cpu_devices(settings, communicator.size, why)
-    visible = {rank: everyone[rank][0] for rank in communicator.local_ranks}
-    ordinals = {rank: _share_of_host(settings, visible, rank) for rank in visible}
-    used = {rank: {visible[rank][ordinal] for ordinal in ordinals[rank]} for rank in visible}
+    on_host = {rank: everyone[rank][0] for rank in communicator.local_ranks}
+    ordinals = {rank: _share_of_host(settings, on_host, rank) for rank in on_host}
+    used = {rank: {on_host[rank][ordinal] for ordinal in ordinals[rank]} for rank in on_host}
     mine = ordinals[communicator.rank]
-    are_shared = any(used[rank] & used[communicator.rank] for rank in visible if rank != communicator.rank)
+    are_shared = any(used[rank] & used[communicator.rank] for rank in on_host if rank != communicator.rank)
     if are_shared and communicator.local_rank == 0:
         _log.warning(
             "%d ranks share the %d GPU(s) of this host: their kernels take turns. Start one rank per GPU.",
