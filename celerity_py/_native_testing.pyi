@@ -185,22 +185,20 @@ class ReceiveArbiter:
         Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.
         """
 
-    def gather_receive(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], bytes_per_slot: int, sources: Sequence[int], slots: Sequence[int]) -> None:
+    def receive_partials(self, id: int, transfer: tuple[int, int, int], destination: tuple[int, int], bytes_per_slot: int, sources: Sequence[int], slots: Sequence[int]) -> None:
         """
         Instruction `id` completes when each rank of `sources` has filled its slot.
         """
 
     def pilot(self, source_rank: int, message: int, transfer: tuple[int, int, int], sent_box: tuple[int, int, int, int, int, int]) -> None:
-        """
-        Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.
-        """
+        """Rank `source_rank` announces that `message` will carry `sent_box`."""
 
     def take_posts(self) -> list[dict[str, Any]]:
         """
         What to post since the last call: dicts with
 
         "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
-        "message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
+        "message_box" (what the message carries), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
         where the slot begins; otherwise offset_bytes is 0.
         """
 

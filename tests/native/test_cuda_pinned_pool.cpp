@@ -49,7 +49,7 @@ void check_that_another_thread_pins() {
 	    "one other thread has pinned both");
 	pool.deallocate(first);
 	pool.deallocate(second);
-	pool.release();
+	pool.free_slabs();
 	check(host.pinned.empty(), "everything is given back");
 }
 
@@ -66,7 +66,7 @@ void check_shortage() {
 	host.has_memory = true;
 	wait_until_ready(pool, finished, mebibyte);
 	pool.allocate(mebibyte);
-	pool.release();
+	pool.free_slabs();
 	check(host.pinned.empty(), "everything is given back");
 }
 
@@ -78,7 +78,7 @@ void check_end() {
 		host.duration_ms = round % 3;
 		pool.is_ready(mebibyte);
 		if(round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-		pool.release();
+		pool.free_slabs();
 		check(host.pinned.empty(), "what was pinned too late is given back, too");
 	}
 }

@@ -117,7 +117,7 @@ void check_release() {
 	arena.deallocate(first);
 	arena.deallocate(third);
 	std::vector<std::size_t> offered;
-	arena.release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
+	arena.free_unused([&](const std::size_t number, const slab_arena::slab& slab) {
 		check(slab.size_bytes == slab_bytes, "a slab changes its size");
 		offered.push_back(number);
 		return number == 0;

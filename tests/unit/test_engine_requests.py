@@ -116,6 +116,6 @@ def test_the_host_does_the_rest() -> None:
     s.add("host_task", submission=1, chunk=BOX, accesses=[])
     s.add("initialize", buffer=1, destination=(HOST, 1), boxes=[BOX], element_size_bytes=8)
     s.add("await_receive", transfer=TRANSFER, destination=(HOST, 1), boxes=[BOX])
-    s.add("gather_receive", transfer=TRANSFER, destination=(HOST, 1), bytes_per_slot=8, sources=[1], slots=[1])
+    s.add("receive_partials", transfer=TRANSFER, destination=(HOST, 1), bytes_per_slot=8, sources=[1], slots=[1])
     s.add("fence", submission=2)
     assert requests(*s.records) == [ON_THE_HOST] * len(s.records)

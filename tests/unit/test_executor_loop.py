@@ -202,8 +202,8 @@ def test_host_tasks_and_initialisers_run_on_host_threads(harness: Callable[..., 
     s.epoch(4)
     s.submit(h.executor)
     h.run_until("completed", 4)
-    (kind, _, buffer, address, allocated, boxes, size), task = calls
-    assert (kind, buffer, allocated, boxes, size) == ("initialize", 1, row(0, 8), [row(2, 4), row(5, 6)], 8)
+    (kind, _, buffer, address, allocated, boxes), task = calls
+    assert (kind, buffer, allocated, boxes) == ("initialize", 1, row(0, 8), [row(2, 4), row(5, 6)])
     assert address != 0
     assert (task[0], task[2:]) == ("host_task", (3, row(0, 2), []))
 

@@ -35,9 +35,9 @@ def test_shares_of_all_ranks_are_gathered_and_combined(num_ranks: int, num_devic
     cluster.kernel(12, "consumer").read(scalar, all_()).submit()
     for rank in range(num_ranks):
         graph = cluster.instructions(rank)
-        gather = graph.all("gather_receive").one()
+        gather = graph.all("receive_partials").one()
         assert gather["sources"] == [other for other in range(num_ranks) if other != rank]
-        assert graph.all("gather_receive").each_reaches(graph.all(name="consumer"))
+        assert graph.all("receive_partials").each_reaches(graph.all(name="consumer"))
     cluster.finish().verify()
 
 

@@ -217,7 +217,7 @@ class RankInstructions(RankMemory):
         self._access(place, allocation, 0, mask)
         allocation.versions[cells] = self._versions_needed(buffer, consumer, boxes)
 
-    def _replay_gather_receive(self, record: Record, place: int) -> None:
+    def _replay_receive_partials(self, record: Record, place: int) -> None:
         transfer, _, _ = self._transfer(record)
         allocation = self._allocation(record["destination"])
         arrival = self.arrivals.setdefault(transfer, Arrival())

@@ -149,12 +149,12 @@ class python_arbiter {
 		const auto storage = unflatten(boxes);
 		m_arbiter.await_receive(instruction_id(id), {unflatten(transfer), unflatten(destination), storage});
 	}
-	void gather_receive(const std::uint64_t id, const flat_transfer& transfer, const flat_allocation& destination, const std::size_t bytes_per_slot,
+	void receive_partials(const std::uint64_t id, const flat_transfer& transfer, const flat_allocation& destination, const std::size_t bytes_per_slot,
 	    const std::vector<std::uint32_t>& sources, const std::vector<std::uint32_t>& slots) {
 		if(sources.size() != slots.size()) throw std::invalid_argument("one slot per source");
 		std::vector<rank_id> ranks;
 		for(const auto source : sources) ranks.push_back(rank_id(source));
-		m_arbiter.gather_receive(instruction_id(id), {unflatten(transfer), unflatten(destination), bytes_per_slot, ranks, slots});
+		m_arbiter.receive_partials(instruction_id(id), {unflatten(transfer), unflatten(destination), bytes_per_slot, ranks, slots});
 	}
 	void pilot(const std::uint32_t source, const std::uint64_t message, const flat_transfer& transfer, const flat_box& sent_box) {
 		m_arbiter.pilot(rank_id(source), message_id(message), unflatten(transfer), unflatten(sent_box));
@@ -207,15 +207,15 @@ Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consume
 	        "Instruction `id` completes at once; its parts are awaited one by one.")
 	    .def("await_receive", &python_arbiter::await_receive, "id"_a, "transfer"_a, "destination"_a, "boxes"_a,
 	        "Instruction `id` completes when all of `boxes` of earlier split receives into `destination` have arrived.")
-	    .def("gather_receive", &python_arbiter::gather_receive, "id"_a, "transfer"_a, "destination"_a, "bytes_per_slot"_a, "sources"_a, "slots"_a,
+	    .def("receive_partials", &python_arbiter::receive_partials, "id"_a, "transfer"_a, "destination"_a, "bytes_per_slot"_a, "sources"_a, "slots"_a,
 	        "Instruction `id` completes when each rank of `sources` has filled its slot.")
 	    .def("pilot", &python_arbiter::pilot, "source_rank"_a, "message"_a, "transfer"_a, "sent_box"_a,
-	        "Rank `source_rank` announces that `message` will carry `sent_box`. An empty box fills no slot of a gather.")
+	        "Rank `source_rank` announces that `message` will carry `sent_box`.")
 	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"),
 	        R"(What to post since the last call: dicts with
 
 "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
-"message_box" (what the message carries), "offset_bytes" and "element_size". For a gather the boxes are one element as large as a slot, and offset_bytes says
+"message_box" (what the message carries), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
 where the slot begins; otherwise offset_bytes is 0.)")
 	    .def(
 	        "complete", [](python_arbiter& self, const std::uint64_t fragment) { self.arbiter().complete(fragment_id(fragment)); }, "fragment"_a,

@@ -72,7 +72,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 }
 
 bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
-	if(tracks_keys()) release_gated();
+	if(tracks_keys()) retry_gated();
 	while(!m_ready.empty()) {
 		std::pop_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
 		const slot_type slot = m_ready.back().slot;
@@ -128,7 +128,7 @@ void out_of_order_engine::notify_issued(const instruction_id id) {
 	if(n.state != node_state::assigned) return;
 	n.state = node_state::issued;
 	m_lanes.remove_deferred(n.lane);
-	release_parked();
+	retry_parked();
 	propagate_issue(slot);
 	settle_clocks();
 }
@@ -144,7 +144,7 @@ void out_of_order_engine::release(const instruction_id id, const bool is_ready) 
 void out_of_order_engine::allow_remote_waits(const bool allowed) { m_allows_remote_waits = allowed; }
 
 void out_of_order_engine::allow_lanes(const bool allowed) {
-	if(allowed && !m_allows_lanes) release_parked();
+	if(allowed && !m_allows_lanes) retry_parked();
 	m_allows_lanes = allowed;
 }
 
@@ -225,12 +225,12 @@ void out_of_order_engine::settle_remote(const slot_type slot) {
 	push_ready(slot);
 }
 
-void out_of_order_engine::release_parked() {
+void out_of_order_engine::retry_parked() {
 	for(const slot_type slot : m_parked) push_ready(slot);
 	m_parked.clear();
 }
 
-void out_of_order_engine::release_gated() {
+void out_of_order_engine::retry_gated() {
 	if(!m_allows_remote_waits) return;
 	while(!m_unissued_keys.empty()) {
 		const slot_type slot = m_window.find(m_unissued_keys.front().id);
@@ -422,7 +422,7 @@ void out_of_order_engine::finalize(const slot_type slot) {
 		m_lanes.pop_front(n.lane);
 		if(n.state == node_state::assigned) { // its lane is past it, so it was enqueued
 			m_lanes.remove_deferred(n.lane);
-			release_parked();
+			retry_parked();
 		}
 	}
 	if(n.policy != issue_policy::clock) --m_num_in_flight;

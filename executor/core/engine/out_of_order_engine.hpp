@@ -225,8 +225,8 @@ class out_of_order_engine {
 	void push_gated(slot_type slot);
 	/// One thing less to wait for of another rank.
 	void settle_remote(slot_type slot);
-	void release_parked();
-	void release_gated();
+	void retry_parked();
+	void retry_gated();
 	lane_index choose_lane(node& n);
 	bool wait_for_the_only_one(const node& n);
 	bool must_stay_gated(const node& n) const;

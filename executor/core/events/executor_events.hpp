@@ -73,7 +73,7 @@ struct empty_reduction_event {
 	reduction_id reduction;
 	CELERITY_KIND(empty_reduction, reduction)
 };
-/// Who holds the memory that an allocation lacked. Buffer 0 is staging and gather space.
+/// Who holds the memory that an allocation lacked. Buffer 0 is staging, or space for partial results.
 struct memory_holders {
 	buffer_id buffer; ///< that the allocation was for
 	memory_id memory;
@@ -158,8 +158,7 @@ struct initialize_call {
 	void* address = nullptr;
 	box allocated_box;
 	box_vector boxes;
-	std::size_t element_size_bytes = 0;
-	CELERITY_KIND(initialize, ticket, buffer, address, allocated_box, boxes, element_size_bytes)
+	CELERITY_KIND(initialize, ticket, buffer, address, allocated_box, boxes)
 };
 using host_call = std::variant<host_task_call, initialize_call>;
 

@@ -33,7 +33,7 @@ struct executor_statistics {
 	std::uint64_t lane_waits = 0;   ///< cross-lane waits that the engine asked for
 	std::vector<std::pair<const char*, std::uint64_t>> driver_calls; ///< of this process, by function, where the devices have a driver
 	std::vector<memory_usage> memories; ///< by memory_id
-	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging and gather space
+	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging, or space for partial results
 
 	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.
 	void count_allocation(const buffer_id buffer, const memory_id memory) {
@@ -42,7 +42,7 @@ struct executor_statistics {
 	}
 	static constexpr std::size_t most_counted = 4096;
 
-	double busy_seconds = 0;    ///< something was in flight
+	double busy_seconds = 0; ///< something was in flight
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;
 };

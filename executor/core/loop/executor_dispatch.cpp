@@ -176,8 +176,7 @@ template <>
 void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
 	++m_num_host_calls;
 	const auto destination = m_allocations.place(initialize.destination);
-	m_calls.push(initialize_call{
-	    item.id.value, initialize.buffer, destination.address, *destination.array, box_vector(initialize.boxes), initialize.element_size_bytes});
+	m_calls.push(initialize_call{item.id.value, initialize.buffer, destination.address, *destination.array, box_vector(initialize.boxes)});
 }
 
 // ---- communication ----------------------------------------------------------------------------------------------------------------
@@ -209,8 +208,8 @@ void executor_loop::execute(const issue& item, const await_receive_instruction& 
 	m_communication.arbiter().await_receive(item.id, receive);
 }
 template <>
-void executor_loop::execute(const issue& item, const gather_receive_instruction& receive) {
-	m_communication.arbiter().gather_receive(item.id, receive);
+void executor_loop::execute(const issue& item, const receive_partials_instruction& receive) {
+	m_communication.arbiter().receive_partials(item.id, receive);
 }
 
 // ---- synchronisation ----------------------------------------------------------------------------------------------------------------

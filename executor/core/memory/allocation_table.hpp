@@ -23,7 +23,7 @@ class allocation_table {
 		std::size_t size_bytes = 0;
 		std::size_t alignment_bytes = 1;
 		buffer_id buffer{};
-		box allocated_box{}; ///< in buffer coordinates; empty for staging and gather space, where data lies packed
+		box allocated_box{}; ///< in buffer coordinates; empty for staging and for partial results: there, data lies packed
 	};
 
 	void add(const allocation_id id, const entry& e) {

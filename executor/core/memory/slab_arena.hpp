@@ -86,14 +86,14 @@ class slab_arena {
 		m_free.emplace(freed->second.size_bytes, freed->first);
 	}
 
-	/// Calls release(index, slab) for every slab that nothing lies in, and forgets those for which it returns true: they have been given back.
+	/// Calls free(index, slab) for every slab without allocations, and forgets the slabs for which that returns true.
 	template <typename F>
-	void release_unused(F&& release) {
+	void free_unused(F&& free) {
 		for(std::size_t number = 0; number < m_slabs.size(); ++number) {
 			const slab candidate = m_slabs[number];
 			const auto start = m_blocks.find(reinterpret_cast<std::uintptr_t>(candidate.address));
 			if(candidate.size_bytes == 0 || !start->second.is_free || start->second.size_bytes != candidate.size_bytes) continue;
-			if(!release(number, candidate)) continue;
+			if(!free(number, candidate)) continue;
 			m_free.erase({candidate.size_bytes, start->first});
 			m_blocks.erase(start);
 			m_slabs[number] = {}; // the others keep their numbers

@@ -52,7 +52,7 @@ void communication::flush(std::vector<instruction_id>& completed) {
 void communication::post(const posted_receive& post) {
 	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
 	const auto destination = m_allocations.place(post.destination);
-	const box& array = destination.array != nullptr ? *destination.array : post.part; // a slot of gather space holds one element
+	const box& array = destination.array != nullptr ? *destination.array : post.part; // a partial result is one element in its slot
 	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
 	m_events.emplace_back(receive_event{make_payload(add_request(post.fragment, describe(post, post.part)), post.source, post.message,
 	    destination.address + post.offset_bytes, array, post.part, post.element_size_bytes)});

@@ -64,10 +64,10 @@ void receive_arbiter::await_receive(const instruction_id instruction, const awai
 	++m_num_open;
 }
 
-void receive_arbiter::gather_receive(const instruction_id instruction, const gather_receive_instruction& request) {
+void receive_arbiter::receive_partials(const instruction_id instruction, const receive_partials_instruction& request) {
 	if(request.sources.empty()) return finish(instruction);
 	auto& transfer = m_transfers[request.transfer];
-	auto& state = transfer.gathers.emplace_back();
+	auto& state = transfer.partials.emplace();
 	state.instruction = instruction;
 	state.destination = request.destination;
 	state.bytes_per_slot = request.bytes_per_slot;
@@ -77,25 +77,15 @@ void receive_arbiter::gather_receive(const instruction_id instruction, const gat
 	state.unclaimed = request.sources.size();
 	++m_num_open;
 
-	const auto pilots = std::move(transfer.pilots);
-	transfer.pilots.clear();
-	for(const auto& pilot : pilots) claim_slot(request.transfer, m_transfers.at(request.transfer).gathers.front(), pilot);
-	for(const auto& pilot : pilots) {
-		if(pilot.sent_box.empty()) arrive_in_slot(m_transfers.at(request.transfer), pilot.source);
-	}
-	drop_if_idle(request.transfer, m_transfers.at(request.transfer));
+	for(const auto& pilot : std::exchange(transfer.pilots, {})) claim_slot(request.transfer, state, pilot);
 }
 
 void receive_arbiter::pilot(const rank_id source, const message_id message, const transfer_id& transfer, const box& sent_box) {
 	auto& state = m_transfers[transfer];
 	pilot_state pilot{source, message, sent_box, sent_box.area()};
 	if(transfer.reduction.value != 0) {
-		if(state.gathers.empty()) {
-			state.pilots.push_back(pilot);
-			return;
-		}
-		claim_slot(transfer, state.gathers.front(), pilot);
-		if(sent_box.empty()) arrive_in_slot(state, source);
+		if(!state.partials.has_value()) return state.pilots.push_back(pilot);
+		claim_slot(transfer, *state.partials, pilot);
 	} else {
 		for(auto& request : state.requests) claim(transfer, request, pilot);
 		if(pilot.unclaimed > 0) state.pilots.push_back(pilot);
@@ -139,8 +129,8 @@ receive_arbiter::open_transfer receive_arbiter::find_open(const instruction_id i
 	const auto found = m_transfers.find(transfer);
 	if(found == m_transfers.end()) return {};
 	const auto& state = found->second;
-	for(const auto& gather : state.gathers) {
-		return {gather.instruction, std::ssize(gather.missing), static_cast<coordinate>(gather.unclaimed), true, gather.missing.front()};
+	if(const auto& partials = state.partials; partials.has_value()) {
+		return {partials->instruction, std::ssize(partials->missing), static_cast<coordinate>(partials->unclaimed), true, partials->missing.front()};
 	}
 
 	open_transfer open;
@@ -191,17 +181,16 @@ void receive_arbiter::claim(const transfer_id& transfer, request_state& request,
 	}
 }
 
-void receive_arbiter::claim_slot(const transfer_id& transfer, gather_state& gather, const pilot_state& pilot) {
-	const auto source = std::find(gather.sources.begin(), gather.sources.end(), pilot.source);
-	if(source == gather.sources.end()) throw std::logic_error("a rank announced a partial result that nobody gathers");
-	--gather.unclaimed;
-	if(pilot.sent_box.empty()) return;
+void receive_arbiter::claim_slot(const transfer_id& transfer, partials_state& partials, const pilot_state& pilot) {
+	const auto source = std::find(partials.sources.begin(), partials.sources.end(), pilot.source);
+	if(source == partials.sources.end()) throw std::logic_error("a rank announced a partial result that nobody receives");
+	--partials.unclaimed;
 	const box element = box::full(point{{1, 1, 1}});
-	const auto slot = gather.slots[static_cast<std::size_t>(source - gather.sources.begin())];
+	const auto slot = partials.slots[static_cast<std::size_t>(source - partials.sources.begin())];
 	const fragment_id fragment(m_next_fragment++);
 	m_fragments.emplace(fragment, fragment_state{transfer, 0, pilot.source, element});
-	m_posts.push_back({fragment, gather.instruction, pilot.source, pilot.message, transfer, gather.destination, element, element, slot * gather.bytes_per_slot,
-	    gather.bytes_per_slot});
+	m_posts.push_back({fragment, partials.instruction, pilot.source, pilot.message, transfer, partials.destination, element, element,
+	    slot * partials.bytes_per_slot, partials.bytes_per_slot});
 }
 
 void receive_arbiter::arrive(transfer_state& state, request_state& request, const box& part) {
@@ -219,11 +208,10 @@ void receive_arbiter::arrive(transfer_state& state, request_state& request, cons
 }
 
 void receive_arbiter::arrive_in_slot(transfer_state& state, const rank_id source) {
-	if(state.gathers.empty() || std::erase(state.gathers.front().missing, source) == 0) throw std::logic_error("a partial result came twice");
-	auto& gather = state.gathers.front();
-	if(!gather.missing.empty()) return;
-	m_completed.push_back(gather.instruction);
-	state.gathers.clear();
+	if(!state.partials.has_value() || std::erase(state.partials->missing, source) == 0) throw std::logic_error("a partial result came twice");
+	if(!state.partials->missing.empty()) return;
+	m_completed.push_back(state.partials->instruction);
+	state.partials.reset();
 	--m_num_open;
 }
 

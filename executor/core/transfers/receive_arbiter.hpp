@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -33,7 +33,7 @@ struct posted_receive {
 	allocation_id destination;
 	box part;        ///< where it goes
 	box message_box; ///< equals `part` unless the message is cut up among several requests
-	std::size_t offset_bytes = 0; ///< gathers: of the slot. The boxes are one element of the size of a slot then.
+	std::size_t offset_bytes = 0; ///< partial results: of the slot. Then the boxes are one element of the size of a slot.
 	std::size_t element_size_bytes = 0;
 };
 
@@ -44,9 +44,8 @@ class receive_arbiter {
 	/// Completes at once; its parts are awaited by await_receive().
 	void split_receive(instruction_id instruction, const split_receive_instruction& request);
 	void await_receive(instruction_id instruction, const await_receive_instruction& request);
-	void gather_receive(instruction_id instruction, const gather_receive_instruction& request);
+	void receive_partials(instruction_id instruction, const receive_partials_instruction& request);
 
-	/// An empty box says that the rank has nothing to contribute to a gather.
 	void pilot(rank_id source, message_id message, const transfer_id& transfer, const box& sent_box);
 
 	/// The payload of a posted receive has arrived.
@@ -72,7 +71,7 @@ class receive_arbiter {
 
 	struct open_transfer {
 		instruction_id instruction; ///< of a request that is not complete
-		coordinate missing_elements = 0; ///< or slots, for a gather
+		coordinate missing_elements = 0; ///< or partial results
 		coordinate unannounced_elements = 0; ///< of those: no pilot has come for them
 		bool has_peer = false;
 		rank_id peer; ///< one that something is outstanding from
@@ -98,7 +97,7 @@ class receive_arbiter {
 		coordinate unclaimed = 0; ///< elements that no pilot has announced
 		std::vector<box> arrived; ///< parts, disjoint; only for split receives
 	};
-	struct gather_state {
+	struct partials_state {
 		instruction_id instruction;
 		allocation_id destination;
 		std::size_t bytes_per_slot = 0;
@@ -116,13 +115,13 @@ class receive_arbiter {
 	struct transfer_state {
 		std::vector<request_state> requests;
 		std::vector<await_state> awaits;   ///< of parts of the split receives among them
-		std::vector<gather_state> gathers; ///< at most one
+		std::optional<partials_state> partials;
 		std::vector<pilot_state> pilots;   ///< not, or not wholly, claimed
-		bool is_idle() const { return requests.empty() && gathers.empty() && pilots.empty(); }
+		bool is_idle() const { return requests.empty() && !partials.has_value() && pilots.empty(); }
 	};
 	struct fragment_state {
 		transfer_id transfer;
-		std::uint64_t request_serial = 0; ///< 0: a slot of the gather
+		std::uint64_t request_serial = 0; ///< 0: a partial result
 		rank_id source;
 		box part;
 	};
@@ -138,7 +137,7 @@ class receive_arbiter {
 	template <typename Request>
 	void add_request(instruction_id instruction, const Request& request, bool is_split);
 	void claim(const transfer_id& transfer, request_state& request, pilot_state& pilot);
-	void claim_slot(const transfer_id& transfer, gather_state& gather, const pilot_state& pilot);
+	void claim_slot(const transfer_id& transfer, partials_state& partials, const pilot_state& pilot);
 	void arrive(transfer_state& state, request_state& request, const box& part);
 	void arrive_in_slot(transfer_state& state, rank_id source);
 	void drop_if_idle(const transfer_id& transfer, const transfer_state& state);

@@ -167,7 +167,7 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 	}
 	instruction_builder receive(*this, receiving);
 	receive.fill(gather);
-	receive.emit(gather_receive_instruction{reduction.transfer, gather.id, element_size_bytes, nodes().copy(sources), nodes().copy(slots)},
+	receive.emit(receive_partials_instruction{reduction.transfer, gather.id, element_size_bytes, nodes().copy(sources), nodes().copy(slots)},
 	    priorities::transfer);
 	if(self_rank < reduction.num_contributors) {
 		content_state state;

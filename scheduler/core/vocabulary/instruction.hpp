@@ -36,7 +36,7 @@ struct alloc_instruction {
 	allocation_id allocation;
 	std::size_t size_bytes;
 	std::size_t alignment_bytes;
-	buffer_id buffer; ///< 0 for staging and gather space
+	buffer_id buffer; ///< 0 for staging and partial results
 	box allocated_box; ///< in buffer coordinates: the allocation is a dense row-major array over it. Empty if data lies packed there.
 	submission_id submission; ///< the first to want it
 	CELERITY_KIND(alloc, allocation, size_bytes, alignment_bytes, buffer, allocated_box, submission)
@@ -151,13 +151,13 @@ struct await_receive_instruction {
 	CELERITY_KIND(await_receive, transfer, destination, boxes)
 };
 /// Collects one partial result per contributing rank. The i-th entry of `sources` lands in slot `slots[i]`; this rank's own slot is not listed.
-struct gather_receive_instruction {
+struct receive_partials_instruction {
 	transfer_id transfer;
 	allocation_id destination;
 	std::size_t bytes_per_slot;
 	std::span<const rank_id> sources;
 	std::span<const std::uint32_t> slots;
-	CELERITY_KIND(gather_receive, transfer, destination, bytes_per_slot, sources, slots)
+	CELERITY_KIND(receive_partials, transfer, destination, bytes_per_slot, sources, slots)
 };
 /// destination[0] := fold of `count` consecutive elements of `source`, in order.
 struct reduce_instruction {
@@ -189,7 +189,7 @@ struct epoch_instruction {
 
 using instruction_operation = std::variant<alloc_instruction, free_instruction, copy_instruction, gather_copy_instruction, device_kernel_instruction,
     host_task_instruction, initialize_instruction, send_instruction, receive_instruction, split_receive_instruction, await_receive_instruction,
-    gather_receive_instruction, reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
+    receive_partials_instruction, reduce_instruction, fence_instruction, horizon_instruction, epoch_instruction>;
 
 inline constexpr std::size_t num_instruction_kinds = std::variant_size_v<instruction_operation>;
 /// Index of an alternative of instruction_operation.

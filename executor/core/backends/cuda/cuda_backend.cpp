@@ -131,7 +131,7 @@ cuda_backend::~cuda_backend() {
 		}
 		m_driver.stream_destroy(device.utility);
 	}
-	m_pinned->release();
+	m_pinned->free_slabs();
 	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
 }
 
@@ -323,7 +323,7 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 // They end: a wait for another rank is issued only after all operations of this rank that the other one may need.
 void cuda_backend::trim(const memory_id memory) {
 	make_current(m_devices.at(device_of(memory).value).context);
-	m_devices.at(device_of(memory).value).arena->release_unused([&](const std::size_t number, const slab_arena::slab& slab) {
+	m_devices.at(device_of(memory).value).arena->free_unused([&](const std::size_t number, const slab_arena::slab& slab) {
 		if(m_handles.contains(slab_number(memory, number))) return false;
 		m_driver.check(m_driver.memory_free(cuda::to_device_pointer(slab.address)), "cuMemFree");
 		return true;

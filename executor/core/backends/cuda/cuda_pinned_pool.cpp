@@ -75,7 +75,7 @@ void cuda_pinned_pool::stop() {
 	if(m_thread.joinable()) m_thread.join();
 }
 
-void cuda_pinned_pool::release() {
+void cuda_pinned_pool::free_slabs() {
 	stop();
 	if(m_made.address != nullptr) m_arena.adopt(std::exchange(m_made, {}));
 	for(const auto& slab : m_arena.slabs()) m_driver.host_free(slab.address);

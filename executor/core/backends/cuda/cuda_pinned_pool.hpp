@@ -19,7 +19,7 @@ class cuda_pinned_pool {
   public:
 	/// `finished` is signalled when the requested memory is there, or cannot be had.
 	cuda_pinned_pool(const cuda::driver& driver, cuda::context context, event_count& finished);
-	/// Waits for the thread. Gives nothing back to the driver; see release().
+	/// Waits for the thread. Gives nothing back to the driver; see free_slabs().
 	~cuda_pinned_pool();
 	cuda_pinned_pool(const cuda_pinned_pool&) = delete;
 	cuda_pinned_pool& operator=(const cuda_pinned_pool&) = delete;
@@ -32,7 +32,7 @@ class cuda_pinned_pool {
 	/// Joins the thread: nothing more is made ready.
 	void stop();
 	/// Gives all slabs back. Nothing may use them any more.
-	void release();
+	void free_slabs();
 
   private:
 	const cuda::driver& m_driver;
