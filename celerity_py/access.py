@@ -29,16 +29,15 @@ from celerity_py.vocabulary.integers import is_int, is_step_one
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
-_ONE_TO_ONE = RangeMapper.built_in("one_to_one")
-_ALL = RangeMapper.built_in("all")
+_built_in = RangeMapper.built_in
+_ONE_TO_ONE = _built_in("one_to_one")
+_ALL = _built_in("all")
 
-_SLICES = [RangeMapper.built_in("slice", (dim,)) for dim in range(3)]
-_PERMUTATIONS = {
-    dims: RangeMapper.built_in("permute", dims) for count in (1, 2, 3) for dims in permutations(range(count))
-}
+_SLICES = [_built_in("slice", (dim,)) for dim in range(3)]
+_PERMUTATIONS = {dims: _built_in("permute", dims) for count in (1, 2, 3) for dims in permutations(range(count))}
 _MOST_KEPT = 256
-#: Loops make the mapper of a stencil anew for each submit.
 _SHAPES = ("box", "axes")
+#: Loops make the mapper of a stencil anew for each submit.
 _neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {shape: {} for shape in _SHAPES}
 
 
@@ -89,7 +88,7 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
         return _SLICES[dim]
     if not is_int(at) or not 0 <= at < 2**63:
         raise UsageError(f"access.slice() needs an index of at least 0, not at={at!r}.")
-    return RangeMapper.built_in("slice", (dim,), (at,))
+    return _built_in("slice", (dim,), (at,))
 
 
 def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
@@ -122,7 +121,7 @@ def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
     if len(kept) >= _MOST_KEPT:
         kept.clear()
     widths = tuple(map(operator.index, extents))
-    kept[widths] = RangeMapper.built_in("neighborhood", widths, (_SHAPES.index(shape),))
+    kept[widths] = _built_in("neighborhood", widths, (_SHAPES.index(shape),))
     return kept[widths]
 
 
@@ -137,7 +136,7 @@ def even_split(granularity: int = 1) -> RangeMapper:
     """
     if not is_int(granularity) or not 1 <= granularity < 2**63:
         raise UsageError(f"access.even_split() needs a granularity below 2**63 and of at least 1, not {granularity!r}.")
-    return RangeMapper.built_in("even_split", (granularity,))
+    return _built_in("even_split", (granularity,))
 
 
 def permute(*dims: int) -> RangeMapper:

@@ -2,8 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
-#include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,7 @@ range_mapper fixed_region(const user_region& where) {
 	return range_mapper::fixed(where.r, where.dims);
 }
 
-range_mapper built_in(const std::string& kind, const nb::tuple& numbers, const nb::tuple& options) {
+range_mapper built_in(const std::string_view kind, const nb::handle numbers, const nb::handle options) {
 	int count = 0, num_options = 0;
 	const point values = to_point(numbers, 0, count, "RangeMapper.built_in()");
 	const auto found = look_up<range_mapper::kind>(kind, "the kind of a mapper");

@@ -43,10 +43,11 @@ nb::tuple to_tuple(const point& p, const int count) {
 }
 
 point to_point(const nb::handle sequence, const coordinate unused, int& count, const char* const what) {
-	nb::object items = nb::borrow(sequence);
+	nb::handle items = sequence;
+	nb::object made;
 	if(!PyTuple_CheckExact(sequence.ptr())) {
-		items = nb::steal(PySequence_Tuple(sequence.ptr()));
-		if(!items.is_valid()) {
+		items = made = nb::steal(PySequence_Tuple(sequence.ptr()));
+		if(!made.is_valid()) {
 			PyErr_Clear();
 			raise_type_error(std::string(what) + " takes a sequence of integers, but got " + nb::repr(sequence).c_str() + ".");
 		}
