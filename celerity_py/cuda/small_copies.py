@@ -13,31 +13,31 @@ from celerity_py.cuda.contexts import on_device
 
 # The layout is that of cuda_small_copies::arguments. All blocks with the same y work on one part together.
 _SOURCE = r"""
+struct Flag {
+    volatile unsigned* address;
+    unsigned long long value;
+};
 struct Part {
     unsigned long long source, destination;
     unsigned long long count[3];
     long long source_stride[2], destination_stride[2];
     unsigned long long word_bytes;
-};
-struct Flag {
-    volatile unsigned* address;
-    unsigned long long value;
+    Flag ready;
 };
 struct Arguments {
-    unsigned long long num_parts, num_ready, num_answers;
+    unsigned long long num_parts, waits, num_answers;
     unsigned* arrived;  // blocks of a launch with answers; 0 between launches
     const volatile unsigned* stop;
     Part parts[8];
-    Flag ready[8], answers[8];
+    Flag answers[8];
 };
 
 // Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
 // After a stop nothing of this context may run, as it would take the data for good.
-__device__ void wait(const Arguments& arguments) {
-    if (threadIdx.x < arguments.num_ready) {
-        const Flag& flag = arguments.ready[threadIdx.x];
+__device__ void wait(const Flag& flag, const volatile unsigned* stop) {
+    if (threadIdx.x == 0) {
         for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look)
-            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
+            if (look % 1024 == 0 && *stop != 0) __trap();
         __threadfence_system();
     }
     __syncthreads();
@@ -94,7 +94,7 @@ __device__ void copy(const Part& part) {
 
 extern "C" __global__ void celerity_small_copies(const __grid_constant__ Arguments arguments) {
     const Part& part = arguments.parts[blockIdx.y];
-    if (arguments.num_ready > 0) wait(arguments);
+    if (arguments.waits && part.ready.address != nullptr) wait(part.ready, arguments.stop);
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;
     case 8: copy<long long>(part); break;

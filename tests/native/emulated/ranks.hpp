@@ -128,35 +128,37 @@ inline void compare(void* const* const parameters) {
 	});
 }
 
-struct small_copy {
-	std::uint64_t source, destination, count[3];
-	std::int64_t source_stride[2], destination_stride[2];
-	std::uint64_t word_bytes;
-};
 struct flag_to_see {
 	std::uint32_t* address;
 	std::uint64_t value;
 };
+struct small_copy {
+	std::uint64_t source, destination, count[3];
+	std::int64_t source_stride[2], destination_stride[2];
+	std::uint64_t word_bytes;
+	flag_to_see ready;
+};
 struct small_copies {
-	std::uint64_t num_parts, num_ready, num_answers;
+	std::uint64_t num_parts, waits, num_answers;
 	std::uint32_t* arrived;
 	std::uint32_t* stop;
 	small_copy parts[8];
-	flag_to_see ready[8], answers[8];
+	flag_to_see answers[8];
 };
 
 inline bool is_stopped(const small_copies& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
 
 inline bool may_copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
-	return std::all_of(arguments.ready, arguments.ready + arguments.num_ready, [](const flag_to_see& flag) {
-		return is_reached({flag.address, static_cast<std::uint32_t>(flag.value)});
-	}) || is_stopped(arguments);
+	const auto is_ready = [](const small_copy& part) {
+		return part.ready.address == nullptr || is_reached({part.ready.address, static_cast<std::uint32_t>(part.ready.value)});
+	};
+	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.parts, arguments.parts + arguments.num_parts, is_ready);
 }
 
 inline void copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
-	if(arguments.num_ready > 0 && is_stopped(arguments)) return emulated_cuda::trap();
+	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
 	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
 		const auto& part = arguments.parts[i];
 		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {

@@ -175,10 +175,9 @@ class cuda_backend final : public backend {
 	void issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls);
 	void issue_on(cuda_lane& lane, const fetch& fetched);
 	void issue_on(cuda_lane& lane, const cuda_small_copies& copies);
-	static void add_flags(cuda_small_copies& small, const std::vector<pull_operation>& pulls);
-	static bool must_wait(const pull_operation& pull, const small_vector<shared_flag, 8>& others);
+	static bool must_wait(const shared_flag& ready);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
-	static bool add(cuda_small_copies& small, const copy_operation& copy);
+	static bool add(cuda_small_copies& small, const copy_operation& copy, const shared_flag& ready = {});
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };

@@ -80,44 +80,35 @@ void cuda_backend::issue_pulls(const cuda_operation& operation, const std::vecto
 	auto& small = m_small_copies[lane.device()];
 	// A kernel reaches a peer's slab only from the device in whose context the slab was opened. Copy engines reach it from every device.
 	small.clear();
-	const bool is_small = m_devices.size() == 1 && small.is_available()
-	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });
+	const bool is_small = m_devices.size() == 1 && small.is_available() && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) {
+		return add(small, pull.copy, must_wait(pull.ready) ? pull.ready : shared_flag{});
+	});
 	if(is_small && small.may_wait()) {
-		add_flags(small, pulls);
+		// With one device, all positions in `answer_after` are on this lane: the kernel runs after them.
+		small_vector<shared_flag, 8> answers;
+		for(const auto& pull : pulls) {
+			if(pull.answer.address != nullptr) answers.push_back(pull.answer);
+		}
+		small.wait_in_kernel(std::span(answers.data(), answers.size()));
 		issue_at(operation.position, operation, small);
 	} else if(issue_at(operation.position, operation, fetch{pulls, is_small ? &small : nullptr})) {
 		write_answers(lane, pulls);
 	}
 }
 
-// With one device, all positions in `answer_after` are on its one lane of pulls: the kernel runs after them.
-void cuda_backend::add_flags(cuda_small_copies& small, const std::vector<pull_operation>& pulls) {
-	small_vector<shared_flag, 8> ready;
-	for(const auto& pull : pulls) {
-		if(must_wait(pull, ready)) {
-			ready.push_back(pull.ready);
-			small.wait_for(pull.ready);
-		}
-		if(pull.answer.address != nullptr) small.answer(pull.answer);
-	}
-}
-
-// Several messages may share a flag.
-bool cuda_backend::must_wait(const pull_operation& pull, const small_vector<shared_flag, 8>& others) {
-	return pull.ready.address != nullptr && !is_reached(pull.ready) && std::find(others.begin(), others.end(), pull.ready) == others.end();
-}
+bool cuda_backend::must_wait(const shared_flag& ready) { return ready.address != nullptr && !is_reached(ready); }
 
 void cuda_backend::issue_on(cuda_lane& lane, const cuda_small_copies& copies) { copies.launch(m_driver, lane.stream()); }
 
 void cuda_backend::issue_on(cuda_lane& lane, const fetch& fetched) {
-	small_vector<shared_flag, 8> ready;
+	small_vector<shared_flag, 8> ready; // of several messages that share one, once
 	std::size_t num_enqueued = 0;
 	const auto wait = [&] {
 		enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_wait, std::span(ready.data() + num_enqueued, ready.size() - num_enqueued));
 		num_enqueued = ready.size();
 	};
 	for(const auto& pull : fetched.pulls) {
-		if(must_wait(pull, ready)) ready.push_back(pull.ready);
+		if(must_wait(pull.ready) && std::find(ready.begin(), ready.end(), pull.ready) == ready.end()) ready.push_back(pull.ready);
 		if(fetched.kernel != nullptr) continue;
 		wait();
 		copy(lane.stream(), pull.copy);

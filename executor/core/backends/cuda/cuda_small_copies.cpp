@@ -14,12 +14,12 @@ constexpr std::uint64_t largest_word_bytes = 16;
 } // namespace
 
 void cuda_small_copies::clear() {
-	m_arguments.num_parts = m_arguments.num_ready = m_arguments.num_answers = 0;
+	m_arguments.num_parts = m_arguments.waits = m_arguments.num_answers = 0;
 	m_total_bytes = 0;
 	m_most_words = 0;
 }
 
-bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy) {
+bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
 	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
 	auto& p = m_arguments.parts[m_arguments.num_parts++];
@@ -35,14 +35,21 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 	}
 	p.word_bytes = common & -common; // the lowest bit that is set anywhere
 	p.count[0] = copy.run_bytes / p.word_bytes;
+	p.ready = to_flag(ready);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 	return true;
 }
 
+void cuda_small_copies::wait_in_kernel(const std::span<const shared_flag> answers) {
+	m_arguments.waits = 1;
+	for(const auto& answer : answers) m_arguments.answers.at(m_arguments.num_answers++) = to_flag(answer);
+}
+
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
-	const bool has_flags = m_arguments.num_ready + m_arguments.num_answers > 0;
-	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, has_flags ? 1 : max_blocks_per_part);
+	// All blocks of a part look at its flag, across the bus. More than a few looks at a time slow the GPU down.
+	const std::uint64_t most_blocks = m_arguments.waits != 0 ? 1 : max_blocks_per_part;
+	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most_blocks);
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
 	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
 	                 parameters, nullptr),

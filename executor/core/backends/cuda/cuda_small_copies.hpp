@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "backends/backend.hpp"
 #include "cuda_driver.hpp"
@@ -32,16 +33,19 @@ class cuda_small_copies {
 	}
 
 	void clear();
-	/// False if the copies are too many or too large for a kernel.
-	bool add(const void* source, void* destination, const strided_copy& copy);
-	/// Whether the kernel may wait for flags before these copies.
+	/// False if the copies are too many or too large for a kernel. A `ready` with address: the data is there when that is reached.
+	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
+	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
 	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
-	/// Before the copies, and after them. At most one of each for each copy.
-	void wait_for(const shared_flag& flag) { put(m_arguments.ready, m_arguments.num_ready, flag); }
-	void answer(const shared_flag& flag) { put(m_arguments.answers, m_arguments.num_answers, flag); }
+	/// Once all copies are there: their kernel waits for the flags, and raises `answers` in the end.
+	void wait_in_kernel(std::span<const shared_flag> answers);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
 
   private:
+	struct flag {
+		std::uint64_t address;
+		std::uint64_t value;
+	};
 	struct part {
 		std::uint64_t source;
 		std::uint64_t destination;
@@ -49,29 +53,23 @@ class cuda_small_copies {
 		std::int64_t source_stride_bytes[2];  ///< of runs and planes
 		std::int64_t destination_stride_bytes[2];
 		std::uint64_t word_bytes;             ///< 16, 8, 4, 2 or 1: addresses and strides are multiples of it
+		flag ready;                           ///< without address if the data is there
 	};
-	struct flag {
-		std::uint64_t address;
-		std::uint64_t value;
-	};
-	using flags = std::array<flag, max_parts>;
 	struct arguments {
 		std::uint64_t num_parts;
-		std::uint64_t num_ready;
+		std::uint64_t waits; ///< 0: the flags of the parts have been reached
 		std::uint64_t num_answers;
 		std::uint64_t arrived;
 		std::uint64_t stop;
 		std::array<part, max_parts> parts;
-		flags ready;
-		flags answers;
+		std::array<flag, max_parts> answers;
 	};
-
 	cuda::function m_function = nullptr;
 	arguments m_arguments{};
 	std::size_t m_total_bytes = 0;
 	std::uint64_t m_most_words = 0;
 
-	static void put(flags& all, std::uint64_t& count, const shared_flag& added) { all.at(count++) = {cuda::to_device_pointer(added.address), added.value}; }
+	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
 };
 
 } // namespace celerity
