@@ -19,8 +19,11 @@ namespace {
 constexpr int rounds_before_hand_over = 4;
 /// Between two looks at the lanes.
 constexpr int issues_per_round = 64;
-/// The lanes are polled at least so often, even while there are instructions to issue.
-constexpr std::int64_t longest_without_poll_ns = 10'000;
+/// While there are instructions to issue, the lanes are polled after so long, and again after so many times the duration of the last poll: with many lanes in
+/// flight, one poll takes as long as the issue of several instructions.
+constexpr std::int64_t shortest_between_polls_ns = 10'000;
+constexpr std::int64_t longest_between_polls_ns = 200'000;
+constexpr std::int64_t poll_durations_between = 8;
 /// About the cost of falling asleep and waking up.
 constexpr std::chrono::microseconds spin_time{20};
 /// Between two looks at the devices, where there are fewer cores than busy threads.
@@ -170,7 +173,7 @@ bool executor_loop::work() {
 				num_issued += static_cast<std::uint64_t>(issued);
 			}
 			// To ask a device costs as much as to issue: not as long as there is something to issue, but now and then.
-			if(!has_progressed || now_ns() - m_polled_at_ns >= longest_without_poll_ns) has_progressed |= poll_lanes();
+			if(!has_progressed || now_ns() >= m_next_poll_ns) has_progressed |= poll_lanes();
 			if(!has_progressed) break;
 			has_worked = true;
 		}
@@ -269,7 +272,7 @@ bool executor_loop::is_communication_outstanding() const {
 }
 
 bool executor_loop::poll_lanes() {
-	m_polled_at_ns = now_ns();
+	const std::int64_t start_ns = now_ns();
 	small_vector<lane_position, 16> progressed;
 	const auto& lanes = m_engine.lanes();
 	for(const lane_index lane : lanes.open_lanes()) {
@@ -277,6 +280,8 @@ bool executor_loop::poll_lanes() {
 		const std::uint64_t completed = m_backend->completed(lane);
 		if(completed > lanes.completed(lane)) progressed.push_back({lane, completed});
 	}
+	const std::int64_t end_ns = now_ns();
+	m_next_poll_ns = end_ns + std::clamp(poll_durations_between * (end_ns - start_ns), shortest_between_polls_ns, longest_between_polls_ns);
 	if(progressed.empty()) return false;
 	if(const auto violation = m_backend->take_violation()) {
 		fail_out_of_bounds(*violation);

@@ -193,7 +193,7 @@ class executor_loop final : public instruction_sink {
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
-	std::int64_t m_polled_at_ns = 0;
+	std::int64_t m_next_poll_ns = 0;
 	event_count::clock::time_point m_worked_at{};
 	std::atomic<bool> m_expects_work{false};
 	lane_index m_full_lane = no_lane;
