@@ -123,7 +123,7 @@ format: $(VENV)/.dev ## Format the C++ sources as .clang-format says
 types: $(VENV)/.dev ## mypy --strict, and whether celerity_py/_native*.pyi are what the extensions offer
 	$(BIN)/mypy
 	for module in _native _native_testing; do \
-		$(BIN)/python -m nanobind.stubgen -q -p celerity_py/native/stubs.txt -m celerity_py.$$module -o build/$$module.pyi; \
+		$(BIN)/python .ci/stubs.py celerity_py.$$module build/$$module.pyi; \
 		diff -u celerity_py/$$module.pyi build/$$module.pyi || { echo "Run 'make native stubs' and commit celerity_py/$$module.pyi."; exit 1; }; \
 	done
 
@@ -138,7 +138,7 @@ native: ## Build both extension modules for PATH's python and put them into cele
 	install $$build/_native*.so celerity_py/
 
 stubs: ## Regenerate celerity_py/_native*.pyi from the extension modules that `make native` built
-	for module in _native _native_testing; do PYTHONPATH=. python -m nanobind.stubgen -q -p celerity_py/native/stubs.txt -m celerity_py.$$module -o celerity_py/$$module.pyi; done
+	for module in _native _native_testing; do PYTHONPATH=. python .ci/stubs.py celerity_py.$$module celerity_py/$$module.pyi; done
 
 # The environment's own interpreter would import the editable installation, not the sanitized one: hence the base interpreter.
 # It does not find the MPI library that lies in the environment: no test that needs MPI.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -91,9 +91,7 @@ def inside(offset: tuple[int, ...], extent: tuple[int, ...]) -> tuple[slice, ...
     return tuple(slice(start, start + count) for start, count in zip(offset, extent, strict=True))
 
 
-def box_of(
-    array: npt.NDArray[np.generic], peer_rank: int, message_id: int, offset: tuple[int, ...], extent: tuple[int, ...]
-) -> Payload:
+def box_of(array: npt.NDArray[np.generic], peer_rank: int, message_id: int, offset: Any, extent: Any) -> Payload:
     return Payload(
         request=next(_requests),
         peer_rank=peer_rank,

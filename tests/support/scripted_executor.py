@@ -158,6 +158,7 @@ class ScriptedRuntime:
         self.functions[call.submission]()
 
     def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
+        assert call.kind == "host_task"
         self.functions[call.submission]()
 
     def submission_completed(self, submission: int) -> None:

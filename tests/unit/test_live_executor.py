@@ -217,10 +217,10 @@ def test_an_idle_executor_looks_around_only_a_few_times_per_second(single: Rank)
 
 def test_messages_pass_between_ranks(pair: Pair) -> None:
     first, second = pair.ranks
-    first.native.emit(("pilot", 1, b"soon"), ("send", Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)))
+    first.native.emit(("pilot", 1, b"soon"), ("send", Payload(5, 1, 77, 4096, (4, 1, 1), (0, 0, 0), (2, 1, 1), 8)))
     wait_until(lambda: second.native.pilots == [(0, b"soon")])
     wait_until(lambda: first.native.completed_requests == [5])
-    assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4,), (0,), (2,), 8)]
+    assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4, 1, 1), (0, 0, 0), (2, 1, 1), 8)]
 
 
 @pytest.mark.parametrize("is_alive", [False, True, None])
