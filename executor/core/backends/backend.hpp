@@ -29,14 +29,14 @@ struct copy_operation {
 	std::size_t size_bytes = 0;
 };
 
-/// A word that one rank of a host writes and another one waits for; it is reached when it is `value` or, modulo 2^32, later.
+/// A word that one rank of a host writes, and for which another rank waits. The flag is reached when the word holds `value` or, modulo 2^32, a later one.
 struct shared_flag {
 	std::uint32_t* address = nullptr;
 	std::uint32_t value = 0;
 	friend bool operator==(const shared_flag&, const shared_flag&) = default;
 };
 
-/// The waits of an operation on a lane, besides the operations before it on its lane.
+/// The waits of an operation on a lane, besides those for the operations before it there.
 struct lane_waits {
 	std::span<const lane_position> positions;
 	std::span<const shared_flag> answers; ///< of other ranks
@@ -78,17 +78,17 @@ class backend {
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
 	/// Of copies out of several devices into one.
 	virtual std::uint32_t gather_class(memory_id to) const = 0;
-	/// Whether a launcher thread reports when it has enqueued a kernel. Otherwise a kernel counts as issued when it is handed to the launcher.
+	/// Whether launcher threads report each kernel that they have enqueued. Otherwise a kernel counts as issued when its launcher gets it.
 	virtual bool defers_kernels() const = 0;
 
-	/// Whether allocate() returns soon. If not, somebody else has begun to make room: the event count is signalled then, and this is to be asked again.
+	/// Whether allocate() returns soon. If not, another thread makes room and then signals the event count; ask again after that.
 	virtual bool is_ready_to_allocate(memory_id /* memory */, std::size_t /* size_bytes */) { return true; }
 	/// Throws std::bad_alloc. Contents are undefined.
 	virtual void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 
 	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
-	/// All of them, in any order. Boxes outlive the completion of the position.
+	/// All copies, in any order. Boxes outlive the completion of the position.
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
 	/// Only for kernels that were registered with this backend.
@@ -99,21 +99,21 @@ class backend {
 	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;
 	/// The handle of the stream behind a lane; 0 if there is none.
 	virtual std::uintptr_t stream_handle(lane_index /* lane */) const { return 0; }
-	/// Whether completed() has to be called for lanes to get further: nobody signals.
+	/// Whether no thread signals progress, so that the executor has to call completed().
 	virtual bool must_poll() const { return false; }
 	/// Of this process so far, by function. Any thread.
 	virtual std::vector<std::pair<const char*, std::uint64_t>> count_driver_calls() const { return {}; }
 
-	/// On a launcher thread, before the kernel's body: makes it run after its waits. False if cancelled: the body must not run.
+	/// On a launcher thread, before the kernel's body: makes the body run after the waits. False if cancelled: the body must not run.
 	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;
 	/// On a launcher thread, after the body.
 	virtual void end_kernel(lane_position position) = 0;
 
-	// Transfers between the ranks of a host, for backends that can; the others are never asked.
+	// Transfers between the ranks of a host, for backends that have them.
 
-	/// Whether those below can be called.
+	/// Whether the functions below can be called.
 	virtual bool has_direct_transfers() const { return false; }
-	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise somebody has to look.
+	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise the executor has to look.
 	virtual bool signals_flags() const { return false; }
 	/// The class of lanes for operations that begin with a wait for another rank.
 	virtual std::uint32_t pull_class(memory_id /* to */) const { throw std::logic_error("this backend has no direct transfers"); }
@@ -122,11 +122,11 @@ class backend {
 	virtual shared_location locate(memory_id /* memory */, const void* /* address */) const { throw std::logic_error("this backend has no direct transfers"); }
 	/// The address of a peer's slab here; the same slab is opened once. Throws std::runtime_error.
 	virtual void* open_peer_slab(const shared_location& /* location */) { throw std::logic_error("this backend has no direct transfers"); }
-	/// Makes a flag_segment, first this rank's own and then those of its peers, one whose flags lanes can write and wait for, until stop(). Before the
-	/// first instruction.
+	/// Lets lanes write the flags of a flag_segment and wait for them, until stop(). Before the first instruction: with this rank's segment first, and
+	/// then with those of its peers.
 	virtual void adopt_flags(void* /* address */, std::size_t /* size_bytes */) { throw std::logic_error("this backend has no direct transfers"); }
-	/// May be kept back until flush(): flags behind one producer go together. Without an address nothing is written, as another signal does that.
-	/// `depends_on_one`: on the one position that is in `waits`, and on nothing older on its lane. The lane may have waited for that before.
+	/// The backend may keep a signal back until flush(): flags behind one producer go together. A flag without address is written by another signal.
+	/// `depends_on_one`: on the one position in `waits`, and on nothing older on the lane. The lane may have waited for that position before.
 	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */, bool /* depends_on_one */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
@@ -137,12 +137,12 @@ class backend {
 		throw std::logic_error("this backend has no direct transfers");
 	}
 
-	/// Of a kernel that is complete according to completed(), before that is told to anybody.
+	/// Of a kernel that completed() counts as complete. To be called before its completion is reported.
 	virtual std::optional<bounds_violation> take_violation() { return std::nullopt; }
 	/// Throws device_failure.
 	virtual std::uint64_t completed(lane_index lane) = 0;
 
-	/// Nothing that has not begun will begin; nobody blocks any more. Any thread.
+	/// From now on no operation begins, and no thread blocks. Any thread.
 	virtual void cancel() = 0;
 	/// Cancels, and joins the backend's own threads. Idempotent.
 	virtual void stop() = 0;

@@ -8,7 +8,7 @@
 
 namespace celerity {
 
-/// How far a lane of the host has come: the sequence number up to which all is complete. One thread at a time publishes, others may wait for it.
+/// The progress of a lane of the host: its operations up to this sequence number are complete. One thread at a time publishes, others may wait.
 class lane_progress {
   public:
 	std::uint64_t completed() const { return m_completed.load(std::memory_order_acquire); }
@@ -33,7 +33,7 @@ class lane_progress {
 	}
 
 	bool is_cancelled() const { return m_is_cancelled.load(std::memory_order_relaxed); }
-	/// From now on nobody blocks.
+	/// From now on no thread blocks.
 	void cancel() {
 		{
 			const std::lock_guard lock(m_mutex);

@@ -18,7 +18,7 @@ class lane_trace {
   public:
 	lane_trace(trace_recorder* const trace, const lane_position& position)
 	    : m_trace(trace), m_position(position), m_start_ns(trace != nullptr ? now_ns() : 0) {}
-	/// Before anybody may hear that the position is complete.
+	/// To be called before the position counts as complete.
 	void end() const {
 		if(m_trace != nullptr) trace_lane(*m_trace, m_position, m_start_ns, now_ns());
 	}

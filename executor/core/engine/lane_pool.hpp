@@ -54,7 +54,7 @@ class lane_pool {
 	std::uint64_t completed(const lane_index lane) const { return m_lanes[lane].completed; }
 	std::uint64_t in_flight(const lane_index lane) const { return m_lanes[lane].issued - m_lanes[lane].completed; }
 
-	/// Whether an instruction may be put on the lane now: one that is enqueued at once must not overtake one that a launcher thread still has to enqueue.
+	/// Whether the lane takes the instruction now. One that is enqueued at once must not overtake one that a launcher thread has yet to enqueue.
 	bool accepts(const lane_index lane, const bool deferred) const { return deferred || m_lanes[lane].pending_deferred == 0; }
 	void add_deferred(const lane_index lane) { ++m_lanes[lane].pending_deferred; }
 	void remove_deferred(const lane_index lane) { --m_lanes[lane].pending_deferred; }
@@ -103,7 +103,7 @@ class lane_pool {
 	std::vector<lane_class> m_classes;
 	std::vector<lane_index> m_first_lane;
 	std::vector<lane> m_lanes;
-	std::vector<std::uint64_t> m_clocks; // by lane, of as many entries as there are lanes; those of lanes that are not open are zero
+	std::vector<std::uint64_t> m_clocks; // by lane, an entry per lane; zero for lanes that are not open
 	std::size_t m_stride = 0;
 	std::vector<std::uint32_t> m_places; // by lane: in clocks
 	std::vector<lane_index> m_open;

@@ -106,7 +106,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 	return false;
 }
 
-// Named even if the lane has waited for it before: of several flags behind one kernel, all but the first of each lane would not know of it otherwise.
+// The position is named even if the lane has waited for it before. Otherwise only the first flag of each lane would know its producer.
 bool out_of_order_engine::wait_for_the_only_one(const node& n) {
 	if(n.num_incomplete != 1) return false;
 	for(const auto id : n.predecessors) {

@@ -28,9 +28,9 @@ enum class issue_policy : std::uint8_t {
 
 	plain,    ///< Enqueued at once.
 	launched, ///< A launcher thread enqueues it in its turn. That thread must not block: the instruction waits for no answer on its lane.
-	deferred, ///< Launched, and until notify_issued() it holds a place on its lane where nobody may follow it.
-	/// Tells another rank of something, which answers. Held until release(). Only complete() completes it, and not that its lane has come past it. It
-	/// may run out of the order of its lane, as soon as its predecessors are complete.
+	deferred, ///< Launched. Until notify_issued() no other instruction may follow it on its lane.
+	/// Tells another rank that data is ready; that rank answers. Held until release(). It completes through complete(), not when its lane passes it. It
+	/// may run ahead of its lane, as soon as its predecessors are complete.
 	signal,
 	/// Waits on its lane for another rank. Held until release(), and issuable only when no unissued lane instruction has a smaller key.
 	pull,
@@ -50,7 +50,7 @@ inline constexpr std::array<const char*, 3> names_of<remote_waits>{"none", "pull
 
 struct engine_options {
 	remote_waits remote = remote_waits::pulls;
-	bool lanes_wait = true; ///< for each other; otherwise the host waits for all predecessors before it issues, to measure the cost
+	bool lanes_wait = true; ///< for each other. False, to measure the cost: the host waits for all predecessors before it issues an instruction
 };
 
 /// An instruction, as the engine sees it.
@@ -73,7 +73,7 @@ struct issue {
 	std::span<const lane_position> waits;
 	/// Signals that must be answered before this may run; likewise.
 	std::span<const instruction_id> signals;
-	/// For a signal: it depends on the one position in `waits`, and on nothing else. The lane may have waited for that before.
+	/// For a signal that depends on the one position in `waits`, and on nothing else. The lane may have waited for that position before.
 	bool depends_on_one = false;
 };
 
@@ -88,9 +88,9 @@ class out_of_order_engine {
 		const instruction* payload = nullptr;
 		issue_policy policy = issue_policy::host;
 		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
-		bool is_enqueued = false; ///< on its lane, with all that it consists of
+		bool is_enqueued = false; ///< all of its operations are on its lane
 		std::uint64_t stamp = 0; ///< given to next()
-		bool may_run = false; ///< it is issued, all its predecessors are complete, and nothing is ahead of it on its lane
+		bool may_run = false; ///< issued, with all predecessors complete and nothing ahead on the lane
 	};
 	struct counters {
 		std::uint64_t issued_early = 0; ///< to a lane, before all predecessors were complete
@@ -102,16 +102,16 @@ class out_of_order_engine {
 	/// In topological order. Dependencies on ids that are not live count as complete.
 	void submit(const engine_request& request);
 
-	/// The issuable instruction of highest priority (smallest id among equals). Appends it to its lane. `stamp` is kept with it, for watchdogs.
+	/// Hands out the issuable instruction of highest priority (smallest id among equals), and appends it to its lane. Watchdogs read `stamp`.
 	bool next(issue& out, std::uint64_t stamp = 0);
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
-	/// A signal or pull need not be held any more. `is_ready`: the pull finds its data in place, so that it can block nothing. Once.
+	/// Ends the hold of a signal or pull. `is_ready`: the data of the pull is in place, so that the pull blocks nothing. Once per instruction.
 	void release(instruction_id id, bool is_ready = false);
-	/// While they are not allowed, next() hands out no remote waits: the caller is about to do something that would block until they are over.
+	/// While they are not allowed, next() hands out no remote waits. The caller is about to do something that would block until these waits end.
 	void allow_remote_waits(bool allowed);
-	/// While it is not allowed, next() hands out nothing for lanes. The host goes on: a full lane may wait for another rank, which may need the host of this one.
+	/// While lanes are not allowed, next() hands out work for the host only. A full lane may wait for another rank, which may need the host of this rank.
 	void allow_lanes(bool allowed);
 
 	/// May be called in any order. A lane instruction completes its predecessors, and all instructions before it on its lane except signals. A signal
@@ -160,13 +160,13 @@ class out_of_order_engine {
 		node_state state = node_state::blocked;
 		bool inherited = false; ///< a successor already runs on this lane behind it
 		std::uint32_t lane_class = 0;
-		std::uint32_t domain = 0; ///< of the lane class; of a clock, once issued: that of all its positions, or `mixed_domains`
+		std::uint32_t domain = 0; ///< of the lane class; of an issued clock: the domain of all its positions, or `mixed_domains`
 		lane_index lane = no_lane;
 		std::uint64_t sequence = 0;
 		std::uint64_t stamp = 0;
 		std::uint32_t num_blocking = 0;   ///< predecessors that keep it from being issued
 		std::uint32_t num_incomplete = 0; ///< predecessors that are not complete
-		std::uint32_t num_remote = 0;     ///< waits for other ranks on its lane: answers, and its data if that may not be ready
+		std::uint32_t num_remote = 0;     ///< waits for other ranks on its lane: answers, and the data of a pull that may not be ready
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
 		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
 		small_vector<lane_position, 2> frontier;      ///< clock only: positions that a successor on a lane has to wait for
@@ -178,7 +178,7 @@ class out_of_order_engine {
 	};
 	struct completion {
 		slot_type slot;
-		bool is_passed; ///< all that is known is that the lane has come past it
+		bool is_passed; ///< its lane has passed it; no more is known
 	};
 	struct keyed_entry {
 		instruction_key key;
@@ -223,7 +223,7 @@ class out_of_order_engine {
 	void make_issuable(slot_type slot);
 	void push_ready(slot_type slot);
 	void push_gated(slot_type slot);
-	/// One thing less to wait for of another rank.
+	/// The node waits for one flag less of another rank.
 	void settle_remote(slot_type slot);
 	void retry_parked();
 	void retry_gated();

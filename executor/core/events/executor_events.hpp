@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The output of the executor: requests to communicate, news, and calls of user functions.
+// The output of the executor: requests to communicate, notices, and calls of user functions.
 #pragma once
 
 #include <array>
@@ -68,36 +68,36 @@ struct user_free_event {
 	std::uint64_t raw = 0;
 	CELERITY_KIND(user_free, raw)
 };
-/// A result of `min` or `max` that nothing seems to have been combined into.
+/// The result of `min` or `max` is the identity: no kernel seems to have combined a value.
 struct empty_reduction_event {
 	reduction_id reduction;
 	CELERITY_KIND(empty_reduction, reduction)
 };
-/// Who holds the memory that an allocation lacked. Buffer 0 is staging, or space for partial results.
+/// The holders of the memory that an allocation lacked. Buffer 0 is staging, or space for partial results.
 struct memory_holders {
-	buffer_id buffer; ///< that the allocation was for
+	buffer_id buffer; ///< of the allocation
 	memory_id memory;
 	std::size_t size_bytes = 0; ///< of the allocation
 	std::size_t held_bytes = 0; ///< by this rank
 	std::vector<std::pair<buffer_id, std::size_t>> largest;
 };
-/// The executor could not go on; it is in the failed state.
+/// An error that ends the run: the executor issues nothing more.
 struct executor_failure {
 	enum class kind_type : std::uint8_t {
 		fault,  ///< of the executor itself, or of its input
 		memory, ///< an allocation failed for good
 		device, ///< a device has failed; its latest operation need not be the cause
 		bounds, ///< a kernel left the declared region of one of its accesses
-		peer,   ///< this rank could not reach the memory of another one
+		peer,   ///< this rank could not reach the memory of another rank
 	};
 	kind_type kind = kind_type::fault;
 	std::string text;        ///< in the words of the part that has failed, such as a driver
-	std::string instruction; ///< the one that was being issued, if any
+	std::string instruction; ///< the instruction that was being issued, if any
 	submission_id submission;
-	std::uint32_t access = 0; ///< bounds: which access, where, and what it declares
+	std::uint32_t access = 0; ///< bounds: the number of the access, the element, and the declared boxes
 	point index;
 	box_vector declared;
-	rank_id peer;                         ///< peer: whose memory it is
+	rank_id peer;                         ///< peer: the owner of the memory
 	std::vector<submission_id> in_flight; ///< device: kernels any of which may be the cause
 	memory_holders shortage;              ///< memory
 };
@@ -141,7 +141,7 @@ struct kernel_call {
 	box chunk;
 	std::vector<bound_access> accesses;
 	std::vector<bound_reduction> reductions;
-	std::uintptr_t stream = 0; ///< where the kernel belongs; 0 if the backend has no streams
+	std::uintptr_t stream = 0; ///< of the kernel; 0 if the backend has no streams
 	CELERITY_FIELDS(ticket, submission, chunk, accesses, reductions, stream)
 };
 

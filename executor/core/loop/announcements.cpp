@@ -8,7 +8,7 @@ namespace celerity {
 
 namespace {
 
-/// Python needs the interpreter lock, for which this thread may have to wait while the application submits; it issues nothing meanwhile.
+/// Python needs the interpreter lock. This thread may have to wait for it while the application submits, and issues nothing meanwhile.
 constexpr std::chrono::milliseconds longest_unannounced{2};
 
 /// Nobody waits for it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Events on their way out of the executor. Those that somebody waits for leave at once, the others a little later.
+// Events on their way out of the executor. An event leaves at once if a thread waits for it, otherwise a little later.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace celerity {
 /// Belongs to the executor thread, except for watch().
 class announcements {
   public:
-	/// Where others add theirs.
+	/// Other parts of the executor append their events here.
 	std::vector<executor_event>& events() { return m_events; }
 	template <typename Event>
 	Event& add(Event&& event) {
@@ -26,11 +26,11 @@ class announcements {
 	void add_retired(submission_id last);
 
 	bool is_empty() const { return m_events.empty(); }
-	/// Whether somebody waits for any of it.
+	/// Whether a thread waits for one of the events.
 	bool has_urgent() const;
 	/// Sets the flags of the threads in watch() whose submission is complete. Returns whether the events must leave now.
 	bool must_hand_over();
-	/// When events that nobody waits for must leave, after must_hand_over().
+	/// The time at which events must leave if no thread waits for them; after must_hand_over().
 	event_count::clock::time_point deadline() const { return m_deadline; }
 	/// Swaps buffers with the caller.
 	void take(std::vector<executor_event>& out) {
@@ -38,8 +38,8 @@ class announcements {
 		m_deadline = {};
 	}
 
-	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile the flag is set at once, not only when the outside
-	/// hears of it; whether that was so. Any thread.
+	/// Looks at the flag until it is set, or `limit` is over. If the fence or epoch completes meanwhile, the executor sets the flag itself, ahead of Python.
+	/// Returns whether it did. Any thread.
 	bool watch(submission_id submission, spin_flag& flag, std::chrono::nanoseconds limit);
 
   private:
@@ -50,7 +50,7 @@ class announcements {
 	};
 
 	std::vector<executor_event> m_events;
-	event_count::clock::time_point m_deadline{}; ///< if nobody waits for any of m_events
+	event_count::clock::time_point m_deadline{}; ///< if no thread waits for any of m_events
 	std::mutex m_mutex;
 	std::vector<watcher*> m_watchers; ///< the threads in watch()
 

@@ -39,7 +39,7 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 	               },
 	               [&](const horizon_instruction&) { request.policy = issue_policy::clock; },
 	               [&](const epoch_instruction& epoch) {
-		               // A barrier is an operation of the host; what follows it must not be issued before.
+		               // A barrier is an operation of the host. Its successors must not be issued before it completes.
 		               const bool is_barrier = epoch.action == epoch_action::barrier && rules.num_ranks > 1;
 		               if(!is_barrier) request.policy = issue_policy::clock;
 	               },

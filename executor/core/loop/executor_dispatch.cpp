@@ -32,7 +32,7 @@ template <>
 void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 	// One after the other, so that none is passed for ever.
 	if(alloc.allocation.memory == host_memory && (!m_waiting_allocations.empty() || !m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes))) {
-		m_waiting_allocations.push_back({item.id, item.payload, &alloc});
+		m_waiting_allocations.push_back(item.payload);
 		return;
 	}
 	allocate(item.id, alloc);
@@ -41,11 +41,12 @@ void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
 bool executor_loop::allocate_waiting() {
 	bool has_allocated = false;
 	while(!m_waiting_allocations.empty()) {
-		const auto waiting = m_waiting_allocations.front();
-		if(!m_backend->is_ready_to_allocate(host_memory, waiting.alloc->size_bytes)) break;
+		const auto& waiting = *m_waiting_allocations.front();
+		const auto& alloc = std::get<alloc_instruction>(waiting.operation);
+		if(!m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes)) break;
 		m_waiting_allocations.pop_front();
-		m_current = waiting.payload;
-		allocate(waiting.id, *waiting.alloc);
+		m_current = &waiting;
+		allocate(waiting.id, alloc);
 		has_allocated = true;
 	}
 	if(has_allocated) complete_done();

@@ -142,7 +142,7 @@ void executor_loop::poll_until_progress(const std::uint64_t seen, const event_co
 				if(m_backend->completed(lane) > lanes.completed(lane)) return;
 				if(has_news()) return; // to ask a device takes much longer than to look at memory
 			}
-		} catch(const std::exception&) { return; } // work() meets it again, and reports it
+		} catch(const std::exception&) { return; } // work() meets the error again, and reports it
 		const auto now = event_count::clock::now();
 		if(now >= deadline) return;
 		if(m_may_spin) {

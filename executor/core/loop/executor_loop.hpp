@@ -2,7 +2,7 @@
 // The executor of one rank: takes batches from the scheduler, carries out or hands out every instruction when its time has come, and reports completion.
 //
 // Threads: the scheduler thread calls submit(); one thread, the executor's, calls run() again and again; launcher threads sit in next_kernel(), host-task
-// threads in next_host_task(); anybody may call the rest. m_state_mutex is held while the executor thread works, never while it waits.
+// threads in next_host_task(); any thread may call the rest. m_state_mutex is held while the executor thread works, never while it waits.
 #pragma once
 
 #include <atomic>
@@ -52,10 +52,10 @@ struct executor_options {
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 	std::shared_ptr<program_log> program = nullptr;  ///< to compare with other ranks; null: there are none
-	bool overwrites_wait = false; ///< writers wait on their lanes until other ranks have fetched; otherwise the host waits before it issues them
-	std::chrono::nanoseconds idle_spin{0};           ///< after its last work the thread looks for more for so long before it sleeps
-	/// With direct transfers nothing is put on lanes while some lane has so many instructions in flight: its queue might be full, and block the thread that other
-	/// ranks may wait for. A queue of CUDA holds a thousand operations, and an instruction is up to eight.
+	bool overwrites_wait = false; ///< a writer waits on its lane until other ranks have fetched the old data; otherwise the host waits
+	std::chrono::nanoseconds idle_spin{0};           ///< so long the thread looks for work before it sleeps
+	/// With direct transfers, the executor puts nothing on lanes while a lane has so many instructions in flight. A full queue would block the thread, for
+	/// which other ranks may wait. A queue of CUDA holds a thousand operations, and an instruction is up to eight of them.
 	std::uint64_t most_on_a_lane = 120;
 };
 
@@ -96,18 +96,18 @@ class executor_loop final : public instruction_sink {
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 
-	/// There will soon be something to do. With `idle_spin`, the thread wakes up, and looks for it. Any thread.
+	/// Work will come soon. With `idle_spin` the thread wakes up, and looks for it. Any thread.
 	void expect_work();
 
-	/// Works until there is something for the caller, communication becomes outstanding, somebody calls wake(), or the time is up. An event
-	/// that nobody waits for is handed over a little later, with others.
+	/// Works until there is an event, communication becomes outstanding, a thread calls wake(), or the time is up. An event for which no thread waits
+	/// leaves a little later, with others.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	/// See announcements::watch(). Any thread.
 	bool watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) { return m_announcements.watch(submission, flag, limit); }
 	void wake();
 	void notify_complete(request_id request);
 	void notify_pilot(rank_id from, const pilot_message& pilot);
-	/// Of all that have come, by either way. Between two calls of run(), on the same thread.
+	/// Of the pilots that have come, by MPI or from direct peers. Between two calls of run(), on the same thread.
 	std::vector<receive_arbiter::unclaimed_pilot> unclaimed_pilots();
 	/// Requests, or awaited data: the network should be polled.
 	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
@@ -135,7 +135,7 @@ class executor_loop final : public instruction_sink {
 	void fail();
 	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.
 	void report_failure(const std::string& text);
-	/// Wakes every thread out of its wait and joins the native ones. After it returns no instruction is looked at any more. Idempotent.
+	/// Wakes every thread out of its wait and joins the native ones. Afterwards the executor reads no instruction. Idempotent.
 	void stop();
 
 	std::vector<active_instruction> active_instructions();
@@ -178,12 +178,7 @@ class executor_loop final : public instruction_sink {
 	direct_receiver m_receiver;
 	communication m_communication;
 	bool m_has_unsent_pilots = false; // among m_announcements
-	struct waiting_allocation {
-		instruction_id id;
-		const instruction* payload;
-		const alloc_instruction* alloc;
-	};
-	std::deque<waiting_allocation> m_waiting_allocations; // until the backend has room for the first one
+	std::deque<const instruction*> m_waiting_allocations; // until the backend has room for the first one
 	std::vector<shared_flag> m_answers; ///< of waits_of()
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;
@@ -239,7 +234,7 @@ class executor_loop final : public instruction_sink {
 	void execute(const issue& item, const Operation& operation) = delete;
 	void allocate(instruction_id id, const alloc_instruction& alloc);
 	bool allocate_waiting();
-	/// Of data that begins so far behind the start of the allocation.
+	/// The place of data that begins at an offset in the allocation.
 	array_place place_at(allocation_id allocation, std::size_t offset_bytes) const;
 	/// Fills in the size of the copy, and counts it.
 	copy_operation counted(copy_operation operation, copy_reason reason);

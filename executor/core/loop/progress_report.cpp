@@ -20,7 +20,7 @@ const char* words_of(const call_state call) {
 
 std::string move_of(const std::string& sources, const allocation_id& destination) { return " from " + sources + " to " + label(destination); }
 
-/// Adds to the text what some kinds tell beyond their name.
+/// Adds to the text the facts that some kinds tell beyond their name.
 struct text_writer {
 	active_instruction& out;
 	const instruction& item;

@@ -15,7 +15,7 @@ namespace celerity {
 /// An instruction that has been issued and is not complete, for a person who looks for the reason of a hang.
 struct active_instruction {
 	double age_s = 0;
-	std::string text;         ///< what it is, and what it lacks
+	std::string text;         ///< the instruction, and the data or event for which it waits
 	submission_id submission; ///< 0 if it belongs to none
 	buffer_id buffer;         ///< 0 if it concerns none
 	std::optional<box> where;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that other processes of the host can map. It has no name in any file system: it is gone with the last process that maps it, however that ends.
+// Memory that other processes of the host can map. It has no name in any file system, and goes with the last process that maps it, however that process ends.
 #pragma once
 
 #include <cstddef>

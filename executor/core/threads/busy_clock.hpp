@@ -33,7 +33,7 @@ class busy_clock {
 /// Divides the executor's time among busy (something in flight), starved (nothing in flight while the scheduler works) and idle.
 class time_account {
   public:
-	/// Books the time since the last call; `is_busy` is the state from now on. `has_worked`: it was busy, whatever the last call said.
+	/// Books the time since the last call; `is_busy` is the state from now on. `has_worked`: the time since then counts as busy in any case.
 	void advance(const bool is_busy, const bool has_worked = false) {
 		const std::int64_t now = now_ns();
 		const std::int64_t scheduler_total = m_scheduler.total_ns(now);
@@ -54,7 +54,7 @@ class time_account {
 	double starved_seconds() const { return 1e-9 * static_cast<double>(m_starved_ns); }
 	double idle_seconds() const { return 1e-9 * static_cast<double>(m_idle_ns); }
 
-	/// From one thread, which may be another one.
+	/// One thread, which need not be that of advance().
 	void set_scheduler_busy(const bool is_busy) { m_scheduler.set_running(is_busy); }
 
   private:

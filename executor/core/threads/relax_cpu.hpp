@@ -14,7 +14,7 @@ inline void relax_cpu() {
 #endif
 }
 
-/// Between many such looks: now and then others get the core, should there be fewer cores than threads after all.
+/// Between many such looks. Now and then other threads get the core, in case there are fewer cores than threads.
 class spin_pause {
   public:
 	void operator()() {

@@ -15,8 +15,8 @@
 
 namespace celerity {
 
-/// Waking a thread that sleeps takes tens of microseconds, and hundreds once its core has gone to sleep as well. There is no lock that a thread which
-/// waits could leave behind.
+/// To wake a thread takes tens of microseconds, and hundreds once its core has gone to sleep as well. A thread that waits holds no lock, so that it leaves
+/// none behind when it is interrupted.
 class spin_flag {
   public:
 	void set() {
@@ -26,7 +26,7 @@ class spin_flag {
 
 	bool is_set() const { return m_state.load(std::memory_order_acquire) == is_set_value; }
 
-	/// Looks at the flag until it is set, or `limit` is over; whether it is set.
+	/// Looks at the flag until it is set, or `limit` is over. Returns whether it is set.
 	bool wait(const std::chrono::nanoseconds limit) const {
 		const auto deadline = std::chrono::steady_clock::now() + limit;
 		spin_pause pause;
@@ -39,7 +39,7 @@ class spin_flag {
 		}
 	}
 
-	/// Sleeps until the flag is set, `limit` is over, or a signal arrives; whether it is set.
+	/// Sleeps until the flag is set, `limit` is over, or a signal arrives. Returns whether it is set.
 	bool sleep(const std::chrono::nanoseconds limit) {
 		std::uint32_t seen = unset_value;
 		if(!m_state.compare_exchange_strong(seen, sleeping_value) && seen == is_set_value) return true;
@@ -50,7 +50,7 @@ class spin_flag {
 
   private:
 	static constexpr int looks_between_clocks = 16;
-	static constexpr std::uint32_t unset_value = 0, sleeping_value = 1, is_set_value = 2; ///< sleeping: somebody may be asleep
+	static constexpr std::uint32_t unset_value = 0, sleeping_value = 1, is_set_value = 2; ///< sleeping: a thread may be asleep
 	std::atomic<std::uint32_t> m_state{unset_value};
 	static_assert(sizeof m_state == sizeof(std::uint32_t) && std::atomic<std::uint32_t>::is_always_lock_free, "a futex is a plain word");
 };

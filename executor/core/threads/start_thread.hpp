@@ -9,7 +9,7 @@
 
 namespace celerity {
 
-/// Throws std::runtime_error that says what to do if the system has no thread left. `purpose`: "for the copies of a device".
+/// Throws std::runtime_error with a remedy if the system has no thread left. `purpose`: "for the copies of a device".
 template <typename Body>
 std::thread start_thread(const std::string& purpose, Body&& body) {
 	try {

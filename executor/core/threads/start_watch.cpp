@@ -24,7 +24,7 @@ using clock = std::chrono::steady_clock;
 /// The thread name by which ranks that wait recognise each other. Linux shows up to 15 characters.
 constexpr const char* thread_name = "celerity-start";
 constexpr auto look_interval = 1s;
-/// A rank is taken for ended only if it has not been there for so long: a wrapper may be about to start it.
+/// A rank counts as ended only if its process has been missing for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
 constexpr auto speaker_patience = 3s;
 /// Of a core: a process that sleeps or waits takes less.

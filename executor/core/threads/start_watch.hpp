@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Says for whom this rank waits while MPI starts and connects the ranks, and ends the process if that can never happen. MPI does not return meanwhile,
-// and may hold the interpreter lock, so a thread of its own looks after it.
+// Reports the ranks for which this rank waits while MPI starts and connects them, and ends the process if one of them can never come. MPI does not return
+// meanwhile, and may hold the interpreter lock. Therefore the watch has a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -48,13 +48,13 @@ class start_watch {
 	std::condition_variable m_changed;
 	bool m_is_over = false;
 	std::set<std::uint32_t> m_known; ///< ranks of this host, as far as they have been seen
-	std::map<std::uint32_t, std::uint64_t> m_ticks; ///< of those that have not come, at the last look
+	std::map<std::uint32_t, std::uint64_t> m_ticks; ///< of ranks that have not come, at the last look
 	std::thread m_thread;            ///< the last member: it uses the others
 
 	void run();
 	/// False if the wait is over before.
 	bool sleep_until(std::chrono::steady_clock::time_point time);
-	/// The ranks that have been started by the same launcher on this host and run. Empty if that cannot be seen.
+	/// The running ranks of this host that the same launcher has started. Empty if the processes cannot be seen.
 	neighbours look_around() const;
 	std::set<std::uint32_t> find_ended(const neighbours& here);
 	/// Whether all ranks of this host that have not come stand still since the last look; false if there are none.

@@ -28,7 +28,7 @@ class peer_failure : public std::runtime_error {
 	rank_id m_peer;
 };
 
-/// A send or receive that the engine need not hold any more.
+/// A send or receive that the engine may issue.
 struct released_instruction {
 	instruction_id id;
 	bool is_ready = false; ///< a receive that will find all data in place
@@ -57,10 +57,10 @@ struct direct_context {
 	trace_recorder* const trace; ///< null if there is no timeline
 	std::size_t own_position = 0;
 	flag_segment own_flags{};
-	std::vector<neighbour> neighbours{}; ///< by rank; those of other hosts are no peers
+	std::vector<neighbour> neighbours{}; ///< by rank; ranks of other hosts are no peers
 	std::vector<released_instruction> released{};
 
-	// At start, in this order: every rank gives its offer to all others, opens theirs, and is told with whom both sides have succeeded.
+	// At start, in this order: every rank gives its offer to all others, opens theirs, and learns for which pairs both sides have succeeded.
 
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
 	flag_segment::offer make_offer(rank_id own, const std::vector<rank_id>& host_ranks);
@@ -70,7 +70,7 @@ struct direct_context {
 
 	bool has_peers() const { return !neighbours.empty(); }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
-	/// Whether the peer fetches it out of the memory of a device.
+	/// Whether a peer fetches the data from the memory of a device.
 	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && is_peer(send.destination_rank); }
 	/// Nothing without a timeline.
 	void trace_until_now(const std::int64_t issued_ns, const traced_action& transfer) const {

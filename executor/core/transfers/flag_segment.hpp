@@ -14,11 +14,11 @@
 
 namespace celerity {
 
-/// Lets threads of any rank sleep until somebody writes a flag in a segment. Devices write flags without ringing.
+/// Lets threads of any rank sleep until a flag in a segment is written. Devices write flags without ringing.
 class flag_bell {
   public:
 	std::uint32_t prepare() const { return m_count.load(std::memory_order_seq_cst); }
-	/// A system call only if somebody sleeps.
+	/// A system call only if a thread sleeps.
 	void ring();
 	/// Until the bell has rung since `seen`, or for a while.
 	void wait(std::uint32_t seen);
@@ -40,7 +40,7 @@ class flag_segment {
 	/// Messages under way from one rank to another at a time.
 	static constexpr std::uint32_t num_slots = 16384;
 
-	/// How the owner names it to the others.
+	/// The name of a segment, for other ranks.
 	struct offer {
 		std::uint64_t nonce = 0;
 		std::uint64_t num_ranks = 0;
@@ -60,7 +60,7 @@ class flag_segment {
 	/// As many as there may be messages under way from the owner.
 	std::size_t num_ready_flags() const { return get_header().num_ranks * num_slots; }
 	std::uint32_t* ready_flag(std::uint32_t index) const { return flag(index / num_slots, index % num_slots); }
-	/// `position` is that of the other rank, the one that writes the flag, among the ranks of the host.
+	/// `position`: of the other rank, which writes the flag, among the ranks of the host.
 	std::uint32_t* answer_flag(std::size_t position, std::uint32_t slot) const;
 
 	/// On the way from the rank at `position` to the owner.
@@ -93,9 +93,9 @@ class flag_board {
 	/// Before any of the others. The segments outlive the board.
 	void add(void* address, std::size_t size_bytes);
 	void raise(const shared_flag& flag) const;
-	/// Blocks until the flag is reached, false if `is_cancelled` says so before; call wake_all() after a change of that.
+	/// Blocks until the flag is reached. False if is_cancelled() returns true before; call wake_all() after such a change.
 	bool wait(const shared_flag& flag, const std::function<bool()>& is_cancelled) const;
-	/// Blocks until somebody else may have written an `answer` flag of the segment at `address`.
+	/// Blocks until another rank may have written an `answer` flag of the segment at `address`.
 	static void wait_for_answer(void* address, std::uint32_t seen);
 	static std::uint32_t prepare_answer(void* address);
 	void wake_all() const;

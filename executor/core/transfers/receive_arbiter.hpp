@@ -31,9 +31,9 @@ struct posted_receive {
 	message_id message;
 	transfer_id transfer;
 	allocation_id destination;
-	box part;        ///< where it goes
+	box part;        ///< of the buffer, which goes to `destination`
 	box message_box; ///< equals `part` unless the message is cut up among several requests
-	std::size_t offset_bytes = 0; ///< partial results: of the slot. Then the boxes are one element of the size of a slot.
+	std::size_t offset_bytes = 0; ///< partial results: of the slot; the boxes are then one element as large as a slot
 	std::size_t element_size_bytes = 0;
 };
 
@@ -66,7 +66,7 @@ class receive_arbiter {
 		box sent_box;
 		CELERITY_FIELDS(source, message, transfer, sent_box)
 	};
-	/// At the end of a run each of them is a mistake. In the order in which the messages were made.
+	/// In the order in which the messages were made. At the end of a run, each of them is a mistake.
 	std::vector<unclaimed_pilot> unclaimed_pilots() const;
 
 	struct open_transfer {
@@ -74,7 +74,7 @@ class receive_arbiter {
 		coordinate missing_elements = 0; ///< or partial results
 		coordinate unannounced_elements = 0; ///< of those: no pilot has come for them
 		bool has_peer = false;
-		rank_id peer; ///< one that something is outstanding from
+		rank_id peer; ///< a rank whose data is outstanding
 	};
 	/// For the report on missing progress: the data that `instruction` waits for. Zeroes if it waits for nothing here.
 	open_transfer find_open(instruction_id instruction, const transfer_id& transfer) const;
@@ -103,7 +103,7 @@ class receive_arbiter {
 		std::size_t bytes_per_slot = 0;
 		std::vector<rank_id> sources;
 		std::vector<std::uint32_t> slots;
-		std::vector<rank_id> missing; ///< those of `sources` that have not arrived
+		std::vector<rank_id> missing; ///< ranks whose partial results have not arrived
 		std::size_t unclaimed = 0;
 	};
 	struct pilot_state {

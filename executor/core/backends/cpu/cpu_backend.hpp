@@ -62,7 +62,7 @@ class cpu_backend final : public backend {
 	const bool m_can_be_direct;
 	trace_recorder* const m_trace; ///< null if there is no timeline
 	// Compute lanes of all devices, copy lanes of all devices, the host's copy lane; and if transfers can be direct, signal lanes of all devices, pull
-	// lanes of all devices, that of the host: one lane each.
+	// lanes of all devices, the pull lane of the host: one lane each.
 	std::vector<lane_class> m_classes;
 	std::vector<lane_progress> m_progress;
 	std::vector<std::int64_t> m_kernel_starts_ns; ///< by device, of the kernel that runs; with a timeline

@@ -145,7 +145,7 @@ class counted {
 	function m_function = nullptr;
 };
 
-/// Functions; null never: loading fails if one is missing.
+/// Functions, never null: loading fails if one is missing.
 struct driver {
 	result (*init)(unsigned flags);
 	result (*driver_get_version)(int* version);
@@ -189,12 +189,12 @@ struct driver {
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);
 	result (*ipc_close_handle)(device_pointer address);
 
-	/// Throws driver_error unless `code` is success. `call` names what was called.
+	/// Throws driver_error unless `code` is success. `call` is the name of the function.
 	void check(result code, const char* call) const;
 	std::string describe(result code) const;
 };
 
-/// Loads and initialises the driver once per process. Throws std::runtime_error that says what is missing.
+/// Loads and initialises the driver once per process. Throws std::runtime_error that names the missing library or function.
 const driver& get_driver();
 
 /// Of a GPU, in hexadecimal digits; the same in all processes of the host.

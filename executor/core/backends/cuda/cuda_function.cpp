@@ -66,6 +66,41 @@ void packed_parameters::put(const T& value) {
 
 void packed_parameters::put_bytes(const std::span<const std::byte> bytes) { m_bytes.insert(m_bytes.end(), bytes.begin(), bytes.end()); }
 
+void packed_parameters::put_corner(const point& corner, const std::uint32_t dims, const std::int64_t fill) {
+	for(std::uint32_t d = 0; d < std::max(dims, 1U); ++d) put<std::int64_t>(d < dims ? corner[d] : fill);
+}
+
+void packed_parameters::put_box(const box& b, const std::uint32_t dims) {
+	put_corner(b.min(), dims, 0);
+	put_corner(b.max(), dims, 1);
+}
+
+void packed_parameters::put_accessor(const array_place& place, const std::uint32_t dims, const std::size_t element_size_bytes) {
+	const box array = place.array != nullptr ? *place.array : box();
+	std::array<std::int64_t, 3> stride{1, 1, 1};
+	for(std::uint32_t d = dims; d-- > 1;) stride[d - 1] = stride[d] * array.extent(d);
+	std::int64_t origin = 0;
+	for(std::uint32_t d = 0; d < dims; ++d) origin += array.min(d) * stride[d];
+	auto address = reinterpret_cast<std::uintptr_t>(place.address);
+	if(address != 0) address -= static_cast<std::uintptr_t>(origin) * element_size_bytes; // modulo 2^64: it need not lie in the allocation
+	put(address);
+	for(std::uint32_t d = 0; d + 1 < std::max(dims, 2U); ++d) put(stride[d]);
+}
+
+void packed_parameters::put_bounds(const access_binding& access, const std::uint32_t dims) {
+	std::array<box, max_checked_boxes> boxes;
+	std::size_t num_boxes = access.accessed.size();
+	if(num_boxes > boxes.size()) {
+		num_boxes = 1;
+		boxes[0] = access.bounding_box;
+	} else {
+		std::copy(access.accessed.begin(), access.accessed.end(), boxes.begin());
+	}
+	put<std::int64_t>(static_cast<std::int64_t>(num_boxes));
+	for(const box& b : boxes) put_corner(b.min(), dims, 0);
+	for(const box& b : boxes) put_corner(b.max(), dims, 1);
+}
+
 void packed_parameters::pack(const cuda_function& function, const launch_operation& launch) {
 	using kind = cuda_function::parameter::kind_type;
 	const auto& instruction = *launch.instruction;
@@ -74,61 +109,30 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 	std::size_t next_access = 0;
 	std::size_t next_reduction = 0;
 	std::size_t next_scalar_byte = 0;
-	const auto put_corner = [&](const auto& corner, const std::uint32_t dims, const std::int64_t fill) {
-		for(std::uint32_t d = 0; d < std::max(dims, 1U); ++d) put<std::int64_t>(d < dims ? corner(d) : fill);
-	};
-	const auto put_box = [&](const box& b, const std::uint32_t dims) {
-		put_corner([&](const std::uint32_t d) { return b.min(d); }, dims, 0);
-		put_corner([&](const std::uint32_t d) { return b.max(d); }, dims, 1);
-	};
 	for(const auto& parameter : function.parameters()) {
+		begin(parameter.kind == kind::scalar ? std::min(parameter.alignment_bytes, max_alignment_bytes) : alignof(std::int64_t));
 		switch(parameter.kind) {
 		case kind::chunk:
-			begin(alignof(std::int64_t));
 			put_box(instruction.chunk, parameter.dims);
 			put_box(launch.launch->space, parameter.dims);
 			break;
-		case kind::accessor: {
+		case kind::accessor:
 			if(next_access >= instruction.accesses.size()) throw std::invalid_argument("the kernel has more accessors than the task has accesses");
-			const auto& access = instruction.accesses[next_access];
-			const auto& place = launch.access_places[next_access];
-			const box allocated = place.array != nullptr ? *place.array : box();
-			std::array<std::int64_t, 3> stride{1, 1, 1};
-			for(std::uint32_t d = parameter.dims; d-- > 1;) stride[d - 1] = stride[d] * (allocated.max(d) - allocated.min(d));
-			std::int64_t origin = 0;
-			for(std::uint32_t d = 0; d < parameter.dims; ++d) origin += allocated.min(d) * stride[d];
-			auto address = reinterpret_cast<std::uintptr_t>(place.address);
-			if(address != 0) address -= static_cast<std::uintptr_t>(origin) * parameter.size_bytes; // modulo 2^64: it need not lie in the allocation
-			begin(alignof(std::int64_t));
-			put(address);
-			for(std::uint32_t d = 0; d + 1 < std::max(parameter.dims, 2U); ++d) put(stride[d]);
+			put_accessor(launch.access_places[next_access], parameter.dims, parameter.size_bytes);
 			if(function.checks_bounds()) {
-				std::array<box, max_checked_boxes> boxes;
-				std::size_t num_boxes = access.accessed.size();
-				if(num_boxes > boxes.size()) {
-					num_boxes = 1;
-					boxes[0] = access.bounding_box;
-				} else {
-					std::copy(access.accessed.begin(), access.accessed.end(), boxes.begin());
-				}
-				put<std::int64_t>(static_cast<std::int64_t>(num_boxes));
-				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.min(d); }, parameter.dims, 0);
-				for(const box& b : boxes) put_corner([&](const std::uint32_t d) { return b.max(d); }, parameter.dims, 1);
+				put_bounds(instruction.accesses[next_access], parameter.dims);
 				put(reinterpret_cast<std::uintptr_t>(launch.violation));
 				put<std::int64_t>(static_cast<std::int64_t>(next_access));
 			}
 			++next_access;
 			break;
-		}
 		case kind::reducer:
 			if(next_reduction >= launch.reduction_addresses.size()) throw std::invalid_argument("the kernel has more reducers than the task has reductions");
-			begin(alignof(std::int64_t));
 			put(reinterpret_cast<std::uintptr_t>(launch.reduction_addresses[next_reduction++]));
 			break;
 		case kind::scalar:
 			if(next_scalar_byte + parameter.size_bytes > launch.launch->scalars.size())
 				throw std::invalid_argument("the kernel has more scalars than were given");
-			begin(std::min(parameter.alignment_bytes, max_alignment_bytes));
 			put_bytes(std::span(launch.launch->scalars).subspan(next_scalar_byte, parameter.size_bytes));
 			next_scalar_byte += parameter.size_bytes;
 			break;

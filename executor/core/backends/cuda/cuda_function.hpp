@@ -68,6 +68,10 @@ class packed_parameters {
 	template <typename T>
 	void put(const T& value);
 	void put_bytes(std::span<const std::byte> bytes);
+	void put_corner(const point& corner, std::uint32_t dims, std::int64_t fill);
+	void put_box(const box& b, std::uint32_t dims);
+	void put_accessor(const array_place& place, std::uint32_t dims, std::size_t element_size_bytes);
+	void put_bounds(const access_binding& access, std::uint32_t dims);
 };
 
 /// Boxes that an accessor of a kernel that checks bounds carries; of more, it carries the bounding box.

@@ -18,7 +18,7 @@ namespace celerity {
 /// make another lane wait; one thread polls, with the lane's context current or any other.
 class cuda_lane {
   public:
-	/// `device` is the index of its device among those of the rank. `timeline`, if there is one, outlives the lane, which it knows as number `index`.
+	/// `device` is an index among the devices of the rank. `timeline` may be null; it outlives the lane, which has the number `index` there.
 	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, int priority, cuda_timeline* timeline = nullptr, lane_index index = 0);
 	~cuda_lane();
 	cuda_lane(const cuda_lane&) = delete;
@@ -42,8 +42,8 @@ class cuda_lane {
 		append();
 		return true;
 	}
-	/// In place of record(): `sequence` is complete as soon as `producer_sequence` is, which is on the stream of another lane. Nothing is put on this stream
-	/// for it: one that only waits for an event delays flags on others. `producer` outlives the lane's last poll(), and follows none. The thread that polls.
+	/// In place of record(): `sequence` completes together with `producer_sequence` of another lane. This stream gets no operation for it, because a stream
+	/// that waits for an event delays flags on others. `producer` outlives the last poll() of this lane, and follows no lane. The thread that polls.
 	void follow(std::uint64_t sequence, cuda_lane& producer, std::uint64_t producer_sequence);
 	/// Operations put on the stream from now on run after all positions that this lane has followed. The thread that polls.
 	void catch_up();
@@ -51,12 +51,12 @@ class cuda_lane {
 	/// std::logic_error if it follows another lane.
 	bool make_wait(cuda::stream waiter, std::uint64_t sequence);
 
-	/// How far the stream is. Throws cuda::driver_error if the device has failed. One thread.
+	/// The last complete position of the stream. Throws cuda::driver_error if the device has failed. One thread.
 	std::uint64_t poll();
 	std::uint64_t completed() const { return m_completed.load(std::memory_order_acquire); }
 	/// The last position that is on the stream.
 	std::uint64_t recorded() const { return m_recorded.load(std::memory_order_acquire); }
-	/// Blocks until `sequence` is on the stream, which another thread is about to see to. False if cancel() came first.
+	/// Blocks until another thread has put `sequence` on the stream. False if cancel() came first.
 	bool wait_until_recorded(std::uint64_t sequence) const;
 	void cancel() { m_is_cancelled.store(true, std::memory_order_relaxed); }
 	bool is_idle() const { return completed() == recorded(); }
@@ -94,7 +94,7 @@ class cuda_lane {
 	bool m_is_forgotten = false;
 	// The thread that polls.
 	std::uint64_t m_num_polls = 0;
-	std::uint64_t m_producer_polls = 0; ///< of whom this lane follows, when it last looked
+	std::uint64_t m_producer_polls = 0; ///< of the lane that this lane follows, when it last looked
 
 	cuda::event& event_at(std::uint64_t sequence) { return m_events[sequence & (m_events.size() - 1)]; }
 	begin_mark& begin_at(std::uint64_t sequence) { return m_begins[sequence & (m_begins.size() - 1)]; }

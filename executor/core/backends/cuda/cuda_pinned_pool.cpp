@@ -36,7 +36,7 @@ bool cuda_pinned_pool::is_ready(const std::size_t size_bytes) {
 	if(m_is_requested && m_is_done) {
 		m_is_requested = m_is_done = false;
 		const auto made = std::exchange(m_made, {});
-		if(made.address == nullptr) return true; // allocate() says what is wrong
+		if(made.address == nullptr) return true; // allocate() reports the failure
 		m_arena.adopt(made);
 	}
 	if(m_arena.fits(size_bytes)) return true;

@@ -14,7 +14,7 @@
 
 namespace celerity {
 
-/// Not thread-safe: its own thread is nobody else's business.
+/// Not thread-safe. The pool has a thread of its own.
 class cuda_pinned_pool {
   public:
 	/// `finished` is signalled when the requested memory is there, or cannot be had.
@@ -45,7 +45,7 @@ class cuda_pinned_pool {
 	std::condition_variable m_wake;
 	std::size_t m_wanted_bytes = 0; ///< 0: nothing
 	bool m_is_done = false;         ///< with the last request
-	slab_arena::slab m_made;        ///< by it; null if there was no memory
+	slab_arena::slab m_made;        ///< by the last request; null if there was no memory
 	bool m_is_stopping = false;
 	std::thread m_thread;
 

@@ -29,7 +29,7 @@ struct cuda_operation {
 	lane_position position; ///< of signals, the first one's
 	small_vector<lane_position, 4> waits;
 	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
-	/// A flag is one to write; without address there is nothing to do.
+	/// A shared_flag is written, unless it has no address.
 	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, shared_flag, cuda_signals, std::vector<pull_operation>> what;
 	/// How many operations each worker must have issued before this one; empty if that does not matter.
 	small_vector<std::uint64_t, 8> behind;
@@ -39,7 +39,7 @@ class cuda_worker {
   public:
 	using issue_function = std::function<void(const cuda_operation&)>;
 
-	/// `issue` puts an operation on its lane; `lanes` are those of this device; `completions` is signalled when one has got further.
+	/// `issue` puts an operation on its lane; `lanes` are those of this device; `completions` is signalled when one progresses.
 	cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, bool may_spin);
 	~cuda_worker() { stop(); }
 	cuda_worker(const cuda_worker&) = delete;
@@ -49,7 +49,7 @@ class cuda_worker {
 	void push(cuda_operation&& operation);
 	/// Operations so far. The thread that pushes.
 	std::uint64_t num_pushed() const { return m_pushed.load(std::memory_order_relaxed); }
-	/// Blocks until so many operations are on their lanes. False if that will not happen any more. Any other thread.
+	/// Blocks until so many operations are on their lanes. False if they never will be. Any other thread.
 	bool wait_until_issued(std::uint64_t num_operations) const;
 	/// Something has been put on a lane by another thread. Any thread.
 	void wake() { m_wake_up.signal(); }
