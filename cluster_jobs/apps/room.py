@@ -56,9 +56,10 @@ def half_extents() -> NDArray[np.float32]:
 
 
 def furnish(num_patches: int) -> Room:
-    """Make the room out of about so many triangles of about the same size; at least 46."""
+    """Make the room out of about so many triangles of about the same size: an even number, at least 46."""
     triangles, colours, glows = _triangles()
     areas = np.linalg.norm(np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]), axis=1) / 2
+    areas = np.repeat(areas[::2], 2)  # both triangles of a rectangle are divided alike, whatever is rounded
     # Each is divided into n² alike. The number of all grows as their size shrinks: halve the interval.
     low, high = 1e-9, float(areas.sum())
     for _ in range(100):

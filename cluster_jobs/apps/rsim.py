@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 # In so many steps light crosses the room from wall to wall: an eighth of all, so that it has been reflected often.
 CROSSINGS, MOST_STEPS_TO_CROSS = 8, 140
 # Threads that work on a patch together, and blocks of them: as many as an H200 takes at once, on 132 multiprocessors.
-THREADS, BLOCKS = 256, 132 * 8
+THREADS, BLOCKS = 256, 132 * 4
+DEPTH = 8  # pairs of patches that a thread loads at once
 NOT_ZERO = np.float32(1e-12)
 MOST_OF_HISTORY = 2**32  # elements: indices are 32 bits wide
 # The permitted error of light, relative to the brightest: sums in another order.
@@ -142,7 +143,7 @@ def advance_light_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments a
 # Without the runtime, so that other programs can use it. What decides whether a patch is hidden, and how long light
 # takes, must not be fused: then it is what NumPy computes, to the bit.
 ROOM_SOURCE = (
-    f"constexpr int THREADS = {THREADS}, NUM_BOXES = {len(room.BOXES)}, NUM_ROWS = {room.NUM_ROWS};\n"
+    f"constexpr int THREADS = {THREADS}, DEPTH = {DEPTH}, NUM_BOXES = {len(room.BOXES)}, NUM_ROWS = {room.NUM_ROWS};\n"
     f"constexpr float NOT_ZERO = {float(NOT_ZERO).hex()}f;\n"
     f"enum {{ AREA = {room.AREA}, NORMAL = {room.NORMAL}, REFLECTANCE = {room.REFLECTANCE} }};\n"
     f"enum {{ IN_BOXES = {room.IN_BOXES} }};\n"
@@ -208,15 +209,30 @@ __device__ __forceinline__ void find_transport_to(const long long i, const float
 }
 
 // What a patch reflects in a step of what has left all patches before; `factors` and `delays` are its own. For all
-// threads of a block together, which all get it. The history has less than 2^32 elements.
+// threads of a block together, which all get it. Their number is even, and that of the elements of the history below
+// 2^32. What is read once does not stay in the cache, where the history is; and half of the factors are 0.
 __device__ __forceinline__ float light_arriving(const float* factors, const unsigned char* delays, const float* history,
                                                 const unsigned row_length, const int patches, const int step) {
+    const auto light_from = [&](const float factor, const int delay, const int j) {
+        return factor != 0 && step >= delay ? history[(step - delay) * row_length + j] : 0; // unsigned: cheaper
+    };
     float sum = 0;
-#pragma unroll 4
-    for (int j = threadIdx.x; j < patches; j += THREADS) {
-        const int sent = step - delays[j];
-        const float light = sent >= 0 ? history[sent * row_length + j] : 0; // unsigned: cheaper
-        sum = fmaf(factors[j], light, sum);
+    for (int first = 2 * threadIdx.x; first < patches; first += 2 * THREADS * DEPTH) {
+        float2 factor[DEPTH], light[DEPTH];
+        uchar2 delay[DEPTH];
+#pragma unroll
+        for (int n = 0; n < DEPTH; ++n) {
+            const int j = first + 2 * THREADS * n;
+            factor[n] = j < patches ? __ldcs((const float2*)(factors + j)) : make_float2(0, 0);
+            delay[n] = j < patches ? __ldcs((const uchar2*)(delays + j)) : make_uchar2(0, 0);
+        }
+#pragma unroll
+        for (int n = 0; n < DEPTH; ++n) {
+            const int j = first + 2 * THREADS * n;
+            light[n] = make_float2(light_from(factor[n].x, delay[n].x, j), light_from(factor[n].y, delay[n].y, j + 1));
+        }
+#pragma unroll
+        for (int n = 0; n < DEPTH; ++n) sum = fmaf(factor[n].y, light[n].y, fmaf(factor[n].x, light[n].x, sum));
     }
     return sum_of_block(sum);
 }
@@ -234,7 +250,7 @@ find_transport(celerity::chunk<1> chunk, celerity::accessor<float, 2> factors,
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 8)
+__global__ void __launch_bounds__(THREADS, 4)
 advance_light(celerity::chunk<1> chunk, celerity::accessor<float, 2> row, celerity::accessor<const float, 2> history,
               celerity::accessor<const float, 2> factors, celerity::accessor<const unsigned char, 2> delays,
               celerity::accessor<const float, 1> emission, int step) {

@@ -40,7 +40,7 @@ find_transport(float* factors, unsigned char* delays, const float* geometry, con
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 8)
+__global__ void __launch_bounds__(THREADS, 4)
 advance_light(float* const* histories, const int num_histories, const float* history, const float* factors,
               const unsigned char* delays, const float* emission, const long long patches, const long long row_length,
               const long long begin, const long long end, const int step) {
