@@ -9,8 +9,9 @@ devices. Two buffers take turns as the old and the new positions. `--benchmark` 
 
 The source for GPUs has two parts, so that other programs can use the first one, which knows nothing of the runtime.
 Every warp of a block has the same bodies and adds up another part of the sources, tile by tile through shared memory:
-so a few thousand bodies are enough to fill a GPU. That sources go through shared memory in tiles is the idea of Nyland,
-Harris and Prins, "Fast N-Body Simulation with CUDA", GPU Gems 3, chapter 31.
+so a few thousand bodies are enough to fill a GPU. Each thread keeps several bodies in registers, and uses a source that
+it loads for all of them. That sources go through shared memory in tiles is the idea of Nyland, Harris and Prins, "Fast
+N-Body Simulation with CUDA", GPU Gems 3, chapter 31.
 """
 
 from __future__ import annotations
@@ -124,30 +125,18 @@ def nbody_step_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as i
     moved[own, :3] += velocity[:, :3] * dt
 
 
-THREADS_PER_BLOCK = 512
-MULTIPROCESSORS = 132  # of an H200; on other GPUs, another choice may be better, but none is wrong
+# Of a block: warps; in each of them, columns of threads, which have the same bodies; and the bodies of a column.
+WARPS, COLUMNS, BODIES = 16, 8, 4
+GROUP = COLUMNS * BODIES  # bodies of a block
+TILE = 64  # sources that a warp has in shared memory at a time
 
-
-def bodies_per_thread(num_bodies: int) -> int:
-    """Choose 1, 2 or 4 bodies for each thread of a device that has so many.
-
-    More need fewer instructions each, fewer make more blocks, which divide better among the multiprocessors. A body's
-    acceleration has the same bits in any case.
-    """
-
-    def seconds(bodies: int) -> float:
-        rounds = -(-num_bodies // (32 * bodies * MULTIPROCESSORS))
-        return rounds * bodies * (13 + 3.6 / bodies)  # instructions for each pair, counted in the compiled kernel
-
-    return min((4, 2, 1), key=seconds)
-
-
-# What comes first is BODIES, the bodies of each thread.
-ACCELERATION_SOURCE = r"""
-constexpr int WARPS = 16;            // of a block
-constexpr int GROUP = 32 * BODIES;   // bodies of a block, the same in all its warps
+ACCELERATION_SOURCE = (
+    f"constexpr int WARPS = {WARPS}, COLUMNS = {COLUMNS}, BODIES = {BODIES}, TILE = {TILE};\n"
+    r"""
+constexpr int GROUP = COLUMNS * BODIES; // bodies of a block, the same in all its warps
+constexpr int ROWS = 32 / COLUMNS;      // of threads in a warp: each row takes other sources of a tile
 constexpr int BLOCK = 32 * WARPS;
-static_assert(GROUP <= BLOCK, "a thread for each body, in the end");
+static_assert(GROUP <= BLOCK && TILE % 32 == 0, "a thread for each body, in the end");
 
 // rsqrtf() without what it does for numbers below 1e-38: a fifth of all instructions here.
 __device__ __forceinline__ float fast_rsqrt(const float x) {
@@ -156,42 +145,41 @@ __device__ __forceinline__ float fast_rsqrt(const float x) {
     return result;
 }
 
-// Which bodies pull: those `from` to `to` places behind `start`, going round from the last body to the first.
-struct source_range {
-    long long start, from, to;
-};
-
-// Adds up what sources pull on the bodies [first, first + GROUP) below `end`; masses are the w of positions. All
-// threads of a block must call it; thread i gets the acceleration of body first + i, and threads beyond the group get
-// nothing. The order of the sum depends on the sources only: a body has the same bits on whatever device it is.
-__device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict__ positions, long long num_bodies,
-                                                        long long first, long long end, source_range sources,
+// Adds up what the bodies [from, to) pull on the bodies [first, first + GROUP) below `end`; masses are the w of
+// positions. All threads of a block must call it; thread i gets the acceleration of body first + i, and threads beyond
+// the group get nothing. The order of the sum depends on the sources only: a body has the same bits on whatever device
+// it is.
+__device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict__ positions, long long first,
+                                                        long long end, long long from, long long to,
                                                         float softening_squared) {
-    __shared__ float4 tiles[WARPS][32];
+    __shared__ float4 tiles[WARPS][TILE];
     __shared__ float3 partial[WARPS][GROUP];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const auto source_at = [&](const long long place) {
-        if (place >= sources.to) return make_float4(0, 0, 0, 0); // no mass
-        const long long body = sources.start + place;
-        return positions[body < num_bodies ? body : body - num_bodies];
-    };
-
-    float4 own[BODIES];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, column = lane % COLUMNS, row = lane / COLUMNS;
+    float4 own[BODIES], fetched[TILE / 32];
     float3 sum[BODIES];
+#pragma unroll
     for (int k = 0; k < BODIES; ++k) {
-        const long long body = first + 32 * k + lane;
+        const long long body = first + COLUMNS * k + column;
         own[k] = positions[body < end ? body : end - 1];
         sum[k] = make_float3(0, 0, 0);
     }
-    float4 fetched = source_at(sources.from + 32 * warp + lane);
-    for (long long tile = sources.from + 32 * warp; tile < sources.to; tile += BLOCK) {
+    const auto fetch = [&](const long long tile) {
+#pragma unroll
+        for (int i = 0; i < TILE / 32; ++i) {
+            const long long body = tile + 32 * i + lane;
+            fetched[i] = body < to ? positions[body] : make_float4(0, 0, 0, 0); // no mass
+        }
+    };
+    fetch(from + TILE * warp);
+    for (long long tile = from + TILE * warp; tile < to; tile += TILE * WARPS) {
         __syncwarp(); // all lanes are done with the tile before
-        tiles[warp][lane] = fetched;
+#pragma unroll
+        for (int i = 0; i < TILE / 32; ++i) tiles[warp][32 * i + lane] = fetched[i];
         __syncwarp();
-        fetched = source_at(tile + BLOCK + lane); // arrives while this tile is at work
-#pragma unroll 8
-        for (int j = 0; j < 32; ++j) {
-            const float4 source = tiles[warp][j];
+        fetch(tile + TILE * WARPS); // arrives while this tile is at work
+#pragma unroll
+        for (int j = 0; j < TILE; j += ROWS) {
+            const float4 source = tiles[warp][j + row];
 #pragma unroll
             for (int k = 0; k < BODIES; ++k) {
                 const float x = source.x - own[k].x, y = source.y - own[k].y, z = source.z - own[k].z;
@@ -204,7 +192,15 @@ __device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict
         }
     }
 
-    for (int k = 0; k < BODIES; ++k) partial[warp][32 * k + lane] = sum[k];
+#pragma unroll
+    for (int k = 0; k < BODIES; ++k) {
+        for (int other = COLUMNS; other < 32; other *= 2) {
+            sum[k].x += __shfl_xor_sync(0xffffffff, sum[k].x, other);
+            sum[k].y += __shfl_xor_sync(0xffffffff, sum[k].y, other);
+            sum[k].z += __shfl_xor_sync(0xffffffff, sum[k].z, other);
+        }
+        if (row == 0) partial[warp][COLUMNS * k + column] = sum[k];
+    }
     __syncthreads();
     float3 total = make_float3(0, 0, 0);
     if (threadIdx.x < GROUP) {
@@ -219,15 +215,15 @@ __device__ __forceinline__ float3 acceleration_in_group(const float4* __restrict
     return total;
 }
 """
+)
 NBODY_STEP_SOURCE = r"""
 __global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerity::accessor<float, 2> velocities,
            celerity::accessor<const float, 2> positions, float dt, float softening_squared) {
     const float4* const places = (const float4*)positions.data;
-    const long long num_bodies = chunk.global_max[0], end = chunk.max[0], step = (long long)gridDim.x * GROUP;
+    const long long end = chunk.max[0], step = (long long)gridDim.x * GROUP;
     for (long long first = chunk.min[0] + (long long)blockIdx.x * GROUP; first < end; first += step) {
-        const source_range all = {0, 0, num_bodies};
-        const float3 pull = acceleration_in_group(places, num_bodies, first, end, all, softening_squared);
+        const float3 pull = acceleration_in_group(places, first, end, 0, chunk.global_max[0], softening_squared);
         const long long body = first + threadIdx.x;
         if (threadIdx.x >= GROUP || body >= end) continue;
         moved(body, 0) = fmaf(velocities(body, 0) += pull.x * dt, dt, places[body].x);
@@ -239,18 +235,11 @@ nbody_step(celerity::chunk<1> chunk, celerity::accessor<float, 2> moved, celerit
 """
 
 
-def source(bodies: int, kernel: str) -> str:
-    """Return the source of a kernel behind the functions that it calls, for a number of bodies per thread."""
-    return f"constexpr int BODIES = {bodies};\n{ACCELERATION_SOURCE}{kernel}"
-
-
 def nbody_kernel(num_bodies: int) -> Any:
     """Return a kernel for chunks of about so many bodies; of more, its blocks take several groups one by one."""
-    bodies = bodies_per_thread(num_bodies)
-    grid = min(4096, num_bodies // (32 * bodies) + 2)
-    on_gpus = celerity.CudaKernel(
-        source(bodies, NBODY_STEP_SOURCE), "nbody_step", block=(THREADS_PER_BLOCK,), grid=(grid,)
-    )
+    grid = min(4096, num_bodies // GROUP + 2)
+    source = ACCELERATION_SOURCE + NBODY_STEP_SOURCE
+    on_gpus = celerity.CudaKernel(source, "nbody_step", block=(32 * WARPS,), grid=(grid,))
     return celerity.kernel(cpu=nbody_step_on_arrays, cuda=on_gpus, name="nbody_step")
 
 

@@ -28,7 +28,6 @@ RUNS = {
     "rsim, some of many": ["--patches", "4500", "--steps", "40"],
     "nbody": ["--bodies", "1003", "--steps", "30"],
     "nbody, some of many": ["--bodies", "20011", "--steps", "3"],
-    "nbody, several per thread": ["--bodies", "16384", "--steps", "3"],
 }
 ROUNDED = {"rsim_pattern", "rsim", "nbody"}  # sums in another order than NumPy's
 

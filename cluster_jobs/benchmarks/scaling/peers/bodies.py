@@ -32,12 +32,17 @@ __global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(const float4* positions, float4* const* moved, const int num_moved, float4* velocities, float4* pulls,
            const int part, const long long num_bodies, const long long begin, const long long end, const float dt,
            const float softening_squared) {
-    const long long step = (long long)gridDim.x * GROUP, own = end - begin;
-    source_range sources = {0, 0, num_bodies};
-    if (part == 1) sources = {begin, 0, own};
-    if (part == 2) sources = {begin, own, num_bodies};
+    const long long step = (long long)gridDim.x * GROUP;
+    // The sources: two ranges, of which one may be empty.
+    const long long from[2] = {part == 1 ? begin : 0, end};
+    const long long to[2] = {part == 0 ? num_bodies : part == 1 ? end : begin, part == 2 ? num_bodies : end};
     for (long long first = begin + (long long)blockIdx.x * GROUP; first < end; first += step) {
-        float3 pull = acceleration_in_group(positions, num_bodies, first, end, sources, softening_squared);
+        float3 pull = make_float3(0, 0, 0);
+        for (int i = 0; i < 2; ++i) {
+            if (from[i] >= to[i]) continue;
+            const float3 more = acceleration_in_group(positions, first, end, from[i], to[i], softening_squared);
+            pull = make_float3(pull.x + more.x, pull.y + more.y, pull.z + more.z);
+        }
         const long long body = first + threadIdx.x;
         if (threadIdx.x >= GROUP || body >= end) continue;
         if (part == 1) {
@@ -74,10 +79,9 @@ class Share:
         self.first, self.end = (min((part + side) * self.capacity, num_bodies) for side in (0, 1))
         if self.first == self.end:
             raise SystemExit(f"{num_bodies} bodies are too few for {parts} GPUs")
-        bodies = nbody.bodies_per_thread(self.end - self.first)
-        blocks = -(-(self.end - self.first) // (32 * bodies))
-        source = nbody.source(bodies, KERNEL)
-        self.kernel = celerity.CudaKernel(source, "nbody_step", block=(nbody.THREADS_PER_BLOCK,), grid=(blocks,))
+        blocks = -(-(self.end - self.first) // nbody.GROUP)
+        source = nbody.ACCELERATION_SOURCE + KERNEL
+        self.kernel = celerity.CudaKernel(source, "nbody_step", block=(32 * nbody.WARPS,), grid=(blocks,))
         with self.device:
             self.arrays = [cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
             self.velocities = cupy.zeros((self.end - self.first, 4), np.float32)
