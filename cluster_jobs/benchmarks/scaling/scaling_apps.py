@@ -106,7 +106,7 @@ APPS = {
             work_name="162 operations per pixel, not fused",
             work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3),
             limit=PRODUCT_OF_FLOATS,
-            border=32,
+            border=16,
         ),
     )
 }
