@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
 
-It may wait for flags of other ranks first, and write answers behind.
+For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
+it, and answers.
 """
 
 from __future__ import annotations
@@ -25,15 +26,22 @@ struct Part {
     Flag ready;
 };
 struct Arguments {
-    unsigned long long num_parts, waits, num_answers;
+    unsigned long long num_parts, waits, num_raised, num_answers;
     unsigned* arrived;  // blocks of a launch with answers; 0 between launches
     const volatile unsigned* stop;
     Part parts[8];
-    Flag answers[8];
+    Flag raised[8], answers[8];
 };
 
 // Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
 // After a stop nothing of this context may run, as it would take the data for good.
+__device__ void raise_flags(const Arguments& arguments) {
+    if (threadIdx.x != 0 || blockIdx.x != 0 || blockIdx.y != 0) return;
+    __threadfence_system();
+    for (unsigned i = 0; i < arguments.num_raised; ++i)
+        *arguments.raised[i].address = (unsigned)arguments.raised[i].value;
+}
+
 __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
     if (threadIdx.x == 0) {
         for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look)
@@ -94,6 +102,7 @@ __device__ void copy(const Part& part) {
 
 extern "C" __global__ void celerity_small_copies(const __grid_constant__ Arguments arguments) {
     const Part& part = arguments.parts[blockIdx.y];
+    if (arguments.num_raised > 0) raise_flags(arguments);
     if (arguments.waits && part.ready.address != nullptr) wait(part.ready, arguments.stop);
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;

@@ -25,7 +25,7 @@ _JOINED_BYTES = 1 << 16
 #: engines. At most cuda_small_copies::max_bytes: copy engines fetch more than that in any case.
 _GATHERED_BYTES = 1 << 20
 #: For measurements.
-_KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0") == "1"
+_KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
 
 
 class Ingredients(NamedTuple):
@@ -87,7 +87,8 @@ def _make_executor(given: Ingredients) -> _native.Executor:
         ordinals=list(devices.ordinals),
         compute_lanes=settings.kernel_lanes,
         small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
-        kernels_wait=given.may_be_direct and not devices.are_shared and _KERNELS_WAIT,
+        kernels_wait=given.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
+        kernels_raise=_KERNELS_WAIT == "2",
         release_cached=release_cached_memory,
     )
     return _native.Executor(executor, cuda)

@@ -234,7 +234,9 @@ void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
 
 // Last: it needs all of the above.
 void executor_loop::dispatch(const issue& item) {
-	if(!std::holds_alternative<send_instruction>(item.payload->operation)) m_backend->flush();
+	const auto& operation = item.payload->operation;
+	// Pulls may carry out the signals that the backend keeps.
+	if(!std::holds_alternative<send_instruction>(operation) && !std::holds_alternative<receive_instruction>(operation)) m_backend->flush();
 	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
 }
 

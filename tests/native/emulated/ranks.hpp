@@ -51,6 +51,7 @@ struct setup {
 	int steps = 100;
 	std::uint64_t most_on_a_lane = 120;
 	bool kernels_wait = true;
+	bool kernels_raise = true;
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
@@ -139,17 +140,26 @@ struct small_copy {
 	flag_to_see ready;
 };
 struct small_copies {
-	std::uint64_t num_parts, waits, num_answers;
+	std::uint64_t num_parts, waits, num_raised, num_answers;
 	std::uint32_t* arrived;
 	std::uint32_t* stop;
 	small_copy parts[8];
-	flag_to_see answers[8];
+	flag_to_see raised[8], answers[8];
 };
+
+inline void raise(const shared_flag& flag) {
+	std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release);
+	emulated_cuda::count_flag_write();
+}
 
 inline bool is_stopped(const small_copies& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
 
 inline bool may_copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+	for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
+		const shared_flag flag{arguments.raised[i].address, static_cast<std::uint32_t>(arguments.raised[i].value)};
+		if(!is_reached(flag)) raise(flag); // this is asked again and again, and the flag may have gone to another message
+	}
 	const auto is_ready = [](const small_copy& part) {
 		return part.ready.address == nullptr || is_reached({part.ready.address, static_cast<std::uint32_t>(part.ready.value)});
 	};
@@ -172,11 +182,7 @@ inline void copy_small(void* const* const parameters) {
 		}
 	}
 	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
-	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
-		const auto& answer = arguments.answers[i];
-		std::atomic_ref(*answer.address).store(static_cast<std::uint32_t>(answer.value), std::memory_order_release);
-		emulated_cuda::count_flag_write();
-	}
+	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) { raise({arguments.answers[i].address, static_cast<std::uint32_t>(arguments.answers[i].value)}); }
 }
 
 inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
@@ -312,6 +318,7 @@ class rank {
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
 		options.kernels_wait = m_how.kernels_wait;
+		options.kernels_raise = m_how.kernels_raise;
 		options.small_copies.assign(m_how.num_devices, handle_of(small_copies_function));
 		return std::make_unique<cuda_backend>(options, completions);
 	}

@@ -113,7 +113,7 @@ void cuda_backend::start_workers() {
 			if(m_lanes[lane] != nullptr && m_device_of_lane[lane] == d) lanes.push_back(m_lanes[lane].get());
 		}
 		m_workers.push_back(
-		    std::make_unique<cuda_worker>([this](const cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
+		    std::make_unique<cuda_worker>([this](cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
 	}
 }
 
@@ -388,7 +388,7 @@ void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation
 	}
 }
 
-void cuda_backend::issue(const cuda_operation& operation) {
+void cuda_backend::issue(cuda_operation& operation) {
 	auto& lane = *m_lanes[operation.position.lane];
 	for(std::uint32_t d = 0; d < operation.behind.size(); ++d) {
 		if(d != lane.device() && !m_workers[d]->wait_until_issued(operation.behind[d])) return;

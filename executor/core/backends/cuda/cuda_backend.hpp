@@ -42,6 +42,7 @@ struct cuda_options {
 	std::vector<cuda::function> small_copies; ///< the kernel of `cuda_small_copies` per device; empty: copy engines move all
 	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool kernels_wait = false;
+	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached;
 };
@@ -158,7 +159,7 @@ class cuda_backend final : public backend {
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
 	/// Adds its waits to `operation`, and gives it to the worker of its device.
 	void hand_over(const lane_waits& waits, cuda_operation&& operation);
-	void issue(const cuda_operation& operation);
+	void issue(cuda_operation& operation);
 	/// Issues `what`, which is `operation` or a part of it, behind its waits. False if cancelled.
 	template <typename What>
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
@@ -172,7 +173,8 @@ class cuda_backend final : public backend {
 		const std::vector<pull_operation>& pulls;
 		const cuda_small_copies* kernel;
 	};
-	void issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls);
+	void issue_pulls(cuda_operation& operation, const std::vector<pull_operation>& pulls);
+	bool raise_in(cuda_small_copies& small, cuda_operation& pulls);
 	void issue_on(cuda_lane& lane, const fetch& fetched);
 	void issue_on(cuda_lane& lane, const cuda_small_copies& copies);
 	static bool must_wait(const shared_flag& ready);

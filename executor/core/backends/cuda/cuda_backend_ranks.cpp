@@ -72,10 +72,11 @@ void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 }
 
 void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
+	if(!m_workers.empty()) flush(); // otherwise issue_pulls() sees to the signals
 	hand_over(waits, {position, {}, {}, std::vector<pull_operation>(pulls.begin(), pulls.end()), {}});
 }
 
-void cuda_backend::issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls) {
+void cuda_backend::issue_pulls(cuda_operation& operation, const std::vector<pull_operation>& pulls) {
 	auto& lane = *m_lanes[operation.position.lane];
 	auto& small = m_small_copies[lane.device()];
 	// A kernel reaches a peer's slab only from the device in whose context the slab was opened. Copy engines reach it from every device.
@@ -90,10 +91,29 @@ void cuda_backend::issue_pulls(const cuda_operation& operation, const std::vecto
 			if(pull.answer.address != nullptr) answers.push_back(pull.answer);
 		}
 		small.wait_in_kernel(std::span(answers.data(), answers.size()));
+		if(m_workers.empty() && !raise_in(small, operation)) flush();
 		issue_at(operation.position, operation, small);
-	} else if(issue_at(operation.position, operation, fetch{pulls, is_small ? &small : nullptr})) {
-		write_answers(lane, pulls);
+		return;
 	}
+	if(m_workers.empty()) flush();
+	if(issue_at(operation.position, operation, fetch{pulls, is_small ? &small : nullptr})) { write_answers(lane, pulls); }
+}
+
+// An exchange: the kernel that fetches raises the flags that were kept, in place of the stream of their producer. The signals are the last that was issued, so
+// everything that this operation waits for on other lanes was issued before them. Answers are different: they may come from ranks that wait for the flags.
+bool cuda_backend::raise_in(cuda_small_copies& small, cuda_operation& pulls) {
+	if(!m_options.kernels_raise || m_kept_signals.is_empty() || !pulls.answers.empty()) return false;
+	const auto flags = m_kept_signals.flags();
+	const auto producer = m_kept_signals.producer();
+	if(flags.empty() || !small.raise_first(std::span(flags.data(), flags.size()))) return false;
+	small_vector<lane_position, 4> waits;
+	for(const auto& wait : pulls.waits) {
+		if(wait.lane != producer.lane || wait.sequence > producer.sequence) waits.push_back(wait);
+	}
+	waits.push_back(producer);
+	pulls.waits = waits;
+	std::exchange(m_kept_signals, {}).follow_producer(m_lanes);
+	return true;
 }
 
 bool cuda_backend::must_wait(const shared_flag& ready) { return ready.address != nullptr && !is_reached(ready); }

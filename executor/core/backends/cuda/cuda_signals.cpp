@@ -25,16 +25,25 @@ bool cuda_signals::add(const lane_position& producer, const std::uint32_t device
 	return true;
 }
 
+small_vector<shared_flag, 8> cuda_signals::flags() const {
+	small_vector<shared_flag, 8> written;
+	for(const auto& signal : m_signals) {
+		if(signal.flag.address != nullptr) written.push_back(signal.flag);
+	}
+	return written;
+}
+
+void cuda_signals::follow_producer(const std::span<const std::unique_ptr<cuda_lane>> lanes) const {
+	for(const auto& signal : m_signals) lanes[signal.position.lane]->follow(signal.position.sequence, *lanes[m_producer.lane], m_producer.sequence);
+}
+
 bool cuda_signals::write_behind_producer(const cuda::driver& driver, const std::span<const std::unique_ptr<cuda_lane>> lanes) const {
 	auto& lane = *lanes[m_producer.lane];
 	if(lane.device() != m_device) return false;
-	small_vector<shared_flag, 8> flags;
-	for(const auto& signal : m_signals) {
-		if(signal.flag.address != nullptr) flags.push_back(signal.flag);
-	}
-	const auto write = [&] { enqueue_flags(driver, lane.stream(), cuda::memory_operation_write, std::span(flags.data(), flags.size())); };
-	if(flags.empty() ? lane.recorded() < m_producer.sequence : !lane.append_behind(m_producer.sequence, write)) return false;
-	for(const auto& signal : m_signals) lanes[signal.position.lane]->follow(signal.position.sequence, lane, m_producer.sequence);
+	const auto written = flags();
+	const auto write = [&] { enqueue_flags(driver, lane.stream(), cuda::memory_operation_write, std::span(written.data(), written.size())); };
+	if(written.empty() ? lane.recorded() < m_producer.sequence : !lane.append_behind(m_producer.sequence, write)) return false;
+	follow_producer(lanes);
 	return true;
 }
 

@@ -35,6 +35,10 @@ class cuda_signals {
 	auto begin() const { return m_signals.begin(); }
 	auto end() const { return m_signals.end(); }
 
+	/// That have to be written.
+	small_vector<shared_flag, 8> flags() const;
+	/// The positions of the signals follow that of the producer.
+	void follow_producer(std::span<const std::unique_ptr<cuda_lane>> lanes) const;
 	/// Writes all flags on the stream of the producer, whose positions those of the signals then follow. False, with nothing done, if something else has
 	/// followed the producer there, or it is on another device. `lanes` by index. The thread that issues for the device of the signals.
 	bool write_behind_producer(const cuda::driver& driver, std::span<const std::unique_ptr<cuda_lane>> lanes) const;

@@ -14,7 +14,7 @@ constexpr std::uint64_t largest_word_bytes = 16;
 } // namespace
 
 void cuda_small_copies::clear() {
-	m_arguments.num_parts = m_arguments.waits = m_arguments.num_answers = 0;
+	m_arguments.num_parts = m_arguments.waits = m_arguments.num_raised = m_arguments.num_answers = 0;
 	m_total_bytes = 0;
 	m_most_words = 0;
 }
@@ -43,6 +43,12 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 void cuda_small_copies::wait_in_kernel(const std::span<const shared_flag> answers) {
 	m_arguments.waits = 1;
 	for(const auto& answer : answers) m_arguments.answers.at(m_arguments.num_answers++) = to_flag(answer);
+}
+
+bool cuda_small_copies::raise_first(const std::span<const shared_flag> flags) {
+	if(flags.size() > m_arguments.raised.size()) return false;
+	for(const auto& flag : flags) m_arguments.raised.at(m_arguments.num_raised++) = to_flag(flag);
+	return true;
 }
 
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {

@@ -39,6 +39,8 @@ class cuda_small_copies {
 	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
 	/// Once all copies are there: their kernel waits for the flags, and raises `answers` in the end.
 	void wait_in_kernel(std::span<const shared_flag> answers);
+	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
+	bool raise_first(std::span<const shared_flag> flags);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
 
   private:
@@ -58,10 +60,12 @@ class cuda_small_copies {
 	struct arguments {
 		std::uint64_t num_parts;
 		std::uint64_t waits; ///< 0: the flags of the parts have been reached
+		std::uint64_t num_raised;
 		std::uint64_t num_answers;
 		std::uint64_t arrived;
 		std::uint64_t stop;
 		std::array<part, max_parts> parts;
+		std::array<flag, max_parts> raised; ///< before the waits
 		std::array<flag, max_parts> answers;
 	};
 	cuda::function m_function = nullptr;

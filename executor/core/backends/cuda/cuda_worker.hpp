@@ -37,7 +37,7 @@ struct cuda_operation {
 
 class cuda_worker {
   public:
-	using issue_function = std::function<void(const cuda_operation&)>;
+	using issue_function = std::function<void(cuda_operation&)>;
 
 	/// `issue` puts an operation on its lane; `lanes` are those of this device; `completions` is signalled when one progresses.
 	cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, bool may_spin);
