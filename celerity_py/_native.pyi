@@ -994,6 +994,13 @@ class CudaSettings:
     def kernels_wait(self, arg: bool, /) -> None: ...
 
     @property
+    def kernels_raise(self) -> bool:
+        """Such a kernel also tells other ranks that data is ready."""
+
+    @kernels_raise.setter
+    def kernels_raise(self, arg: bool, /) -> None: ...
+
+    @property
     def small_copies(self) -> Any:
         """A CUfunction per device, or none; reads their number."""
 
