@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from typing import Any
@@ -190,6 +192,28 @@ def exits_with_work_under_way() -> None:
     for _ in range(50):
         queue.parallel_for(field.shape, fill, field.write(access.one_to_one()), 1)
     time.sleep(0.01)
+
+
+def rank_is_killed() -> None:
+    """Rank 1 dies while the GPU of rank 0 waits for its data."""
+
+    @celerity.kernel
+    def advance(chunk: Any, out: Any, field: Any, step: int) -> None:
+        out[chunk.box] = step
+        if celerity.rank() == 1 and step == 20:
+            time.sleep(1)  # by now the other GPU is there
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with celerity.Queue() as queue:
+        fields = [celerity.Buffer((1 << 16,), np.float32, name=name) for name in ("field", "next")]
+        for field in fields:
+            queue.parallel_for(field.shape, fill, field.write(access.one_to_one()), 0)
+        for step in range(30):
+            fields.reverse()
+            written, read = fields
+            accesses = written.write(access.one_to_one()), read.read(access.neighborhood(1))
+            queue.parallel_for(written.shape, advance, *accesses, step)
+        queue.wait()
 
 
 def nothing_fails() -> None:

@@ -121,3 +121,21 @@ def test_cuda_without_a_visible_gpu_is_an_error_that_says_so(num_ranks: int | No
 def test_without_a_visible_gpu_the_cpu_is_used() -> None:
     outcome = run_program("nothing_fails", CELERITY_BACKEND="auto", CUDA_VISIBLE_DEVICES="", CELERITY_DEVICES="1")
     assert outcome.status == 0
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["by the launcher", "by the other rank"])
+def test_a_rank_that_is_killed_while_the_gpu_of_another_waits_for_it_ends_both(is_seen: bool) -> None:
+    program = ["-c", _UNSEEN] if not is_seen else []
+    outcome = run(*program, str(PROGRAM), "rank_is_killed", num_ranks=2, limit_s=60)
+    print(outcome.output[-2000:], outcome.errors[-6000:], sep="\n----\n")
+    assert outcome.status not in {0, 124}
+    if not is_seen:
+        assert "the process of rank 1 is gone" in outcome.errors
+    assert outcome.ended_within(30)
+    assert run_program("nothing_fails", 2, limit_s=60).status == 0
+
+
+#: Runs its arguments, and hides from the launcher for a while that they have failed.
+_UNSEEN = (
+    "import subprocess, sys, time; subprocess.call([sys.executable, *sys.argv[1:]], close_fds=False) and time.sleep(40)"
+)
