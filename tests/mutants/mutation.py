@@ -18,6 +18,10 @@ class Mutation:
     #: The random programs find the mutant among this many. A mistake that takes several coincidences has more.
     limit: int = 500
 
+    @property
+    def changes_something(self) -> bool:
+        return self.old != self.new
+
     def apply(self, source: str) -> str:
         changed = source
         for old, new in ((self.old, self.new), *self.more):

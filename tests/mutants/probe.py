@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
+from celerity_py import _native
 from tests.property.check_programs import check_program
 from tests.property.distribution import Distribution
 from tests.property.program_strategy import programs
@@ -14,6 +16,8 @@ from tests.property.programs import Program
 
 
 def main() -> int:
+    if Path(_native.__file__).parents[1] != Path.cwd():
+        raise SystemExit(f"{_native.__file__} is not the core to be probed, which lies in {Path.cwd()}")
     started = 0
     found = ""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -84,8 +85,15 @@ def read_inputs(table: str, output: Path) -> dict[str, frozenset[str]]:
     inputs = {}
     for block in table.split("\n\n"):
         head, *files = block.splitlines() or [""]
-        inputs[head.partition(": #deps")[0]] = frozenset(os.path.normpath(output / file.strip()) for file in files)
+        name = head.partition(": #deps")[0]
+        if name.endswith(".o"):  # some versions of CMake list the inputs of links as well
+            inputs[name] = frozenset(os.path.normpath(output / file.strip()) for file in files)
     return inputs
+
+
+def digest_libraries(tree: Path) -> list[bytes]:
+    """Of the extension modules that programs import."""
+    return [hashlib.sha256(library.read_bytes()).digest() for library in sorted(tree.glob("celerity_py/_native*.so"))]
 
 
 def install(output: Path, tree: Path) -> None:

@@ -33,6 +33,7 @@ class Workplace:
         self._threads = threads
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(original, folder, symlinks=True)
+        self._original_libraries = self._libraries()
 
     @property
     def _tree(self) -> Path:
@@ -48,11 +49,16 @@ class Workplace:
         try:
             file.write_text(mutation.apply(file.read_text()))
             self._build(compilations)
+            if mutation.changes_something and self._libraries() == self._original_libraries:
+                raise RuntimeError("the libraries are the same as without the mutation")
             return [self._survived(seed, mutation.limit) for seed in range(1, seeds + 1)]
         finally:
             shutil.copy2(self._original / "tree" / mutation.file, file)
             for step in compilations:
                 shutil.copy2(self._original / "output" / step.output, self._folder / "output" / step.output)
+
+    def _libraries(self) -> list[bytes]:
+        return sources.digest_libraries(self._tree)
 
     def _build(self, compilations: list[Step]) -> None:
         with ThreadPoolExecutor(self._threads) as pool:
@@ -75,7 +81,7 @@ class Workplace:
         paths = [str(self._tree), *site.getsitepackages()]
         command = [sys.executable, "-S", "-m", "tests.mutants.probe", str(seed), str(limit)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        started, found = 1, "crashes"
+        started, found = 0, "crashes"
         with subprocess.Popen(
             command, cwd=self._tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as probe:
@@ -96,6 +102,8 @@ class Workplace:
                     found = line
                 timer = watch()
             timer.cancel()
+        if started == 0:
+            raise RuntimeError(f"no program starts in {self._tree}: {' '.join(command)}")
         if is_hanging.is_set():
             return started, "hangs"
         return (limit + 1, "survived") if probe.returncode == 0 else (started, found)
