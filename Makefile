@@ -143,7 +143,8 @@ stubs: ## Regenerate celerity_py/_native*.pyi from the extension modules that `m
 # The environment's own interpreter would import the editable installation, not the sanitized one: hence the base interpreter.
 # It does not find the MPI library that lies in the environment: no test that needs MPI.
 # Threads of OpenBLAS, which no sanitizer knows, would be reported as racing.
-# The sanitizers end the process where operator new would throw: no test of a shortage of memory.
+# The sanitizers end the process where operator new would throw: no test of a shortage of memory in C++. malloc() returns null.
+# A CUDA driver needs the gap between the sanitizer's shadows.
 sanitize: $(VENV)/.installed ## Unit and property tests with an extension built with SANITIZE=address,undefined (or thread)
 	sanitizers=$(SANITIZE); build=build/sanitize-$${sanitizers%%,*}; tree=$$build/tree; \
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
@@ -156,7 +157,7 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
 	cd $$tree; \
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
-		OPENBLAS_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
+		OPENBLAS_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:protect_shadow_gap=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
 		TSAN_OPTIONS=suppressions=tests/thread_sanitizer.supp:log_path=thread_sanitizer timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py \
 			--deselect tests/unit/test_executor_loop_life.py::test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest \
 			--deselect tests/unit/test_launch_detection.py::test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error \

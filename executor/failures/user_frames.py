@@ -10,7 +10,9 @@ from typing import Final
 
 from celerity_py.scheduler.errors import UsageError
 
-_LIBRARY_FOLDERS: Final = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+_STANDARD_LIBRARY: Final = Path(sysconfig.get_path("stdlib"))
+#: Of this Python, of the user, of Debian, or named by PYTHONPATH.
+_PACKAGES: Final = {"site-packages", "dist-packages"}
 _PACKAGE_FOLDERS: Final = (Path(__file__).parents[2], Path(__file__).resolve().parents[1])
 
 
@@ -21,7 +23,8 @@ def is_ours(filename: str) -> bool:
 
 def is_library(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    return any(Path(filename).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+    path = Path(filename)
+    return path.is_relative_to(_STANDARD_LIBRARY) or not _PACKAGES.isdisjoint(path.parts)
 
 
 def trim_frames(trace: TracebackType | None) -> TracebackType | None:

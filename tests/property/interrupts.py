@@ -57,6 +57,8 @@ class StepInterrupt:
         self.happened = False
 
     def __enter__(self) -> StepInterrupt:
+        # Python 3.12 sends these events only if some frame asks for them before settrace().
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         return self
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 import celerity_py as celerity
 from tests.support.executor_harness import Harness
+
+# Also on a host with GPUs; the tests of GPUs are in tests/gpu.
+os.environ.setdefault("CELERITY_BACKEND", "cpu")
 
 
 @pytest.fixture(params=[1, 3])

@@ -165,7 +165,8 @@ def test_configure_after_the_start_comes_too_late() -> None:
     configure(check=True)
 
 
-def test_sequences_and_numbers_are_devices_too() -> None:
+def test_sequences_and_numbers_are_devices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CELERITY_BACKEND", raising=False)
     configure(devices=3)
     assert configuration.freeze().devices == DeviceChoice("count", 3)
     configuration.thaw()

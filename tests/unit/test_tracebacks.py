@@ -151,6 +151,16 @@ def trace_of(*files: str) -> list[str]:
     return result
 
 
+@pytest.mark.parametrize(
+    "folder",
+    ["/home/me/.local/lib/python3.12/site-packages", "/usr/lib/python3/dist-packages", "/other/env/site-packages"],
+)
+def test_a_package_is_a_library_wherever_it_is_installed(folder: str) -> None:
+    library, ours = f"{folder}/tool/__init__.py", f"{PACKAGE}/queue.py"
+    assert trace_of("app.py", library, ours) == ["app.py"]
+    assert trace_of("app.py", ours, library) == ["app.py"]
+
+
 def test_frames_of_libraries_stay_where_the_program_called_them() -> None:
     ours, numpy, stdlib = f"{PACKAGE}/queue.py", sys.modules["numpy"].__file__ or "", sys.modules["json"].__file__ or ""
     assert trace_of(ours, "app.py", numpy) == ["app.py", numpy]
