@@ -206,48 +206,6 @@ class Region:
             UsageError: If there are 2**63 or more.
         """
 
-    @overload
-    def __or__(self, other: Region) -> Region:
-        """
-        The elements in either.
-
-        Raises:
-            DimensionMismatch: If the two differ in their number of dimensions.
-        """
-
-    @overload
-    def __or__(self, other: Box) -> Region: ...
-
-    def __ror__(self, other: Box) -> Region: ...
-
-    @overload
-    def __and__(self, other: Region) -> Region:
-        """
-        The elements in both.
-
-        Raises:
-            DimensionMismatch: If the two differ in their number of dimensions.
-        """
-
-    @overload
-    def __and__(self, other: Box) -> Region: ...
-
-    def __rand__(self, other: Box) -> Region: ...
-
-    @overload
-    def __sub__(self, other: Region) -> Region:
-        """
-        The elements in this region but not in the other.
-
-        Raises:
-            DimensionMismatch: If the two differ in their number of dimensions.
-        """
-
-    @overload
-    def __sub__(self, other: Box) -> Region: ...
-
-    def __rsub__(self, other: Box) -> Region: ...
-
     def __contains__(self, part: Region | Box | Sequence[int] | int) -> bool:
         """
         Whether all elements of a region or a box, or one element, are in this one.
@@ -267,6 +225,36 @@ class Region:
     def __repr__(self) -> str: ...
 
     def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]: ...
+
+    def __or__(self, other: Region | Box) -> Region:
+        """
+        The elements in either.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    def __ror__(self, other: Box) -> Region: ...
+
+    def __and__(self, other: Region | Box) -> Region:
+        """
+        The elements in both.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    def __rand__(self, other: Box) -> Region: ...
+
+    def __sub__(self, other: Region | Box) -> Region:
+        """
+        The elements in this region but not in the other.
+
+        Raises:
+            DimensionMismatch: If the two differ in their number of dimensions.
+        """
+
+    def __rsub__(self, other: Box) -> Region: ...
 
 class MisfitKind(enum.Enum):
     """
@@ -317,13 +305,8 @@ class RangeMapper:
         The mapper of this name in `celerity_py.access`, with its arguments by position and by name. An option of -1, or one left out, is not given.
         """
 
-    @overload
     @staticmethod
-    def fixed(where: Box) -> RangeMapper: ...
-
-    @overload
-    @staticmethod
-    def fixed(where: Region) -> RangeMapper: ...
+    def fixed(where: Box | Region) -> RangeMapper: ...
 
     @staticmethod
     def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper:
@@ -335,17 +318,6 @@ class RangeMapper:
         """As the user would write it."""
 
     def __repr__(self) -> str: ...
-
-    def check_dimensions(self, kernel_dims: int, buffer_dims: int) -> tuple[MisfitKind, int]:
-        """How they do not fit, and the number that this is about."""
-
-    def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region:
-        """
-        The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
-
-        Raises:
-            RuntimeError: If this is a table that has no entry for `chunk`.
-        """
 
 ACCESS_MODES: tuple = ('read', 'write', 'read_write')
 

@@ -231,8 +231,6 @@ bool contains_element(const Container& container, const nb::handle element, cons
 	throw nb::python_error();
 }
 
-user_region to_region(const user_box& b) { return {b.b, b.dims}; }
-
 [[noreturn]] void refuse_region(const nb::args& args, const nb::kwargs& unknown) {
 	const bool has_boxes = args.size() > 0 && nb::isinstance<user_box>(args[0]);
 	refuse_arguments("Region", args, unknown,
@@ -257,21 +255,23 @@ user_region make_region(const nb::iterable& boxes) {
 	return result;
 }
 
-template <typename F>
-user_region combine(const user_region& a, const user_region& b, const char* const operation, const F& function) {
-	const bool is_any = a.dims == user_region::any_dims || b.dims == user_region::any_dims;
-	if(!is_any && a.dims != b.dims) raise_mismatch(repr(a), operation, repr(b));
-	return {function(a.r, b.r), std::max(a.dims, b.dims)};
-}
-
-user_region unite(const user_region& a, const user_region& b) { return combine(a, b, "|", region_union); }
-user_region intersect_regions(const user_region& a, const user_region& b) { return combine(a, b, "&", region_intersection); }
-user_region subtract(const user_region& a, const user_region& b) { return combine(a, b, "-", region_difference); }
-
-bool region_contains_part(const user_region& outer, const user_region& inner) {
-	const bool is_any = outer.dims == user_region::any_dims || inner.dims == user_region::any_dims;
-	if(!is_any && outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
-	return outer.r.covers(inner.r);
+/// Binds an operator, in both orders. The other operand may be a box.
+void bind_operator(nb::class_<user_region>& cls, const std::string& name, const char* const symbol, region (*const combine)(const region&, const region&),
+    const char* const doc) {
+	const auto apply = [symbol, combine](const user_region& a, const user_region& b) {
+		const bool is_any = a.dims == user_region::any_dims || b.dims == user_region::any_dims;
+		if(!is_any && a.dims != b.dims) raise_mismatch(repr(a), symbol, repr(b));
+		return user_region{combine(a.r, b.r), std::max(a.dims, b.dims)};
+	};
+	const auto operand = [](const nb::handle other) {
+		const auto part = as_region(other);
+		if(!part.has_value()) throw nb::next_overload(); // Python tries the other operand
+		return *part;
+	};
+	cls.def(("__" + name + "__").c_str(), [=](const user_region& a, const nb::handle b) { return apply(a, operand(b)); }, nb::is_operator(),
+	    nb::sig(("def __" + name + "__(self, other: Region | Box) -> Region").c_str()), doc);
+	cls.def(("__r" + name + "__").c_str(), [=](const user_region& a, const nb::handle b) { return apply(operand(b), a); }, nb::is_operator(),
+	    nb::sig(("def __r" + name + "__(self, other: Box) -> Region").c_str()));
 }
 
 bool box_contains(const user_box& outer, const nb::handle part) {
@@ -282,10 +282,11 @@ bool box_contains(const user_box& outer, const nb::handle part) {
 }
 
 bool region_contains(const user_region& outer, const nb::handle part) {
-	user_box box_part;
-	if(nb::try_cast<user_box>(part, box_part)) return region_contains_part(outer, to_region(box_part));
-	if(nb::isinstance<user_region>(part)) return region_contains_part(outer, nb::cast<const user_region&>(part));
-	return contains_element(outer, part, "a Region, a Box");
+	const auto inner = as_region(part);
+	if(!inner.has_value()) return contains_element(outer, part, "a Region, a Box");
+	const bool is_any = outer.dims == user_region::any_dims || inner->dims == user_region::any_dims;
+	if(!is_any && outer.dims != inner->dims) raise_mismatch(repr(*inner), "in", repr(outer));
+	return outer.r.covers(inner->r);
 }
 
 nb::tuple boxes_of(const user_region& r) {
@@ -407,10 +408,10 @@ Raises:
 }
 
 void bind_region(nb::module_& m) {
-	nb::class_<user_region>(m, "Region", nb::is_final(), region_doc)
-	    .def(
-	        "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
-	        nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	nb::class_<user_region> cls(m, "Region", nb::is_final(), region_doc);
+	cls.def(
+	       "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
+	       nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
 	    .def(
 	        "__init__", [](user_region*, const nb::args& args, const nb::kwargs& unknown) { refuse_region(args, unknown); },
 	        nb::sig("def __init__(self, *args: typing.Never, **unknown: typing.Never) -> None"))
@@ -430,37 +431,6 @@ Raises:
 
 Raises:
     UsageError: If there are 2**63 or more.)")
-	    .def("__or__", &unite, nb::is_operator(), nb::sig("def __or__(self, other: Region) -> Region"), R"(The elements in either.
-
-Raises:
-    DimensionMismatch: If the two differ in their number of dimensions.)")
-	    .def(
-	        "__or__", [](const user_region& a, const user_box& b) { return unite(a, to_region(b)); }, nb::is_operator(),
-	        nb::sig("def __or__(self, other: Box) -> Region"))
-	    .def(
-	        "__ror__", [](const user_region& a, const user_box& b) { return unite(to_region(b), a); }, nb::is_operator(),
-	        nb::sig("def __ror__(self, other: Box) -> Region"))
-	    .def("__and__", &intersect_regions, nb::is_operator(), nb::sig("def __and__(self, other: Region) -> Region"), R"(The elements in both.
-
-Raises:
-    DimensionMismatch: If the two differ in their number of dimensions.)")
-	    .def(
-	        "__and__", [](const user_region& a, const user_box& b) { return intersect_regions(a, to_region(b)); }, nb::is_operator(),
-	        nb::sig("def __and__(self, other: Box) -> Region"))
-	    .def(
-	        "__rand__", [](const user_region& a, const user_box& b) { return intersect_regions(to_region(b), a); }, nb::is_operator(),
-	        nb::sig("def __rand__(self, other: Box) -> Region"))
-	    .def("__sub__", &subtract, nb::is_operator(), nb::sig("def __sub__(self, other: Region) -> Region"),
-	        R"(The elements in this region but not in the other.
-
-Raises:
-    DimensionMismatch: If the two differ in their number of dimensions.)")
-	    .def(
-	        "__sub__", [](const user_region& a, const user_box& b) { return subtract(a, to_region(b)); }, nb::is_operator(),
-	        nb::sig("def __sub__(self, other: Box) -> Region"))
-	    .def(
-	        "__rsub__", [](const user_region& a, const user_box& b) { return subtract(to_region(b), a); }, nb::is_operator(),
-	        nb::sig("def __rsub__(self, other: Box) -> Region"))
 	    .def("__contains__", &region_contains, nb::arg("part").none(),
 	        nb::sig("def __contains__(self, part: Region | Box | collections.abc.Sequence[int] | int) -> bool"),
 	        "Whether all elements of a region or a box, or one element, are in this one.")
@@ -477,6 +447,18 @@ Raises:
 	    .def(
 	        "__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("boxes"))); },
 	        nb::sig("def __reduce__(self) -> tuple[type[Region], tuple[object, ...]]"));
+	bind_operator(cls, "or", "|", &region_union, R"(The elements in either.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)");
+	bind_operator(cls, "and", "&", &region_intersection, R"(The elements in both.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)");
+	bind_operator(cls, "sub", "-", &region_difference, R"(The elements in this region but not in the other.
+
+Raises:
+    DimensionMismatch: If the two differ in their number of dimensions.)");
 }
 
 } // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -21,13 +20,14 @@ void bind_range_mapper(nb::module_& m);
 
 namespace {
 
-region region_of(const nb::handle object) {
-	user_box b;
-	if(nb::try_cast<user_box>(object, b)) return b.b;
-	return nb::cast<const user_region&>(object).r;
+user_region region_of(const nb::handle part) {
+	const auto found = as_region(part);
+	if(!found.has_value()) raise_type_error(std::string("a mapper takes boxes and regions, but got ") + nb::repr(part).c_str() + ".");
+	return *found;
 }
 
-range_mapper fixed_region(const user_region& where) {
+range_mapper fixed(const nb::handle part) {
+	const user_region where = region_of(part);
 	if(where.dims == user_region::any_dims)
 		raise_usage_error(
 		    "access.fixed() takes a box or a region with a number of dimensions, but got Region(). Write Box((0,), (0,)) for nothing in one dimension.");
@@ -44,13 +44,8 @@ range_mapper built_in(const std::string_view kind, const nb::handle numbers, con
 range_mapper table(const nb::list& entries) {
 	range_mapper::table_type results;
 	results.reserve(nb::len(entries));
-	for(const nb::handle entry : entries) results.emplace_back(nb::cast<const user_box&>(entry[0]).b, region_of(entry[1]));
+	for(const nb::handle entry : entries) results.emplace_back(nb::cast<const user_box&>(entry[0]).b, region_of(entry[1]).r);
 	return range_mapper::from_table(std::move(results));
-}
-
-user_region map(const range_mapper& mapper, const user_box& chunk, const user_box& whole, const nb::handle buffer_shape) {
-	const user_box buffer = box_of_shape(buffer_shape);
-	return {mapper.map(chunk.b, whole.b, chunk.dims, buffer.b, buffer.dims), buffer.dims};
 }
 
 } // namespace
@@ -74,23 +69,9 @@ void bind_range_mapper(nb::module_& m) {
 	    .def_static("built_in", &built_in, "kind"_a, "numbers"_a = nb::tuple(), "options"_a = nb::tuple(),
 	        nb::sig("def built_in(kind: str, numbers: tuple[int, ...] = (), options: tuple[int, ...] = ()) -> RangeMapper"),
 	        "The mapper of this name in `celerity_py.access`, with its arguments by position and by name. An option of -1, or one left out, is not given.")
-	    .def_static(
-	        "fixed", [](const user_box& where) { return range_mapper::fixed(where.b, where.dims); }, "where"_a)
-	    .def_static("fixed", &fixed_region, "where"_a)
+	    .def_static("fixed", &fixed, "where"_a, nb::sig("def fixed(where: Box | Region) -> RangeMapper"))
 	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
 	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
 	    .def("describe", &range_mapper::describe, "As the user would write it.")
-	    .def("__repr__", [](const range_mapper& mapper) { return "access." + mapper.describe(); })
-	    .def(
-	        "check_dimensions",
-	        [](const range_mapper& self, const int kernel_dims, const int buffer_dims) {
-		        const mapper_misfit found = self.check_dimensions(kernel_dims, buffer_dims);
-		        return std::make_pair(found.kind, found.number);
-	        },
-	        "kernel_dims"_a, "buffer_dims"_a, "How they do not fit, and the number that this is about.")
-	    .def("map", &map, "chunk"_a, "whole"_a, "buffer_shape"_a, nb::sig("def map(self, chunk: Box, whole: Box, buffer_shape: tuple[int, ...]) -> Region"),
-	        R"(The part of a buffer for a chunk of the index space `whole`, clamped to the buffer.
-
-Raises:
-    RuntimeError: If this is a table that has no entry for `chunk`.)");
+	    .def("__repr__", [](const range_mapper& mapper) { return "access." + mapper.describe(); });
 }

@@ -68,6 +68,13 @@ user_box box_of_shape(const nb::handle shape) {
 	return {box::full(extents), dims};
 }
 
+std::optional<user_region> as_region(const nb::handle part) {
+	user_box b;
+	if(nb::try_cast<user_box>(part, b)) return user_region{b.b, b.dims};
+	if(!nb::isinstance<user_region>(part)) return std::nullopt;
+	return nb::cast<const user_region&>(part);
+}
+
 std::string repr(const user_box& b) {
 	const auto tuple = [&](const point& p) {
 		std::string text = "(";

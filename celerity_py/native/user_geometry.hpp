@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 
 #include "scheduler/core/geometry/grid.hpp"
@@ -32,6 +33,9 @@ nanobind::tuple to_tuple(const point& p, int count);
 point to_point(nanobind::handle sequence, coordinate unused, int& count, const char* what);
 /// The box of a whole buffer or index space of this shape.
 user_box box_of_shape(nanobind::handle shape);
+
+/// Of a `Box` or a `Region`; nothing if it is neither.
+std::optional<user_region> as_region(nanobind::handle part);
 
 /// "Box((0, 0), (4, 4))"
 std::string repr(const user_box& b);

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celerity_py._native import MisfitKind
+from celerity_py._native_testing import check_dimensions, map_chunk
 from tests.property.program_generator import seeded_program
 from tests.property.programs import HostTask, Kernel
 from tests.verification.contexts import native_box, native_mapper, user_box
@@ -38,9 +39,9 @@ def test_mappers_mean_what_the_runtime_makes_of_them(seed: int) -> None:
         for access in task.accesses:
             shape = shapes[access.buffer]
             native = native_mapper(access.mapper, chunks, task.box, shape)
-            assert native.check_dimensions(len(task.box), len(shape))[0] is MisfitKind.NONE
+            assert check_dimensions(native, len(task.box), len(shape))[0] is MisfitKind.NONE
             for chunk in chunks:
-                result = native.map(native_box(chunk), native_box(task.box), shape)
+                result = map_chunk(native, native_box(chunk), native_box(task.box), shape)
                 space = to_flat(full_box(shape))
                 ours = element_mask(space, flat_boxes(access.mapper.region(chunk, task.box, shape)))
                 assert element_mask(space, flat_boxes([user_box(box) for box in result.boxes])) == ours, (access, chunk)

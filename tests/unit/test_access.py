@@ -15,6 +15,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region, Task
+from celerity_py._native_testing import map_chunk
 from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
 from celerity_py.submit.custom_mappers import evaluate, resolve_custom, wants_shape
 from celerity_py.vocabulary.accesses import READ, Access, CustomAccess, Port, check_mapper, describe
@@ -51,17 +52,17 @@ def test_built_in_mappers_are_made_once() -> None:
     ],
 )
 def test_built_in_mappers_map_chunks(mapper: Any, expected: list[Box]) -> None:
-    assert mapper.map(Box((2, 3), (4, 5)), WHOLE, (8, 8)) == Region(expected)
+    assert map_chunk(mapper, Box((2, 3), (4, 5)), WHOLE, (8, 8)) == Region(expected)
 
 
 def test_the_neighborhood_along_axes_leaves_the_corners_out() -> None:
-    mapped = access.neighborhood(1, 1, shape="axes").map(Box((2, 3), (4, 5)), WHOLE, (8, 8))
+    mapped = map_chunk(access.neighborhood(1, 1, shape="axes"), Box((2, 3), (4, 5)), WHOLE, (8, 8))
     assert mapped == Region([Box((1, 3), (5, 5)), Box((2, 2), (4, 6))])
 
 
 def test_fixed_takes_a_region() -> None:
     region = Region([Box((0,), (2,)), Box((4,), (6,))])
-    assert access.fixed(region).map(Box((0,), (1,)), Box((0,), (2,)), (8,)) == region
+    assert map_chunk(access.fixed(region), Box((0,), (1,)), Box((0,), (2,)), (8,)) == region
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_the_signature_tells_whether_a_mapper_wants_the_shape(function: Any, exp
 
 def regions_of(function: Any, shape: tuple[int, ...] = (8, 8)) -> list[Region]:
     table = RangeMapper.table(evaluate(function, CHUNKS, WHOLE, shape, 'kernel "step"'))
-    return [table.map(chunk, WHOLE, shape) for chunk in CHUNKS]
+    return [map_chunk(table, chunk, WHOLE, shape) for chunk in CHUNKS]
 
 
 def test_a_callable_is_asked_once_per_chunk_and_sees_the_whole() -> None:
@@ -327,7 +328,7 @@ def test_built_in_mappers_stay_and_callables_become_tables() -> None:
     runtime = FakeRuntime()
     kept, table = submit(runtime, access.all(), lambda chunk: chunk.box)
     assert kept is access.all()
-    assert table.map(CHUNKS[1], WHOLE, (8, 8)) == Region([CHUNKS[1]])
+    assert map_chunk(table, CHUNKS[1], WHOLE, (8, 8)) == Region([CHUNKS[1]])
     assert not runtime.inside
 
 
@@ -340,7 +341,7 @@ def test_a_callable_is_asked_again_at_every_submit() -> None:
 
     for column in range(3):
         (table,) = submit(runtime, mapper)
-        assert table.map(WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
+        assert map_chunk(table, WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
 
 
 def test_a_pure_mapper_is_asked_once_per_key() -> None:
@@ -356,7 +357,7 @@ def test_a_pure_mapper_is_asked_once_per_key() -> None:
 
     for column in (0, 1, 0, 1, 0):
         (table,) = submit(runtime, column_mapper(column))
-        assert table.map(WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
+        assert map_chunk(table, WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
     assert asked == [0] * len(CHUNKS) + [1] * len(CHUNKS)
 
 
@@ -364,7 +365,7 @@ def test_two_functions_with_the_same_key_are_kept_apart() -> None:
     runtime = FakeRuntime()
     (first,) = submit(runtime, access.pure(lambda chunk: Box((0, 0), (1, 1)), key=0))
     (second,) = submit(runtime, access.pure(lambda chunk: Box((1, 1), (2, 2)), key=0))
-    assert first.map(WHOLE, WHOLE, (8, 8)) != second.map(WHOLE, WHOLE, (8, 8))
+    assert map_chunk(first, WHOLE, WHOLE, (8, 8)) != map_chunk(second, WHOLE, WHOLE, (8, 8))
 
 
 def test_a_result_outside_of_the_buffer_is_warned_of_once_per_mapper_and_line() -> None:

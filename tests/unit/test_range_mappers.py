@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from celerity_py import access
 from celerity_py._native import Box, MisfitKind, RangeMapper, Region
-from celerity_py._native_testing import split_1d
+from celerity_py._native_testing import check_dimensions, map_chunk, split_1d
 from celerity_py.submit.violations import explain_misfit
 
 if TYPE_CHECKING:
@@ -53,8 +53,11 @@ def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[in
     )
     for offset in offsets:
         expected[(chunk.shift(*offset) & whole(*buffer_shape)).slices] = True
-    result = RangeMapper.built_in("neighborhood", extents, (SHAPES.index(shape),)).map(
-        chunk, whole(*[EXTENT] * dims), buffer_shape
+    result = map_chunk(
+        RangeMapper.built_in("neighborhood", extents, (SHAPES.index(shape),)),
+        chunk,
+        whole(*[EXTENT] * dims),
+        buffer_shape,
     )
     mask = np.zeros(buffer_shape, dtype=bool)
     for box in result.boxes:
@@ -66,7 +69,7 @@ def test_a_neighborhood_is_a_dilation(case: tuple[Box, tuple[int, ...], tuple[in
 @given(chunks_and_buffers())
 def test_one_to_one_is_the_chunk_clamped_to_the_buffer(case: tuple[Box, tuple[int, ...], tuple[int, ...]]) -> None:
     chunk, shape, _ = case
-    result = access.one_to_one().map(chunk, whole(*[EXTENT] * len(shape)), shape)
+    result = map_chunk(access.one_to_one(), chunk, whole(*[EXTENT] * len(shape)), shape)
     assert result == region(chunk & whole(*shape))
 
 
@@ -74,64 +77,64 @@ def test_all_and_fixed_do_not_depend_on_the_chunk() -> None:
     space = whole(8)
     part = region(Box((0, 0), (2, 2)), Box((4, 4), (6, 9)))
     for chunk in split_1d(space, (1,), 4):
-        assert access.all().map(chunk, space, (5, 5)) == region(whole(5, 5))
-        assert RangeMapper.fixed(Box((1, 1), (9, 2))).map(chunk, space, (5, 5)) == region(Box((1, 1), (5, 2)))
-        assert RangeMapper.fixed(part).map(chunk, space, (5, 5)) == part & whole(5, 5)
+        assert map_chunk(access.all(), chunk, space, (5, 5)) == region(whole(5, 5))
+        assert map_chunk(RangeMapper.fixed(Box((1, 1), (9, 2))), chunk, space, (5, 5)) == region(Box((1, 1), (5, 2)))
+        assert map_chunk(RangeMapper.fixed(part), chunk, space, (5, 5)) == part & whole(5, 5)
 
 
 def test_a_slice_is_whole_in_its_dimension() -> None:
     chunk = Box((2, 3), (4, 5))
-    assert access.slice(0).map(chunk, whole(8, 8), (16, 8)) == region(Box((0, 3), (16, 5)))
-    assert access.slice(1).map(chunk, whole(8, 8), (8, 16)) == region(Box((2, 0), (4, 16)))
+    assert map_chunk(access.slice(0), chunk, whole(8, 8), (16, 8)) == region(Box((0, 3), (16, 5)))
+    assert map_chunk(access.slice(1), chunk, whole(8, 8), (8, 16)) == region(Box((2, 0), (4, 16)))
 
 
 def test_a_slice_of_a_buffer_with_one_dimension_more_takes_the_others_in_order() -> None:
     line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
-    assert access.slice(0).map(line, whole(8), (7, 8)) == region(Box((0, 2), (7, 4)))
-    assert access.slice(1).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 7)))
-    assert access.slice(1).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 0, 3), (4, 7, 5)))
-    assert access.slice(0).map(Box((), ()), Box((), ()), (7,)) == region(whole(7))
+    assert map_chunk(access.slice(0), line, whole(8), (7, 8)) == region(Box((0, 2), (7, 4)))
+    assert map_chunk(access.slice(1), line, whole(8), (8, 7)) == region(Box((2, 0), (4, 7)))
+    assert map_chunk(access.slice(1), tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 0, 3), (4, 7, 5)))
+    assert map_chunk(access.slice(0), Box((), ()), Box((), ()), (7,)) == region(whole(7))
 
 
 def test_slice_at_an_index_is_one_element_thick() -> None:
     line, tile = Box((2,), (4,)), Box((2, 3), (4, 5))
-    assert access.slice(0, at=6).map(line, whole(8), (7, 8)) == region(Box((6, 2), (7, 4)))
-    assert access.slice(1, at=0).map(line, whole(8), (8, 7)) == region(Box((2, 0), (4, 1)))
-    assert access.slice(1, at=3).map(tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 3, 3), (4, 4, 5)))
-    assert access.slice(0, at=5).map(tile, whole(8, 8), (16, 8)) == region(Box((5, 3), (6, 5)))
-    assert access.slice(0, at=6).map(line, whole(8), (7, 3)) == region(Box((6, 2), (7, 3)))  # clamped
+    assert map_chunk(access.slice(0, at=6), line, whole(8), (7, 8)) == region(Box((6, 2), (7, 4)))
+    assert map_chunk(access.slice(1, at=0), line, whole(8), (8, 7)) == region(Box((2, 0), (4, 1)))
+    assert map_chunk(access.slice(1, at=3), tile, whole(8, 8), (8, 7, 8)) == region(Box((2, 3, 3), (4, 4, 5)))
+    assert map_chunk(access.slice(0, at=5), tile, whole(8, 8), (16, 8)) == region(Box((5, 3), (6, 5)))
+    assert map_chunk(access.slice(0, at=6), line, whole(8), (7, 3)) == region(Box((6, 2), (7, 3)))  # clamped
     for outside in (7, 2**63 - 1):
-        assert not access.slice(0, at=outside).map(line, whole(8), (7, 8))
+        assert not map_chunk(access.slice(0, at=outside), line, whole(8), (7, 8))
 
 
 def test_a_permutation_transposes() -> None:
     chunk = Box((0, 1, 2), (3, 5, 7))
-    assert RangeMapper.built_in("permute", (1, 0)).map(Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(
+    assert map_chunk(RangeMapper.built_in("permute", (1, 0)), Box((2, 3), (4, 8)), whole(8, 8), (8, 8)) == region(
         Box((3, 2), (8, 4))
     )
-    assert RangeMapper.built_in("permute", (2, 0, 1)).map(chunk, whole(8, 8, 8), (8, 8, 8)) == region(
+    assert map_chunk(RangeMapper.built_in("permute", (2, 0, 1)), chunk, whole(8, 8, 8), (8, 8, 8)) == region(
         Box((2, 0, 1), (7, 3, 5))
     )
-    assert RangeMapper.built_in("permute", (2,)).map(chunk, whole(8, 8, 8), (5,)) == region(Box((2,), (5,)))
+    assert map_chunk(RangeMapper.built_in("permute", (2,)), chunk, whole(8, 8, 8), (5,)) == region(Box((2,), (5,)))
 
 
 @given(extent=st.integers(1, 200), items=st.integers(1, 12), granularity=st.integers(1, 20), offset=st.integers(0, 5))
 def test_an_even_split_deals_blocks_of_the_granularity(extent: int, items: int, granularity: int, offset: int) -> None:
     mapper = access.even_split(granularity)
     space = Box((offset,), (offset + items,))
-    parts = [mapper.map(Box((i,), (i + 1,)), space, (extent, 3)) for i in range(offset, offset + items)]
+    parts = [map_chunk(mapper, Box((i,), (i + 1,)), space, (extent, 3)) for i in range(offset, offset + items)]
     step = extent // (items * granularity) * granularity
     num_larger = (extent - items * step) // granularity
     sizes = [step + (granularity if i < num_larger else 0) for i in range(items)]
     sizes[-1] += extent - sum(sizes)
     assert [part.size for part in parts] == [3 * size for size in sizes]
-    assert mapper.map(space, space, (extent, 3)) == region(whole(extent, 3))
+    assert map_chunk(mapper, space, space, (extent, 3)) == region(whole(extent, 3))
     begin = 0
     for part, size in zip(parts, sizes, strict=True):
         assert part == region(Box((begin, 0), (begin + size, 3)))
         begin += size
     middle = Box((offset + items // 2,), (offset + items,))
-    assert mapper.map(middle, space, (extent, 3)).size == sum(part.size for part in parts[items // 2 :])
+    assert map_chunk(mapper, middle, space, (extent, 3)).size == sum(part.size for part in parts[items // 2 :])
 
 
 def test_an_empty_chunk_maps_to_nothing() -> None:
@@ -144,16 +147,16 @@ def test_an_empty_chunk_maps_to_nothing() -> None:
         access.neighborhood(1, 1, shape="axes"),
         RangeMapper.built_in("permute", (1, 0)),
     ):
-        assert not mapper.map(empty, whole(8, 8), (8, 8))
-    assert not access.even_split().map(Box((0,), (0,)), whole(4), (8,))
+        assert not map_chunk(mapper, empty, whole(8, 8), (8, 8))
+    assert not map_chunk(access.even_split(), Box((0,), (0,)), whole(4), (8,))
 
 
 def test_huge_extents_saturate() -> None:
     huge = 2**63 - 1
     chunk = Box((2,), (4,))
     for shape in ("box", "axes"):
-        assert access.neighborhood(huge, shape=shape).map(chunk, whole(8), (8,)) == region(whole(8))
-    assert access.even_split(huge).map(Box((1,), (2,)), whole(2), (8,)) == region(whole(8))
+        assert map_chunk(access.neighborhood(huge, shape=shape), chunk, whole(8), (8,)) == region(whole(8))
+    assert map_chunk(access.even_split(huge), Box((1,), (2,)), whole(2), (8,)) == region(whole(8))
 
 
 def test_a_table_answers_for_its_chunks_only() -> None:
@@ -161,9 +164,9 @@ def test_a_table_answers_for_its_chunks_only() -> None:
     chunks = split_1d(space, (1,), 7)
     mapper = RangeMapper.table([(chunk, chunk.shift(1)) for chunk in chunks])
     for chunk in [*chunks, *reversed(chunks)]:
-        assert mapper.map(chunk, space, (64,)) == region(chunk.shift(1) & space)
+        assert map_chunk(mapper, chunk, space, (64,)) == region(chunk.shift(1) & space)
     with pytest.raises(RuntimeError, match="no range mapper result"):
-        mapper.map(space, space, (64,))
+        map_chunk(mapper, space, space, (64,))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_a_mismatch_of_dimensions_is_explained(
     make: Callable[[], RangeMapper], kernel_dims: int, buffer_dims: int, parts: list[str]
 ) -> None:
     mapper = make()
-    misfit = mapper.check_dimensions(kernel_dims, buffer_dims)
+    misfit = check_dimensions(mapper, kernel_dims, buffer_dims)
     sentence = f"{mapper.describe()} {explain_misfit(*misfit, whole(*[4] * kernel_dims), (4,) * buffer_dims)}"
     assert sentence.endswith(".")
     for part in parts:
@@ -200,13 +203,13 @@ FITS = (MisfitKind.NONE, 0)
 
 def test_fitting_dimensions_are_accepted() -> None:
     for dims in range(4):
-        assert access.one_to_one().check_dimensions(dims, dims) == FITS
-        assert access.all().check_dimensions(1, dims) == FITS
-        assert RangeMapper.fixed(whole(*[4] * dims)).check_dimensions(1, dims) == FITS
-        assert RangeMapper.built_in("neighborhood", (1,) * dims).check_dimensions(dims, dims) == FITS
-        assert RangeMapper.built_in("permute", tuple(range(dims))).check_dimensions(3, dims) == FITS
-    assert access.slice(0).check_dimensions(1, 2) == access.slice(1).check_dimensions(2, 2) == FITS
-    assert access.even_split().check_dimensions(1, 3) == FITS
+        assert check_dimensions(access.one_to_one(), dims, dims) == FITS
+        assert check_dimensions(access.all(), 1, dims) == FITS
+        assert check_dimensions(RangeMapper.fixed(whole(*[4] * dims)), 1, dims) == FITS
+        assert check_dimensions(RangeMapper.built_in("neighborhood", (1,) * dims), dims, dims) == FITS
+        assert check_dimensions(RangeMapper.built_in("permute", tuple(range(dims))), 3, dims) == FITS
+    assert check_dimensions(access.slice(0), 1, 2) == check_dimensions(access.slice(1), 2, 2) == FITS
+    assert check_dimensions(access.even_split(), 1, 3) == FITS
 
 
 @pytest.mark.parametrize(

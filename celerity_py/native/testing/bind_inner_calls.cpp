@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What one core does with the other in a run, and tests and benchmarks do by hand.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
@@ -40,6 +41,23 @@ void bind_inner_calls(nb::module_& m) {
 	    "The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.");
 	m.def("make_fence", &make_fence, "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true, "A task that copies a part of a buffer to user memory.");
 	m.def("make_epoch", &make_epoch, "action"_a = "none", "action: 'none', 'barrier' or 'shutdown'.");
+	m.def(
+	    "check_dimensions",
+	    [](const range_mapper& mapper, const int kernel_dims, const int buffer_dims) {
+		    const mapper_misfit found = mapper.check_dimensions(kernel_dims, buffer_dims);
+		    return std::make_pair(found.kind, found.number);
+	    },
+	    "mapper"_a, "kernel_dims"_a, "buffer_dims"_a, "How they do not fit, and the number that this is about.");
+	m.def(
+	    "map_chunk",
+	    [](const range_mapper& mapper, const user_box& chunk, const user_box& whole, const nb::handle buffer_shape) {
+		    const user_box buffer = box_of_shape(buffer_shape);
+		    return user_region{mapper.map(chunk.b, whole.b, chunk.dims, buffer.b, buffer.dims), buffer.dims};
+	    },
+	    "mapper"_a, "chunk"_a, "whole"_a, "buffer_shape"_a,
+	    nb::sig("def map_chunk(mapper: celerity_py._native.RangeMapper, chunk: celerity_py._native.Box, whole: celerity_py._native.Box, "
+	            "buffer_shape: tuple[int, ...]) -> celerity_py._native.Region"),
+	    "The part of a buffer for a chunk of the index space `whole`. RuntimeError if this is a table that has no entry for `chunk`.");
 	m.def(
 	    "submit_task", [](scheduler& scheduler, const task& node) { return scheduler.submit(task(node)).value; }, "scheduler"_a, "task"_a,
 	    "Returns the submission id. Raises AccessPatternError with nothing enqueued.");
