@@ -44,8 +44,12 @@ __device__ void raise_flags(const Arguments& arguments) {
 
 __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
     if (threadIdx.x == 0) {
-        for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look)
+        for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look) {
             if (look % 1024 == 0 && *stop != 0) __trap();
+#if __CUDA_ARCH__ >= 700
+            if (look > 10000) __nanosleep(2000);  // the other rank is some 10 ms behind: leave the bus to others
+#endif
+        }
         __threadfence_system();
     }
     __syncthreads();

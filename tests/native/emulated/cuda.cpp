@@ -184,8 +184,8 @@ EMULATED cuDeviceTotalMem_v2(std::size_t* const bytes, cuda::device) {
 	*bytes = std::size_t{1} << 30;
 	return cuda::success;
 }
-EMULATED cuDeviceGetAttribute(int* const value, int, cuda::device) {
-	*value = 1 << 30; // the pitch, which is all that is asked for
+EMULATED cuDeviceGetAttribute(int* const value, const int attribute, cuda::device) {
+	*value = attribute == cuda::attribute_max_pitch ? 1 << 30 : 0;
 	return cuda::success;
 }
 EMULATED cuDeviceCanAccessPeer(int* const can, cuda::device, cuda::device) {

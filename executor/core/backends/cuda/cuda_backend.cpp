@@ -93,19 +93,6 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	if(m_devices.size() > 1) start_workers();
 }
 
-void cuda_backend::prepare_small_copies() {
-	m_small_copies.resize(m_devices.size());
-	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_function(m_options.small_copies[d]);
-	if(!m_options.kernels_wait || m_devices.size() > 1) return;
-	void* word = nullptr;
-	m_driver.check(m_driver.host_allocate(&word, device_alignment_bytes, cuda::host_memory_portable | cuda::host_memory_mapped), "cuMemHostAlloc");
-	m_stop_word = static_cast<std::uint32_t*>(word);
-	*m_stop_word = 0;
-	void* const arrived = allocate(memory_of(device_id(0)), sizeof(std::uint32_t), device_alignment_bytes); // until the end
-	fill(memory_of(device_id(0)), arrived, sizeof(std::uint32_t), 0);
-	m_small_copies.front().allow_flags(cuda::to_device_pointer(arrived), m_stop_word);
-}
-
 void cuda_backend::start_workers() {
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
 		std::vector<cuda_lane*> lanes;
@@ -133,6 +120,7 @@ cuda_backend::~cuda_backend() {
 	}
 	m_pinned->free_slabs();
 	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
+	if(m_arrived_word != 0) m_driver.memory_free(m_arrived_word);
 }
 
 void cuda_backend::add_device(const int ordinal) {

@@ -135,6 +135,7 @@ class cuda_backend final : public backend {
 	std::vector<packed_parameters> m_parameters; // by device
 	std::vector<cuda_small_copies> m_small_copies; // by device
 	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks look at it
+	cuda::device_pointer m_arrived_word = 0;       // of such kernels
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle

@@ -38,6 +38,7 @@ inline constexpr unsigned host_memory_portable = 1;
 inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
 inline constexpr int attribute_max_pitch = 11;
+inline constexpr int attribute_kernel_timeout = 17;
 inline constexpr int memory_type_unified = 4;
 
 struct copy_2d { // CUDA_MEMCPY2D
