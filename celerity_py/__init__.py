@@ -23,6 +23,7 @@ from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.queue import Queue
+from celerity_py.recordings import Recording
 from celerity_py.reductions import reduction
 from celerity_py.runtime.lifecycle import is_master, rank, size
 from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
@@ -43,6 +44,7 @@ __all__ = [
     "OverlappingAccess",
     "Part",
     "Queue",
+    "Recording",
     "Reducer",
     "Region",
     "TaskFailed",

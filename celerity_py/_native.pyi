@@ -1493,6 +1493,15 @@ class SubmitMemo:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """A copy of a kernel begins anew."""
 
+class RecordedTasks:
+    """
+    The kernels and host tasks that a function has submitted; see Submitter.start_recording.
+    """
+
+    def __init__(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
 class Submitter:
     """
     Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
@@ -1515,6 +1524,18 @@ class Submitter:
 
     def submit_host_task(self, *given: Any) -> None:
         """Queue.host_task, with what SubmitDelegate.plan_host_task takes."""
+
+    def start_recording(self, tasks: RecordedTasks, submissions: list[Any]) -> None:
+        """
+        Keep the kernels and host tasks that this thread submits from now on. submissions: gets Python's record of each.
+        """
+
+    def stop_recording(self) -> None: ...
+
+    def replay(self, tasks: RecordedTasks, submissions: list[Any], times: int, frame: Any) -> None:
+        """
+        Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.
+        """
 
     def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool) -> None:
         """

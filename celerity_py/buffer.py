@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Final, SupportsIndex
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,7 @@ class Buffer(StandsForArray):
         self._read = Port(record, READ)
         self._write = Port(record, WRITE)
         self._modify = Port(record, READ_WRITE)
+        record.handle = ref(self)
         self.record = record
         return self
 

@@ -13,6 +13,7 @@ from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.futures import RuntimeFuture
 from celerity_py.runtime.statistics import RuntimeStatistics
@@ -146,6 +147,55 @@ class Queue:
             f"Use queue.host_task(fn, on=shape) for work that is split among the ranks."
         )
 
+    # ---- repetitions
+
+    def record(self, function: Callable[[], Any]) -> Recording:
+        """Run a function, and remember its kernels and host tasks for `replay`. Collective.
+
+        The submits of the function are carried out as always. Buffers that take turns are recorded as one full turn:
+        after the last submit of the function, each name stands for the same buffer as before the first.
+
+        Args:
+            function: Called once, without arguments, on this thread. Its result is dropped.
+
+        Returns:
+            The recording. It keeps no buffer alive.
+
+        Raises:
+            ArgumentTypeError: If it is no function without arguments, or returns a coroutine or generator.
+            UsageError: If the function makes buffers, fences, waits, flushes, records or replays, or drops a buffer
+                that its tasks access. What it has submitted before stays submitted.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        runtime = self._runtime
+        runtime.check_usable("record()")
+        return record(self, runtime, function, _getframe(1))
+
+    def replay(self, recording: Recording, times: SupportsIndex) -> None:
+        """Submit the tasks of a recording again, as if its function had been called `times` times more. Collective.
+
+        Buffers, kernels, plain values and the results of mappers are those of the recording. Returns before the tasks
+        run; blocks while the program is too far ahead of the execution. After an interrupt, some of the tasks are
+        submitted, each completely or not at all.
+
+        Args:
+            recording: Made by `record` of this queue.
+            times: The number of repetitions, the same on all ranks; 0 submits nothing.
+
+        Raises:
+            ArgumentTypeError: If `times` is no integer, or the first argument is no recording.
+            UsageError: If `times` is negative, the recording belongs to another queue, a buffer of the recording has
+                been dropped, or the function of a task has changed since: its code, its defaults, or a variable from
+                outside that is a number, a string or a tuple of them.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        runtime = self._runtime
+        runtime.check_usable("replay()")
+        runtime.refuse_in_recording("queue.replay()")
+        replay(self, recording, times, _getframe(1))
+
     # ---- results
 
     def fence(self, buffer: Buffer, box: Any = None, on: str = "all") -> RuntimeFuture[Any]:
@@ -169,6 +219,7 @@ class Queue:
         """
         runtime = self._runtime
         runtime.check_usable("fence()")
+        runtime.refuse_in_recording("queue.fence()")
         if not isinstance(buffer, Buffer):
             raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
         record = buffer.record
@@ -209,6 +260,7 @@ class Queue:
         """
         runtime = self._runtime
         runtime.check_usable("wait()")
+        runtime.refuse_in_recording("queue.wait()")
         runtime.wait("none", _getframe(1))
 
     def barrier(self) -> None:
@@ -220,6 +272,7 @@ class Queue:
         """
         runtime = self._runtime
         runtime.check_usable("barrier()")
+        runtime.refuse_in_recording("queue.barrier()")
         runtime.wait("barrier", _getframe(1))
 
     def flush(self) -> None:
@@ -231,6 +284,7 @@ class Queue:
         """
         runtime = self._runtime
         runtime.check_usable("flush()")
+        runtime.refuse_in_recording("queue.flush()")
         runtime.scheduler.flush()
 
     def statistics(self) -> RuntimeStatistics:
@@ -263,6 +317,7 @@ class Queue:
             return
         if threading.get_ident() in runtime.inside:
             runtime.check_usable("close()")
+        runtime.refuse_in_recording("queue.close()")
         runtime.num_queues -= 1
         try:
             if runtime.num_queues == 0:

@@ -56,11 +56,11 @@ class CallChecks:
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._suspicions: dict[Any, _Suspicion] = {}
-        self._outer_variables = OuterVariables()
+        self.outer_variables = OuterVariables()
 
     def note(self, submission: Submission) -> None:
         """Note the outer variables of a task at its submit, to compare them when it runs. Application thread."""
-        self._outer_variables.note(submission)
+        self.outer_variables.note(submission)
 
     @contextmanager
     def around(self, submission: Submission, bindings: Sequence[Any], binder: Any) -> Iterator[Sequence[Any]]:
@@ -79,13 +79,13 @@ class CallChecks:
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
             UsageError: If the function uses a variable from outside that has changed since the submit.
         """
-        self._outer_variables.compare(submission)
+        self.outer_variables.compare(submission)
         call = _Call(self, submission, bindings, binder)
         try:
             yield call.bindings
         finally:
             call.forget_copies()
-        self._outer_variables.compare(submission)
+        self.outer_variables.compare(submission)
         call.verify()
 
     @property

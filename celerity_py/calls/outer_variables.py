@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,14 @@ OuterValue = tuple["dict[str, Any] | CellType", str, Any]
 _VALUES: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _STORES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
 _NOTHING: Final = object()
+
+
+class ChangedVariable(NamedTuple):
+    """A variable from outside, with its values at the submit and now, as messages show them."""
+
+    name: str
+    then: str
+    now: str
 
 
 class OuterVariables:
@@ -58,16 +66,23 @@ class OuterVariables:
         Raises:
             UsageError: If one has another value than at the submit.
         """
+        changed = self.find_changed(submission)
+        if changed is not None:
+            raise UsageError(
+                f"{submission.describe()} uses the variable {changed.name!r} from outside, which was {changed.then} at "
+                f"the submit and is {changed.now} when the task runs. Tasks run later than they are submitted: pass "
+                f"the value as an argument of the task, which keeps it."
+            )
+
+    def find_changed(self, submission: Submission) -> ChangedVariable | None:
+        """The first variable of a task with another value than at the submit; any thread."""
         for where, name, then in getattr(submission, "outside", ()):
             now = _value_of(where, name)
             if now is then or now is _NOTHING or (id(where), name) in self._assigned:
                 continue
             if type(now) is not type(then) or repr(now) != repr(then):  # NaN equals nothing, and 0 equals 0.0
-                raise UsageError(
-                    f"{submission.describe()} uses the variable {name!r} from outside, which was {_short(then)} at the "
-                    f"submit and is {_short(now)} when the task runs. Tasks run later than they are submitted: pass "
-                    f"the value as an argument of the task, which keeps it."
-                )
+                return ChangedVariable(name, _short(then), _short(now))
+        return None
 
 
 def _variables_of(function: FunctionType) -> Iterator[tuple[dict[str, Any] | CellType, str]]:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
@@ -78,6 +79,9 @@ void bind_submitter(nb::module_& m) {
 	    .def(
 	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
 	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
+	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.start_recording.")
+	    .def(nb::init<>())
+	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); });
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
@@ -93,6 +97,13 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	        "Queue.parallel_for, called from this frame.")
 	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
 	        "Queue.host_task, with what SubmitDelegate.plan_host_task takes.")
+	    .def("start_recording", &submitter::start_recording, "tasks"_a, "submissions"_a,
+	        nb::sig("def start_recording(self, tasks: RecordedTasks, submissions: list[typing.Any]) -> None"),
+	        "Keep the kernels and host tasks that this thread submits from now on. submissions: gets Python's record of each.")
+	    .def("stop_recording", &submitter::stop_recording)
+	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
+	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),
+	        "Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.")
 	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a,
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def(

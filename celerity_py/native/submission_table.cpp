@@ -46,21 +46,28 @@ bool submission_table::is_overtaken(const std::uint64_t begun) const {
 	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
 }
 
-nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch) {
+void submission_table::number_line(const nb::handle submission, task& node) {
+	const auto& record = record_type<submission_record>::of(submission.ptr());
+	if(m_is_shared) node.site = number_line(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
+}
+
+nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const bool is_known) {
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
 	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
 	if(!number) throw nb::python_error();
 	PyObject* const future = future_of(submission.ptr());
-	const auto& record = record_type<submission_record>::of(submission.ptr());
-	if(m_is_shared) node.site = m_sites.number(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
 	if(future != nullptr) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
 	rollback undo(m_entries.ptr(), number.ptr(), launch.has_value() ? m_executor : nullptr, id);
 	if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
 	if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 	const std::size_t num_reductions = node.reductions.size();
-	m_scheduler.submit(std::move(node));
+	if(is_known) {
+		m_scheduler.submit_again(std::move(node));
+	} else {
+		m_scheduler.submit(std::move(node));
+	}
 	undo.dismiss();
 	m_num_reductions += num_reductions;
 	++m_num_submitted;
@@ -73,7 +80,12 @@ void submission_table::observe(const nb::handle submission, const nb::object& nu
 }
 
 void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
-	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch)), started_ns);
+	number_line(submission, node);
+	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), false), started_ns);
+}
+
+void submission_table::enter_again(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
+	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), true), started_ns);
 }
 
 void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::int64_t started_ns) {
@@ -85,7 +97,8 @@ void submission_table::enter_fence(const nb::handle submission, task&& node, voi
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id{user_memory, raw};
 		}
-		number = enter_unobserved(submission, std::move(node), std::nullopt);
+		number_line(submission, node);
+		number = enter_unobserved(submission, std::move(node), std::nullopt, false);
 	} catch(...) {
 		if(raw != 0) m_executor->unregister_user_memory(raw);
 		throw;

@@ -29,6 +29,8 @@ class submission_table {
 
 	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task.
 	void enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
+	/// Likewise for a copy of a task that was entered before, whose line is set. Its buffers must live.
+	void enter_again(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns);
 	/// A fence that writes to this memory, unless that is null.
 	void enter_fence(nanobind::handle submission, task&& node, void* destination, std::int64_t started_ns);
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
@@ -41,6 +43,8 @@ class submission_table {
 
 	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
 	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
+	/// Of this line of the program, if several ranks compare what they submit; 0 otherwise.
+	std::uint64_t number_line(PyObject* const code, const int lasti) { return m_is_shared ? m_sites.number(code, lasti) : 0; }
 	std::uint64_t num_submitted() const { return m_num_submitted; }
 	/// The task graph numbers them in the same way.
 	std::uint64_t num_reductions() const { return m_num_reductions; }
@@ -63,7 +67,8 @@ class submission_table {
 	unsigned long m_thread = 0; ///< that submitted last
 
 	void note_thread();
-	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch);
+	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, bool is_known);
+	void number_line(nanobind::handle submission, task& node);
 	/// The observer runs Python code, which may raise: the task is submitted all the same.
 	void observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
 };

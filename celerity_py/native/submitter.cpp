@@ -138,7 +138,9 @@ void submitter::set_delegate(nb::object delegate) {
 }
 
 int submitter::traverse(const visitproc visit, void* const arg) const {
-	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_inside), nb::handle(m_boxes)}) { Py_VISIT(each.ptr()); }
+	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_inside), nb::handle(m_boxes), nb::handle(m_recorded_submissions)}) {
+		Py_VISIT(each.ptr());
+	}
 	for(const nb::handle each : m_table.references()) Py_VISIT(each.ptr());
 	return 0;
 }
@@ -185,17 +187,25 @@ bool submitter::is_inside() {
 	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) != 0;
 }
 
-void submitter::finish(call& now, work&& made) {
+void submitter::await_turn(call& now, const nb::handle submission) {
 	if(const std::int64_t blocked_ns = throttle(m_scheduler); blocked_ns > 0) {
-		now.blocked_ns = blocked_ns;
+		now.blocked_ns += blocked_ns;
 		m_blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
 	}
 	if(m_refuses) m_delegate.attr("check_usable")(now.name); // the run has failed meanwhile, or a destructor has ended it
-	if(m_table.is_overtaken(now.begun)) m_delegate.attr("refuse_overtaken")(made.submission);
+	if(m_table.is_overtaken(now.begun)) m_delegate.attr("refuse_overtaken")(submission);
+}
+
+void submitter::finish(call& now, work&& made) {
+	await_turn(now, made.submission);
 	const bool has_reductions = !made.node.reductions.empty();
 	try {
-		m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
+		if(is_recording()) {
+			enter_and_record(made, now.started_ns);
+		} else {
+			m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
+		}
 	} catch(const access_pattern_error& error) {
 		const nb::object exception = m_delegate.attr("explain")(error.violation, made.submission, made.args);
 		PyErr_SetObject(exception.type().ptr(), exception.ptr());

@@ -45,6 +45,15 @@ class submit_memo {
 	std::vector<std::shared_ptr<const entry>> entries;
 };
 
+/// The kernels and host tasks that a function has submitted, in order. Python's records of them lie in a list beside.
+struct recorded_tasks {
+	struct entry {
+		task node; ///< before the scheduler numbers it
+		std::optional<native_launch> launch;
+	};
+	std::vector<entry> entries;
+};
+
 /// Of `Queue.parallel_for`.
 struct kernel_call {
 	nanobind::handle kernel, shape;
@@ -63,6 +72,13 @@ class submitter {
 	void submit_kernel(const kernel_call& given);
 	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
 	void submit_host_task(const nanobind::args& given);
+
+	/// Keeps the kernels and host tasks that this thread submits from now on. `submissions`: gets Python's record of each.
+	void start_recording(std::shared_ptr<recorded_tasks> tasks, nanobind::list submissions);
+	void stop_recording();
+	/// Submits recorded tasks again, `times` times, for a call from this frame. The buffers live until it returns. Between tasks it lets signal handlers and
+	/// other threads run.
+	void replay(const recorded_tasks& tasks, const nanobind::list& submissions, std::uint64_t times, nanobind::handle frame);
 
 	/// From now on the delegate is asked at each call whether it may go on.
 	void refuse() { m_refuses = true; }
@@ -112,11 +128,19 @@ class submitter {
 	std::uint64_t m_num_repeated = 0;
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0;
+	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded
+	nanobind::object m_recorded_submissions;
+	unsigned long m_recording_thread = 0;
 	std::vector<submit_memo::argument_kind> m_kinds; ///< of the call that is looked at; here for its memory
 	std::vector<nanobind::handle> m_hints;           ///< likewise
 
 	call begin(const char* name);
 	void finish(call& now, work&& made);
+	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
+	void await_turn(call& now, nanobind::handle submission);
+	void enter_and_record(work& made, std::int64_t started_ns);
+	void submit_again(const recorded_tasks::entry& known, nanobind::object submission, std::uint64_t site, call& now);
+	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }
 	bool is_inside();
 	/// Whether all arguments with m_kinds are accesses, or values of plain types.
 	bool are_plain() const;

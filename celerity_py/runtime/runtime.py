@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.runtime.open_recording import OpenRecording
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
@@ -84,6 +86,8 @@ class Runtime:
         #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
+        #: Open while `Queue.record` runs a function.
+        self.recording: OpenRecording | None = None
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         #: Label and number of dimensions of buffers whose handles live, by id.
@@ -295,6 +299,15 @@ class Runtime:
     def _finish_dry_run(self) -> None:
         self.scheduler.wait_until_planned()
 
+    def refuse_in_recording(self, call: str) -> None:
+        """Refuse a call in a function that is being recorded, as no replay could carry it out again.
+
+        Raises:
+            UsageError: If this thread runs such a function.
+        """
+        if self.recording is not None and self.recording.thread == threading.get_ident():
+            self.recording.refuse(call)
+
     # ---- buffers
 
     def create_buffer(self, record: BufferRecord, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
@@ -306,6 +319,7 @@ class Runtime:
             contents: The array there.
         """
         self.check_usable(f"making a buffer of shape {record.shape}")
+        self.refuse_in_recording(f"Making a buffer of shape {record.shape}")
         record.runtime = self
         info = _native.BufferInfo(
             shape=record.shape,
@@ -345,6 +359,7 @@ class Runtime:
             The raw id of the allocation in user memory.
         """
         self.check_usable("making a buffer from an array")
+        self.refuse_in_recording("Making a buffer from an array")
         return self.user_memory.lend(array, borrowed=borrowed)
 
     def fence(self, record: BufferRecord, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:

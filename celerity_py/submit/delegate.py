@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copy import copy
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import Box, Task
+from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
@@ -172,6 +174,12 @@ class SubmitDelegate:
     def note_reductions(self, submission: Submission, last_number: int) -> None:
         """A kernel with reductions was submitted, which the task graph has numbered up to `last_number`."""
         self.runtime.empty_reductions.note(submission, last_number)
+
+    def renew(self, submission: Submission) -> Submission:
+        """A copy of a kernel with reductions, for a replay: each submit notes by itself whether a chunk combines."""
+        renewed = copy(submission)
+        renewed.args = [arg.fresh() if arg.__class__ is ReductionPort else arg for arg in submission.args]
+        return renewed
 
     def refuse_overtaken(self, submission: Submission) -> NoReturn:
         """Refuse a submit during which another thread has submitted, with several ranks.

@@ -9,9 +9,11 @@ from celerity_py._native import Box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from weakref import ReferenceType
 
     import numpy as np
 
+    from celerity_py.buffer import Buffer
     from celerity_py.vocabulary.submissions import Site
 
 
@@ -28,10 +30,12 @@ class BufferOwner(Protocol):
 class BufferRecord:
     """The part of a buffer that outlives the user's handle: submissions keep it until they are retired."""
 
-    __slots__ = ("arrays", "box", "dtype", "id", "initializer", "name", "runtime", "shape", "site")
+    __slots__ = ("arrays", "box", "dtype", "handle", "id", "initializer", "name", "runtime", "shape", "site")
 
     #: Set, with `id`, when the runtime makes the buffer.
     runtime: BufferOwner
+    #: The user's handle, as long as it lives.
+    handle: ReferenceType[Buffer]
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
         self.id = 0

@@ -126,6 +126,11 @@ def order(odd: bool) -> None:
         queue.host_task(look, buffer.read(access.all()), on=N)
 
 
+def replays(odd: bool) -> None:
+    recorded = queue.record(lambda: submit(other, name="recorded"))
+    queue.replay(recorded, 3 + odd)
+
+
 def early_end(odd: bool) -> None:
     if odd:
         queue.wait()

@@ -64,6 +64,15 @@ def test_a_rank_that_differs_in_one_call_is_told_with_both_lines(mistake: str, t
     assert_told(run_diverging(mistake, TRANSPORT=transport), ASPECTS[mistake])
 
 
+@pytest.mark.parametrize("transport", ["host", "direct"])
+def test_ranks_that_replay_different_numbers_of_times_are_told_with_the_line_of_the_replay(transport: str) -> None:
+    outcome = run_diverging("replays", TRANSPORT=transport)
+    assert_told(outcome, 'Rank 1: kernel "recorded"')
+    lines = PROGRAM.read_text().splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if "queue.replay(" in text]
+    assert f"(submitted at {PROGRAM}:{line})" in outcome.errors, outcome.errors
+
+
 @pytest.mark.parametrize("mistake", AT_THE_END)
 def test_a_rank_with_a_call_more_at_the_end_is_told(mistake: str) -> None:
     assert_told(run_diverging(mistake), AT_THE_END[mistake])

@@ -22,7 +22,9 @@ HEADER = "cuda/celerity_device.cuh"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
-    "celerity_py": "__init__ access buffer configuration errors hints host_objects kernels queue reductions trace",
+    "celerity_py": """
+        __init__ access buffer configuration errors hints host_objects kernels queue recordings reductions trace
+    """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
         partial_results read_checks views
@@ -30,7 +32,7 @@ INSTALLED = {
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
     "celerity_py/runtime": """
-        __init__ devices executor_delegate forks futures lifecycle log native_objects outputs
+        __init__ devices executor_delegate forks futures lifecycle log native_objects open_recording outputs
         planning_notices run_state run_summary runtime spinning start_watch statistics submissions_in_flight
         user_memory
     """,

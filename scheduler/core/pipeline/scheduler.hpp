@@ -57,6 +57,8 @@ class scheduler {
 	void destroy_buffer(buffer_id id);
 	/// Checks the accesses, numbers the task and hands it over. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
+	/// Likewise for a copy of a task that `submit` has checked. Its buffers must live.
+	submission_id submit_again(task&& submitted);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	void flush();

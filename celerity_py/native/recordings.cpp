@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Submits that are recorded, and submitted again.
+#include <utility>
+
+#include "executor/core/threads/busy_clock.hpp"
+#include "submitter.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+/// A replay lets other threads and signal handlers run after so many tasks, which is sooner than the interpreter asks a thread to.
+constexpr std::uint64_t tasks_between_pauses = 64;
+
+void pause() {
+	{ const nb::gil_scoped_release release; }
+	if(PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+} // namespace
+
+void submitter::start_recording(std::shared_ptr<recorded_tasks> tasks, nb::list submissions) {
+	m_recording_thread = PyThread_get_thread_ident();
+	m_recorded_submissions = std::move(submissions);
+	m_recorded = std::move(tasks);
+}
+
+void submitter::stop_recording() {
+	m_recorded = nullptr;
+	m_recorded_submissions.reset();
+}
+
+void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
+	// First, as the observer of submits runs Python code, which may submit something or end the recording.
+	const std::shared_ptr<recorded_tasks> recorded = m_recorded;
+	const nb::object submissions = m_recorded_submissions;
+	recorded->entries.push_back({made.node, made.launch});
+	if(PyList_Append(submissions.ptr(), made.submission.ptr()) != 0) {
+		recorded->entries.pop_back();
+		throw nb::python_error();
+	}
+	const std::uint64_t num_before = m_table.num_submitted();
+	try {
+		m_table.enter(made.submission, std::move(made.node), std::move(made.launch), started_ns);
+	} catch(...) {
+		if(m_table.num_submitted() == num_before) { // refused
+			recorded->entries.pop_back();
+			if(PySequence_DelItem(submissions.ptr(), PyList_GET_SIZE(submissions.ptr()) - 1) != 0) PyErr_Clear();
+		}
+		throw;
+	}
+}
+
+void submitter::replay(const recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
+	call now = begin("replay()");
+	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
+	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())));
+	std::uint64_t num_submitted = 0;
+	for(std::uint64_t repetition = 0; repetition < times && !tasks.entries.empty(); ++repetition) {
+		for(std::size_t i = 0; i < tasks.entries.size(); ++i) {
+			if(++num_submitted % tasks_between_pauses == 0) pause();
+			submit_again(tasks.entries[i], nb::borrow(PyList_GET_ITEM(submissions.ptr(), static_cast<Py_ssize_t>(i))), site, now);
+		}
+	}
+	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;
+}
+
+void submitter::submit_again(const recorded_tasks::entry& known, nb::object submission, const std::uint64_t site, call& now) {
+	await_turn(now, submission);
+	const bool has_reductions = !known.node.reductions.empty();
+	if(has_reductions) submission = m_delegate.attr("renew")(submission);
+	task node = known.node;
+	node.site = site;
+	std::optional<native_launch> launch = known.launch;
+	m_table.enter_again(submission, std::move(node), std::move(launch), now_ns());
+	if(has_reductions) m_delegate.attr("note_reductions")(submission, m_table.num_reductions());
+	if(known.node.kind == task_kind::device_kernel) ++m_num_repeated;
+	now.begun = m_scheduler.next_submission().value; // what another thread submits from here on overtakes the next task
+}
+
+} // namespace celerity::native

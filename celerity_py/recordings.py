@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Recordings: the kernels and host tasks that a function has submitted, to be submitted again by one call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex
+
+from celerity_py import _native
+from celerity_py._native import PortRecord
+from celerity_py.calls.outer_variables import OuterVariables
+from celerity_py.kernels import name_of
+from celerity_py.runtime import lifecycle
+from celerity_py.runtime.open_recording import OpenRecording
+from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
+from celerity_py.vocabulary.integers import to_int
+
+if TYPE_CHECKING:
+    from celerity_py.buffer import Buffer
+    from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.buffer_records import BufferRecord
+    from celerity_py.vocabulary.submissions import Site, Submission
+
+_MOST_TIMES: Final = 2**63 - 1
+
+
+class Recording:
+    """The kernels and host tasks that a function has submitted, for `Queue.replay`. `Queue.record` makes it.
+
+    A recording keeps kernels and plain values alive, but no buffers. Any thread may read its attributes.
+
+    Attributes:
+        name: The name of the function.
+        num_tasks: The number of kernels and host tasks of one repetition.
+    """
+
+    __slots__ = (
+        *("__weakref__", "buffers", "functions", "name", "outer_variables", "queue", "runtime", "site"),
+        *("submissions", "tasks"),
+    )
+
+    def __init__(self, queue: Any, runtime: Runtime, opened: OpenRecording) -> None:
+        self.name = opened.name
+        self.site: Site = opened.site
+        self.queue = queue
+        self.runtime = runtime
+        self.tasks = _native.RecordedTasks()
+        self.submissions: list[Submission] = []
+        #: Those that the tasks access.
+        self.buffers: list[BufferRecord] = []
+        #: The last submission of each Python function, with the function's code and defaults then.
+        self.functions: list[tuple[Submission, CodeType, Any]] = []
+        checks = runtime.call_checks
+        self.outer_variables = OuterVariables() if checks is None else checks.outer_variables
+
+    @property
+    def num_tasks(self) -> int:
+        """The number of kernels and host tasks of one repetition."""
+        return len(self.tasks)
+
+    def __repr__(self) -> str:
+        return f"<Recording of {self.name!r} at {self.site}, {self.num_tasks} task(s)>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise ArgumentTypeError(f"{self!r} belongs to this process and cannot be copied or pickled.")
+
+    def note_what_may_change(self) -> None:
+        """Remember the buffers, and the functions as they are now."""
+        ports = (arg for each in self.submissions for arg in each.args if isinstance(arg, PortRecord))
+        self.buffers = list({id(port.record): port.record for port in ports}.values())
+        for submission in {id(each.function): each for each in self.submissions}.values():
+            function = submission.function
+            if isinstance(function, FunctionType):
+                if self.runtime.call_checks is None:  # it notes them at each submit
+                    self.outer_variables.note(submission)
+                self.functions.append((submission, function.__code__, function.__defaults__))
+
+    def hold_buffers(self) -> list[Buffer]:
+        """The buffers, which live as long as the result does.
+
+        Raises:
+            UsageError: If the program has dropped one.
+        """
+        held = []
+        for record in self.buffers:
+            buffer = record.handle()
+            if buffer is None:
+                raise UsageError(
+                    f"{self!r} uses {record.label} (made at {record.site}), which the program has dropped since. Keep "
+                    f"a reference to each buffer of a recording for as long as you replay it, or record again."
+                )
+            held.append(buffer)
+        return held
+
+    def check_functions(self) -> None:
+        """Refuse a replay of functions that have changed.
+
+        Raises:
+            UsageError: If one has other code, other defaults, or a variable from outside with another value.
+        """
+        for submission, code, defaults in self.functions:
+            function = submission.function
+            if function.__code__ is not code or function.__defaults__ is not defaults:
+                self._refuse_changed(submission, "has other code or other defaults since then")
+            changed = self.outer_variables.find_changed(submission)
+            if changed is not None:
+                self._refuse_changed(
+                    submission,
+                    f"uses the variable {changed.name!r} from outside, which was {changed.then} then and is "
+                    f"{changed.now} now",
+                )
+
+    def _refuse_changed(self, submission: Submission, how: str) -> NoReturn:
+        raise UsageError(
+            f"{self!r} cannot be replayed: the function of its {submission.describe()} {how}. A replay has the values "
+            f"of its recording. Record again after such a change, or keep the value in a buffer."
+        )
+
+
+def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: FrameType) -> Recording:
+    """See `Queue.record`."""
+    if not callable(function):
+        raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
+    opened = runtime.recording
+    if opened is not None:
+        raise UsageError(
+            f"queue.record({name_of(function)}) was called while the recording of {opened.name!r} (called at "
+            f"{opened.site}) is under way. Recordings do not nest: record one function after the other, or one "
+            f"function that calls both."
+        )
+    runtime.recording = opened = OpenRecording(name_of(function), frame)
+    try:
+        recording = Recording(queue, runtime, opened)
+        runtime.submitter.start_recording(recording.tasks, recording.submissions)
+        result = function()
+    finally:
+        runtime.submitter.stop_recording()
+        runtime.recording = None
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        raise ArgumentTypeError(
+            f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "
+            f"Record a plain function that submits its tasks before it returns."
+        )
+    recording.note_what_may_change()
+    recording.hold_buffers()
+    return recording
+
+
+def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
+    """See `Queue.replay`."""
+    if not isinstance(recording, Recording):
+        raise ArgumentTypeError(f"queue.replay() takes a Recording, as queue.record() returns it, not {recording!r}.")
+    try:
+        count = to_int(times)
+    except TypeError:
+        raise ArgumentTypeError(f"queue.replay({recording.name}): times= is an integer, not {times!r}.") from None
+    if not 0 <= count <= _MOST_TIMES:
+        raise UsageError(f"queue.replay({recording.name}): times= is {count}, but must be 0 or more, below 2**63.")
+    runtime = lifecycle.current()
+    if recording.runtime is not runtime:
+        raise ClosedQueue(
+            f"{recording!r} belongs to a runtime that ended with its last queue. Record again with this queue."
+        )
+    if recording.queue is not queue:
+        raise UsageError(
+            f"{recording!r} belongs to another queue. Replay it with the queue that has recorded it, or record again."
+        )
+    recording.check_functions()
+    held = recording.hold_buffers()
+    runtime.submitter.replay(recording.tasks, recording.submissions, count, frame)
+    del held  # no buffer may die while native code submits tasks that access it

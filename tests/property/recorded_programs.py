@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""Random programs with recordings: tasks, recordings of several tasks, and replays among them, beside a model in NumPy.
+
+Values are unsigned 32-bit numbers that wrap, so that no division and no order of additions changes a result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access, hints
+
+SIZE = 40
+KINDS = ("map", "stencil", "all", "scale", "host once", "host split", "reduction", "spread")
+HINTS: dict[str, Sequence[hints.Hint] | hints.Hint] = {
+    "plain": (),
+    "oversubscribed": hints.oversubscribe(3),
+    "border first": hints.border_first(2),
+}
+ONE = access.one_to_one()
+_WIDE = np.uint32
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One task. `into` and `sources` are numbers of buffers; `amount` a plain value."""
+
+    kind: str
+    into: int
+    sources: tuple[int, int]
+    amount: int
+    hint: str
+
+
+def _sum(array: Array) -> Any:
+    return array.sum(dtype=_WIDE)
+
+
+def _map(chunk: Any, into: Any, first: Any, second: Any, amount: int) -> None:
+    into[chunk.box] = first[chunk.box] * _WIDE(3) + second[chunk.box] + _WIDE(amount)
+
+
+def _stencil(chunk: Any, into: Any, first: Any, second: Any, amount: int) -> None:
+    inner = chunk.box & celerity.Box((1,), (SIZE - 1,))
+    into[inner] = first[inner.shift(-1)] + first[inner.shift(1)] * _WIDE(5) + second[inner] + _WIDE(amount)
+
+
+def _all(chunk: Any, into: Any, first: Any, amount: int) -> None:
+    into[chunk.box] = _sum(first.array) + _WIDE(amount)
+
+
+def _scale(chunk: Any, into: Any, amount: int) -> None:
+    into[chunk.box] = into[chunk.box] * _WIDE(amount | 1) + _WIDE(1)
+
+
+def _host_once(part: Any, into: Any, first: Any, amount: int) -> None:
+    into.array[...] = first.array[::-1] + _WIDE(amount)
+
+
+def _host_split(part: Any, into: Any, first: Any, amount: int) -> None:
+    into[part.box] = into[part.box] + first[part.box] * _WIDE(amount)
+
+
+def _reduce(chunk: Any, first: Any, out: Any) -> None:
+    out.combine(_sum(first[chunk.box]))
+
+
+def _spread(chunk: Any, into: Any, result: Any, amount: int) -> None:
+    into[chunk.box] = into[chunk.box] + result.array * _WIDE(amount)
+
+
+_KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "all": _all, "scale": _scale}
+
+
+@dataclass
+class RecordedProgram:
+    """Draws a program as it runs it; the model follows. The same on all ranks for the same seed."""
+
+    queue: celerity.Queue
+    seed: int
+    features: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        count = self._random.randint(2, 4)
+        self._model = [
+            np.arange(SIZE, dtype=_WIDE) * _WIDE(self._random.randint(1, 1000)) + _WIDE(n) for n in range(count)
+        ]
+        self._buffers = [celerity.Buffer.from_array(array, name=f"b{n}") for n, array in enumerate(self._model)]
+        self._total = np.zeros((), _WIDE)
+        self._result = celerity.Buffer.from_array(self._total, name="total")
+        self._recordings: list[tuple[celerity.Recording, list[Step]]] = []
+
+    def run(self) -> None:
+        """Raises AssertionError at the first fence with another result than the model."""
+        for _ in range(self._random.randint(6, 14)):
+            getattr(self, f"_do_{self._random.choice(('task', 'task', 'record', 'replay', 'replay', 'look', 'die'))}")()
+        self._do_replay()
+        self._do_task()
+        for number in range(len(self._buffers)):
+            self._look_at(number)
+        assert self.queue.fence(self._result).result(60) == self._total
+
+    def _do_task(self) -> None:
+        step = self._draw()
+        self._submit(step)
+        self._apply(step)
+        self.features["task"] += 1
+
+    def _do_record(self) -> None:
+        steps = [self._draw() for _ in range(self._random.randint(0, 5))]
+        recording = self.queue.record(lambda: [self._submit(step) for step in steps] and None)
+        assert recording.num_tasks == len(steps)
+        for step in steps:
+            self._apply(step)
+            self.features[f"recorded {step.kind}"] += 1
+            self.features[f"recorded {step.hint}"] += 1
+        self.features[f"recording of {'several' if len(steps) > 1 else len(steps)}"] += 1
+        self._recordings.append((recording, steps))
+
+    def _do_replay(self) -> None:
+        if not self._recordings:
+            return
+        recording, steps = self._random.choice(self._recordings)
+        times = self._random.choice((0, 1, 2, 3, 5, 8, 40))
+        used = {n for step in steps for n in (step.into, *step.sources)}
+        if any(recorded.handle() is None for recorded in recording.buffers):
+            try:
+                self.queue.replay(recording, times)
+            except celerity.UsageError:
+                self.features["replay with a dead buffer"] += 1
+                return
+            raise AssertionError(f"a replay of {recording!r} with a dead buffer of {used}")
+        self.queue.replay(recording, times)
+        for _ in range(times):
+            for step in steps:
+                self._apply(step)
+        self.features[f"replay {'many' if times > 8 else 'few' if times > 1 else times} times"] += 1
+
+    def _do_look(self) -> None:
+        number = self._random.randrange(len(self._buffers))
+        if self._random.random() < 0.3:
+            self.queue.wait()
+        self._look_at(number)
+        self.features["fence"] += 1
+
+    def _do_die(self) -> None:
+        """A buffer dies, and another one takes its place."""
+        if self._random.random() < 0.6:
+            return
+        number = self._random.randrange(len(self._buffers))
+        self._model[number] = np.full(SIZE, self.seed % 1000, _WIDE)
+        self._buffers[number] = celerity.Buffer.from_array(self._model[number], name=f"b{number}")
+        self.features["buffer death"] += 1
+
+    def _look_at(self, number: int) -> None:
+        found = self.queue.fence(self._buffers[number]).result(60)
+        np.testing.assert_array_equal(found, self._model[number], f"seed {self.seed}, buffer b{number}")
+
+    def _draw(self) -> Step:
+        draw = self._random
+        count = len(self._buffers)
+        into = draw.randrange(count)
+        first, second = (draw.choice([n for n in range(count) if n != into]) for _ in range(2))
+        hint = draw.choice(list(HINTS)) if draw.random() < 0.4 else "plain"
+        return Step(draw.choice(KINDS), into, (first, second), draw.randint(0, 9), hint)
+
+    def _submit(self, step: Step) -> None:
+        queue, into = self.queue, self._buffers[step.into]
+        first, second = (self._buffers[n] for n in step.sources)
+        hint = HINTS[step.hint]
+        if step.kind == "host once":
+            queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), step.amount)
+        elif step.kind == "host split":
+            queue.host_task(_host_split, into.read_write(ONE), first.read(ONE), step.amount, on=SIZE)
+        elif step.kind == "reduction":
+            queue.parallel_for(SIZE, _reduce, first.read(ONE), celerity.reduction(self._result, "sum"))
+        elif step.kind == "spread":
+            queue.parallel_for(SIZE, _spread, into.read_write(ONE), self._result.read(), step.amount, hints=hint)
+        else:
+            given = {
+                "map": (into.write(ONE), first.read(ONE), second.read(lambda chunk: chunk.box)),
+                "stencil": (into.read_write(ONE), first.read(access.neighborhood(1)), second.read(ONE)),
+                "all": (into.write(ONE), first.read(access.all())),
+                "scale": (into.read_write(ONE),),
+            }[step.kind]
+            queue.parallel_for(SIZE, _KERNELS[step.kind], *given, step.amount, hints=hint)
+
+    def _apply(self, step: Step) -> None:
+        into = self._model[step.into]
+        first, second = (self._model[n] for n in step.sources)
+        amount = _WIDE(step.amount)
+        if step.kind == "map":
+            into = first * _WIDE(3) + second + amount
+        elif step.kind == "stencil":
+            into = into.copy()
+            into[1:-1] = first[:-2] + first[2:] * _WIDE(5) + second[1:-1] + amount
+        elif step.kind == "all":
+            into = np.full(SIZE, first.sum(dtype=_WIDE) + amount, _WIDE)
+        elif step.kind == "scale":
+            into = into * _WIDE(step.amount | 1) + _WIDE(1)
+        elif step.kind == "host once":
+            into = first[::-1] + amount
+        elif step.kind == "host split":
+            into = into + first * amount
+        elif step.kind == "reduction":
+            self._total = np.asarray(first.sum(dtype=_WIDE))
+        else:
+            into = into + self._total * amount
+        self._model[step.into] = into
+
+
+def run_recorded_programs(first_seed: int, count: int) -> Counter[str]:
+    """Run programs with the settings of `celerity.configure`, several per runtime.
+
+    Returns:
+        How many programs have each feature.
+    """
+    found: Counter[str] = Counter()
+    for begin in range(0, count, 8):
+        with celerity.Queue() as queue:
+            for seed in range(first_seed + begin, first_seed + min(begin + 8, count)):
+                program = RecordedProgram(queue, seed)
+                program.run()
+                found.update(program.features.keys())
+    return found
+
+
+def check_distribution(found: Counter[str], count: int) -> None:
+    """Print the shares of the features. Nothing may be too rare to be tested."""
+    print("\n".join(f"{name:<32} {100 * found[name] / count:5.1f} %" for name in sorted(found)))
+    wanted = {f"recorded {kind}" for kind in (*KINDS, *HINTS)} | {
+        *("task", "fence", "buffer death", "replay with a dead buffer"),
+        *("recording of 0", "recording of 1", "recording of several"),
+        *("replay 0 times", "replay 1 times", "replay few times", "replay many times"),
+    }
+    rare = {name for name in wanted if 100 * found[name] < 5 * count}
+    assert not rare, f"in less than 5 % of the programs: {rare}"

@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: MIT
+"""`Queue.record` and `Queue.replay`: the same as calling the function again, or an error that says why not."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import re
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.errors import ArgumentTypeError, ClosedQueue, NestedUse, UsageError
+from tests.support.scripts import line_of, run
+
+ONE = access.one_to_one()
+START = np.arange(24, dtype=np.float32).reshape(4, 6)
+factor: Any = 1
+
+
+@celerity.kernel
+def add(chunk: Any, out: Any, given: Any, amount: float) -> None:
+    out[chunk.box] = given[chunk.box] + amount
+
+
+@celerity.kernel
+def total(chunk: Any, given: Any, out: Any) -> None:
+    out.combine(given.array.max())
+
+
+@celerity.kernel
+def use_factor(chunk: Any, out: Any) -> None:
+    out[chunk.box] += factor
+
+
+class Fields:
+    """Two buffers that take turns in a function of two kernels."""
+
+    def __init__(self, queue: celerity.Queue) -> None:
+        self.queue = queue
+        self.old, self.new = (celerity.Buffer.from_array(START, name=name) for name in "uv")
+
+    def step(self) -> None:
+        for amount in (1.0, 2.0):
+            self.queue.parallel_for((4, 6), add, self.new.write(ONE), self.old.read(ONE), amount)
+            self.old, self.new = self.new, self.old
+
+    def contents(self) -> Any:
+        return self.queue.fence(self.old).result(20)
+
+
+@pytest.fixture
+def fields(queue: celerity.Queue) -> Fields:
+    return Fields(queue)
+
+
+# ---- the same as calling the function again
+
+
+@pytest.mark.parametrize("times", [0, 1, 7, np.int64(150)])
+def test_a_replay_repeats_the_function(queue: celerity.Queue, fields: Fields, times: int) -> None:
+    step = queue.record(fields.step)
+    assert step.num_tasks == 2
+    assert repr(step).startswith("<Recording of 'step' at ")
+    queue.replay(step, times)
+    queue.parallel_for((4, 6), add, fields.new.write(ONE), fields.old.read(ONE), 0.5)
+    np.testing.assert_array_equal(queue.fence(fields.new).result(20), START + 3 * (1 + times) + 0.5)
+    queue.replay(step, times)
+    np.testing.assert_array_equal(fields.contents(), START + 3 * (1 + 2 * times))
+    assert queue.statistics().num_submissions == 2 + 4 * times + 3
+
+
+def test_a_replay_knows_the_mappers_values_and_conditions_of_its_recording(queue: celerity.Queue) -> None:
+    out = celerity.Buffer.from_array(np.zeros(12, np.int64))
+    state: dict[str, Any] = {"low": 2, "amount": np.array([5, 0]), "calls": 0}
+
+    def write(chunk: Any, view: Any, amount: Any) -> None:
+        view.array[...] += amount[0]
+
+    def step() -> None:
+        state["calls"] += 1
+        if state["low"] == 2:
+            low = state["low"]
+            queue.parallel_for(1, write, out.read_write(lambda chunk: slice(low, low + 3)), state["amount"])
+        queue.host_task(write, out.read_write(access.fixed(celerity.Box((11,), (12,)))), (7,))
+
+    recorded = queue.record(step)
+    state["low"] = 9
+    state["amount"][0] = 1000
+    queue.replay(recorded, 3)
+    expected = np.zeros(12, np.int64)
+    expected[2:5], expected[11] = 4 * 5, 4 * 7
+    np.testing.assert_array_equal(queue.fence(out).result(20), expected)
+    assert state["calls"] == 1
+
+
+def test_reductions_are_reduced_again(queue: celerity.Queue, fields: Fields) -> None:
+    highest = celerity.Buffer((), np.float32, name="highest")
+    seen: list[float] = []
+
+    def step() -> None:
+        fields.step()
+        queue.parallel_for((4, 6), total, fields.old.read(ONE), celerity.reduction(highest, "max"))
+        queue.host_task(lambda part, view: seen.append(float(view.array)), highest.read())
+
+    queue.replay(queue.record(step), 4)
+    queue.wait()
+    assert seen == [23 + 3.0 * n for n in range(1, 6)]
+
+
+def test_a_minimum_of_nothing_is_told_for_the_repetition_in_which_nobody_combines(
+    queue: celerity.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    lowest = celerity.Buffer((), np.float32, name="lowest")
+    calls = [0]
+
+    def sometimes(chunk: Any, out: Any) -> None:
+        calls[0] += 1
+        if calls[0] == 1:
+            out.combine(1.0)
+
+    step = queue.record(lambda: queue.parallel_for((), sometimes, celerity.reduction(lowest, "min")))
+    queue.fence(lowest).result(20)
+    assert "no chunk has combined" not in caplog.text
+    queue.replay(step, 1)
+    queue.fence(lowest).result(20)
+    queue.wait()
+    assert "no chunk has combined" in caplog.text
+
+
+def test_a_recording_without_submits_replays_nothing(queue: celerity.Queue) -> None:
+    step = queue.record(lambda: None)
+    assert step.num_tasks == 0
+    queue.replay(step, 10**15)
+    assert queue.statistics().num_submissions == 0
+
+
+def test_many_repetitions_wait_for_the_execution(queue: celerity.Queue, fields: Fields) -> None:
+    step = queue.record(fields.step)
+    queue.replay(step, 8000)
+    assert queue.statistics().blocked_seconds > 0
+    np.testing.assert_array_equal(fields.contents(), START + 3 * 8001)
+
+
+def test_a_recording_may_live_in_its_own_function(queue: celerity.Queue) -> None:
+    class Owner:
+        step: celerity.Recording
+
+    owners = [Owner()]
+    buffer = celerity.Buffer.from_array(np.zeros(4, np.int64))
+    alive = [True]
+
+    def count(chunk: Any, view: Any) -> None:
+        assert owners
+        view[chunk.box] += 1
+
+    owners[0].step = queue.record(lambda: queue.parallel_for(4, count, buffer.read_write(ONE)))
+    queue.replay(owners[0].step, 2)
+    assert queue.fence(buffer).result(20).tolist() == [3] * 4
+    weakref.finalize(owners[0], alive.clear)
+    queue.wait()
+    owners.clear()
+    gc.collect()
+    assert not alive
+
+
+def test_submits_of_other_threads_are_no_part_of_a_recording(queue: celerity.Queue, fields: Fields) -> None:
+    other = celerity.Buffer.from_array(np.zeros(4, np.float32))
+
+    def submit() -> None:
+        queue.parallel_for(4, use_one, other.read_write(ONE))
+        queue.fence(other).result(20)
+
+    def step() -> None:
+        fields.step()
+        thread = threading.Thread(target=submit)
+        thread.start()
+        thread.join()
+
+    recorded = queue.record(step)
+    assert recorded.num_tasks == 2
+    queue.replay(recorded, 2)
+    assert queue.fence(other).result(20).tolist() == [1] * 4
+    np.testing.assert_array_equal(fields.contents(), START + 9)
+
+
+@celerity.kernel
+def use_one(chunk: Any, out: Any) -> None:
+    out[chunk.box] += 1
+
+
+def test_other_threads_run_beside_a_replay(queue: celerity.Queue, fields: Fields) -> None:
+    other = celerity.Buffer.from_array(np.zeros(4, np.float32))
+    step = queue.record(fields.step)
+
+    def submit() -> None:
+        for _ in range(50):
+            queue.parallel_for(4, use_one, other.read_write(ONE))
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    queue.replay(step, 400)
+    thread.join()
+    assert queue.fence(other).result(20).tolist() == [50] * 4
+    np.testing.assert_array_equal(fields.contents(), START + 3 * 401)
+
+
+# ---- what is refused
+
+
+def test_calls_that_no_replay_could_repeat_are_refused(queue: celerity.Queue, fields: Fields) -> None:
+    known = queue.record(lambda: None)
+
+    def nest() -> None:
+        queue.record(fields.step)
+
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("queue.fence() was called inside of", lambda: queue.fence(fields.old)),
+        ("queue.wait() was called inside of", queue.wait),
+        ("queue.barrier() was called inside of", queue.barrier),
+        ("queue.flush() was called inside of", queue.flush),
+        ("queue.close() was called inside of", queue.close),
+        ("queue.replay() was called inside of", lambda: queue.replay(known, 1)),
+        ("Making a buffer of shape (3,) was called inside of", lambda: celerity.Buffer(3)),
+        ("Making a buffer from an array was called inside of", lambda: celerity.Buffer.from_array(START)),
+        ("Recordings do not nest", nest),
+    ]
+    for message, call in calls:
+        before = queue.statistics().num_submissions
+
+        def step(call: Callable[[], Any] = call) -> None:
+            fields.step()
+            call()
+
+        with pytest.raises(UsageError, match=re.escape(message)) as caught:
+            queue.record(step)
+        assert __file__ in str(caught.value)
+        assert queue.statistics().num_submissions == before + 2
+    np.testing.assert_array_equal(fields.contents(), START + 3 * len(calls))
+    queue.replay(queue.record(fields.step), 1)
+
+
+def test_a_function_that_raises_leaves_no_recording(queue: celerity.Queue, fields: Fields) -> None:
+    def step() -> None:
+        fields.step()
+        raise LookupError("here")
+
+    with pytest.raises(LookupError, match="here"):
+        queue.record(step)
+    assert queue.record(fields.step).num_tasks == 2
+    np.testing.assert_array_equal(fields.contents(), START + 6)
+
+
+def test_a_submit_that_is_refused_is_no_part_of_the_recording(queue: celerity.Queue, fields: Fields) -> None:
+    def step() -> None:
+        with pytest.raises(UsageError):
+            queue.parallel_for((9, 9), add, fields.new.write(ONE), fields.old.read(ONE), 1.0)
+        with pytest.raises(UsageError):
+            queue.parallel_for((4, 6), add, fields.new.write(ONE))
+        fields.step()
+
+    recorded = queue.record(step)
+    assert recorded.num_tasks == 2
+    queue.replay(recorded, 1)
+    np.testing.assert_array_equal(fields.contents(), START + 6)
+
+
+@pytest.mark.parametrize("function", [3, "step", None])
+def test_only_a_function_can_be_recorded(queue: celerity.Queue, function: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="takes a function without arguments"):
+        queue.record(function)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_function_that_nobody_runs_is_refused(queue: celerity.Queue, fields: Fields) -> None:
+    async def later() -> None:
+        fields.step()
+
+    def generate() -> Any:
+        fields.step()
+        yield 1
+
+    for function in (later, generate):
+        with pytest.raises(ArgumentTypeError, match="that nobody runs"):
+            queue.record(function)
+
+
+@pytest.mark.parametrize(
+    ("times", "kind", "message"),
+    [
+        (-1, UsageError, "times= is -1, but must be 0 or more"),
+        (2**63, UsageError, "must be 0 or more, below 2"),
+        (1.0, ArgumentTypeError, r"times= is an integer, not 1\.0"),
+        (True, ArgumentTypeError, "not True"),
+        (None, ArgumentTypeError, "not None"),
+    ],
+)
+def test_wrong_numbers_of_times(
+    queue: celerity.Queue, fields: Fields, times: Any, kind: type[UsageError], message: str
+) -> None:
+    step = queue.record(fields.step)
+    with pytest.raises(kind, match=message):
+        queue.replay(step, times)
+    np.testing.assert_array_equal(fields.contents(), START + 3)
+
+
+def test_only_a_recording_can_be_replayed(queue: celerity.Queue, fields: Fields) -> None:
+    with pytest.raises(ArgumentTypeError, match="takes a Recording"):
+        queue.replay(fields.step, 1)  # type: ignore[arg-type]
+    step = queue.record(fields.step)
+    for way in (copy.copy, copy.deepcopy):
+        with pytest.raises(ArgumentTypeError, match="cannot be copied"):
+            way(step)
+
+
+def test_a_buffer_that_has_died_is_named(queue: celerity.Queue) -> None:
+    buffers = [celerity.Buffer.from_array(START, name="gone")]
+    step = queue.record(lambda: queue.parallel_for((4, 6), use_one, buffers[0].read_write(ONE)))
+    queue.replay(step, 1)
+    buffers.clear()
+    gc.collect()
+    with pytest.raises(
+        UsageError, match=r'uses B\d+ "gone" \(made at .*test_recordings.py:\d+\), which the program has'
+    ):
+        queue.replay(step, 1)
+    queue.wait()
+
+
+def test_a_buffer_that_dies_in_the_recording_is_named(queue: celerity.Queue) -> None:
+    buffers = [celerity.Buffer.from_array(START, name="gone")]
+    with pytest.raises(UsageError, match=r'"gone".*which the program has dropped'):
+        queue.record(lambda: queue.parallel_for((4, 6), use_one, buffers.pop().read_write(ONE)))
+
+
+def test_a_buffer_that_only_a_reduction_names_may_not_die_either(queue: celerity.Queue, fields: Fields) -> None:
+    results = [celerity.Buffer((), np.float32, name="highest")]
+    step = queue.record(
+        lambda: queue.parallel_for((4, 6), total, fields.old.read(ONE), celerity.reduction(results[0], "max"))
+    )
+    results.clear()
+    gc.collect()
+    with pytest.raises(UsageError, match='"highest"'):
+        queue.replay(step, 1)
+
+
+def test_a_recording_belongs_to_its_queue(queue: celerity.Queue, fields: Fields) -> None:
+    step = queue.record(fields.step)
+    with celerity.Queue() as other, pytest.raises(UsageError, match="belongs to another queue"):
+        other.replay(step, 1)
+
+
+def test_a_recording_ends_with_its_runtime() -> None:
+    with celerity.Queue() as queue:
+        fields = Fields(queue)
+        step = queue.record(fields.step)
+    with pytest.raises(ClosedQueue, match=r"replay\(\) on a queue that is closed"):
+        queue.replay(step, 1)
+    with pytest.raises(ClosedQueue, match=r"record\(\) on a queue that is closed"):
+        queue.record(fields.step)
+    with celerity.Queue() as another, pytest.raises(ClosedQueue, match="belongs to a runtime that ended"):
+        another.replay(step, 1)
+
+
+def test_tasks_can_neither_record_nor_replay(queue: celerity.Queue, fields: Fields) -> None:
+    step = queue.record(fields.step)
+    errors: list[BaseException] = []
+
+    def nest(part: Any) -> None:
+        for call in (lambda: queue.record(fields.step), lambda: queue.replay(step, 1)):
+            try:
+                call()
+            except NestedUse as error:
+                errors.append(error)
+
+    queue.host_task(nest)
+    queue.wait()
+    assert len(errors) == 2
+
+
+def test_a_changed_variable_from_outside_is_named(queue: celerity.Queue) -> None:
+    global factor  # noqa: PLW0603
+    buffer = celerity.Buffer.from_array(START)
+    factor = 1
+    step = queue.record(lambda: queue.parallel_for((4, 6), use_factor, buffer.read_write(ONE)))
+    queue.replay(step, 1)
+    queue.wait()
+    factor = 2
+    with pytest.raises(UsageError, match=r"the variable 'factor' from outside, which was 1 then and is 2 now"):
+        queue.replay(step, 1)
+    factor = 1
+    queue.replay(step, 1)
+    np.testing.assert_array_equal(queue.fence(buffer).result(20), START + 3)
+
+
+def test_a_function_with_other_code_is_named(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(START)
+
+    def one(chunk: Any, out: Any) -> None:
+        out[chunk.box] += 1
+
+    def two(chunk: Any, out: Any) -> None:
+        out[chunk.box] += 2
+
+    step = queue.record(lambda: queue.parallel_for((4, 6), one, buffer.read_write(ONE)))
+    queue.wait()
+    one.__code__ = two.__code__
+    with pytest.raises(UsageError, match=r'function of its kernel "one" .* has other code'):
+        queue.replay(step, 1)
+
+
+def test_an_error_of_a_repetition_names_the_task_and_its_line(tmp_path: Path) -> None:
+    program = """
+        calls = 0
+        def fail_late(chunk, out):
+            global calls
+            calls += 1
+            if calls == 3:
+                raise LookupError("the third call")
+        with celerity.Queue() as queue:
+            buffer = celerity.Buffer.from_array(np.zeros(4, np.float32))
+            step = queue.record(lambda: queue.parallel_for((), fail_late, buffer.read_write(access.all())))
+            queue.replay(step, 10**9)
+        """
+    outcome = run(tmp_path, program)
+    assert outcome.returncode != 0
+    assert f"task 'fail_late' failed (submitted at {line_of(tmp_path, 'queue.record(')}): LookupError" in outcome.stderr
+
+
+# ---- settings that watch
+
+
+@pytest.mark.parametrize("settings", [{"CHECK": "1"}, {"SYNC": "1"}, {"BOUNDS_CHECK": "1"}, {"TRACE": "out.json"}])
+def test_replays_under_settings_that_watch(tmp_path: Path, settings: dict[str, str]) -> None:
+    source = """
+        ONE = access.one_to_one()
+        amount = 1
+        def add(chunk, out, given):
+            out[chunk.box] = given[chunk.box] + amount
+        with celerity.Queue() as queue:
+            a, b = (celerity.Buffer.from_array(np.zeros(64, np.float32)) for _ in range(2))
+            def step():
+                queue.parallel_for(64, add, b.write(ONE), a.read(ONE))
+                queue.parallel_for(64, add, a.write(ONE), b.read(ONE))
+            recorded = queue.record(step)
+            queue.replay(recorded, 200)
+            assert (queue.fence(a).result() == 402).all()
+            amount = 5
+            try:
+                queue.replay(recorded, 1)
+            except celerity.UsageError as error:
+                print(error)
+        """
+    if "TRACE" in settings:
+        settings = {"TRACE": str(tmp_path / "out.json")}
+    outcome = run(tmp_path, source, 30, **{f"CELERITY_{name}": value for name, value in settings.items()})
+    assert outcome.returncode == 0, outcome.stderr
+    assert "'amount' from outside, which was 1 then and is 5 now" in outcome.stdout
+    if "TRACE" in settings:
+        events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+        kernels = [event for event in events if event.get("cat") == "kernel" or event.get("name") == "add"]
+        assert len(kernels) >= 402
