@@ -46,7 +46,7 @@ class ExecutorDelegate(Protocol):
         """
 
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
-        """Return (what messages call a task, "file:line" that submitted it), or None if it is not known any more."""
+        """Return (name of a task in messages, "file:line" of its submit), or None after the task is forgotten."""
 
     def explain_violation(
         self,
@@ -81,7 +81,7 @@ class NativeExecutor(Protocol):
         """A pilot has arrived."""
 
     def unclaimed_pilots(self) -> list[UnclaimedPilot]:
-        """The messages that were announced and that nobody has asked for. Executor thread."""
+        """The messages that were announced, and that no instruction has received. Executor thread."""
 
     def wake(self) -> None:
         """Let `run` return."""

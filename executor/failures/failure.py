@@ -41,12 +41,12 @@ class Failure:
 
     rank: int  # where it happened
     text: str  # type and message of the exception
-    task: str = ""  # what messages call the task; empty if it was not in one
+    task: str = ""  # its name in messages; empty outside of tasks
     site: str = ""  # "file:line" that submitted the task, or that raised
     submission: int | None = None
     error: BaseException | None = None  # None: it happened on another rank
     exit_status: int = 1
-    identity: str = ""  # `identity_of` an exception that nobody in the program has caught
+    identity: str = ""  # `identity_of` an exception that the program has not caught
     _remote: RemoteFailure = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -45,9 +45,9 @@ class FailureTimes:
     )
     abort_s: float = 3.0  # from the first failure to MPI_Abort: time for all ranks to hear of it and to print it
     gone_s: float = 3.0  # no progress for so long: a peer on this host whose process is gone is a failure
-    compare_s: float = 2.0  # something is under way for so long: ask the others what they do, and compare programs
+    compare_s: float = 2.0  # something is under way for so long: ask the other ranks, and compare programs
     still_s: float = 10.0  # a rank where nothing has moved for so long stands still
-    report_s: float = 20.0  # no progress for so long, and all ranks stand still: print who waits for what
+    report_s: float = 20.0  # so long without progress while all ranks stand still: print the waits of each rank
     silent_s: float = 25.0  # no progress for so long, and a peer did not answer: that is a failure
     stall_s: float = 60.0  # no progress for so long, and all ranks stand still: that is a failure; 0: never
 
@@ -106,7 +106,7 @@ class FailureHandler:
         """Enter the failed state. Return False if the run had failed before; then nothing happens.
 
         Args:
-            failure: What happened.
+            failure: The error.
             story: Printed before it.
         """
         if self._failure is not None:
@@ -147,7 +147,7 @@ class FailureHandler:
 
         Args:
             error: The exception.
-            story: Its traceback, if nobody has printed that yet.
+            story: Its traceback, if that is not printed yet.
         """
         if self._communicator.rank > 0 and not isinstance(error, KeyboardInterrupt):
             deadline_s = time.monotonic() + self._times.echo_s

@@ -49,7 +49,7 @@ def explain_device(
     """The error of a device, which appears at a later call, and ends all work on the device.
 
     Args:
-        text: What the driver says.
+        text: The words of the driver.
         in_flight: Submissions of the kernels that the device has not finished.
         submission: That of the instruction with which the error came to light.
         delegate: Knows the names of submissions.

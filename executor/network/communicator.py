@@ -78,7 +78,7 @@ class Communicator(Protocol):
         """Operations that have not completed, and pilots that wait: they progress only while `poll` is called."""
 
     def exchange(self, data: bytes) -> list[bytes]:
-        """Give `data` to everyone and return what each rank gave, by rank. Collective, blocks."""
+        """Give `data` to all ranks, and return the data of each rank, by rank. Collective, blocks."""
 
     def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
         """Send up to `PILOT_LIMIT_BYTES`. Pilots between two ranks arrive in order; completion is not reported."""

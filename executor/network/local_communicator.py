@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LocalCommunicator:
-    """A `Communicator` of size 1. Barriers complete at the next poll; there is nobody to send to."""
+    """A `Communicator` of size 1. Barriers complete at the next poll; there is no rank to send to."""
 
     rank = 0
     size = 1

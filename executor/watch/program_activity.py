@@ -33,7 +33,7 @@ class Activity:
         self._is_busy = True
 
     def is_busy(self, now_s: float) -> bool:
-        """Whether it has computed, read or written lately, in the last 2 s or somewhat more.
+        """Whether the process has computed, read or written in the last 2 s or somewhat more.
 
         A thread that sleeps, or waits for a lock, a message or a person, is not busy.
         """

@@ -113,7 +113,7 @@ class ProgressWatchdog:
         self._statuses[status.rank] = now_s, status
 
     def check(self, now_s: float) -> Failure | None:
-        """Look after the run, at most once a second; return a failure if a peer is lost, or if nobody moves."""
+        """Look after the run, at most once a second; return a failure if a peer is lost, or if no rank moves."""
         if now_s < self._next_check_s:
             return None
         self._next_check_s = now_s + _CHECK_INTERVAL_S
@@ -133,7 +133,7 @@ class ProgressWatchdog:
         return self._consider_stall(now_s, active)
 
     def _tell_of_long_calls(self, now_s: float, active: list[ActiveInstruction]) -> None:
-        """A call that runs for long is no stall; log it once, for those who wonder what the run does."""
+        """A call that runs for long is no stall; log it once, so that the user sees why the run takes long."""
         if not self._has_told_calls and active and now_s - self._moved_at_s >= self._times.report_s:
             self._has_told_calls = True
             for entry in [entry for entry in active if entry.is_computing][:_LONGEST_REPORT]:

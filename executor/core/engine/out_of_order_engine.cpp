@@ -150,7 +150,7 @@ void out_of_order_engine::allow_lanes(const bool allowed) {
 
 void out_of_order_engine::complete(const instruction_id id) {
 	const slot_type slot = m_window.find(id);
-	if(slot == instruction_window::no_slot) return; // completed by a later one on its lane
+	if(slot == instruction_window::no_slot) return; // a later instruction on its lane has completed it
 	if(m_nodes[slot].policy == issue_policy::clock) throw std::logic_error("horizons and epochs complete by themselves");
 	if(m_nodes[slot].state < node_state::assigned) throw std::logic_error("an instruction that was never issued cannot complete");
 	complete_slot(slot, false);
@@ -247,7 +247,7 @@ void out_of_order_engine::retry_gated() {
 	}
 }
 
-// Something with a smaller key may have been submitted after the gate had opened.
+// An instruction with a smaller key may have been submitted after the gate had opened.
 bool out_of_order_engine::must_stay_gated(const node& n) const { return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key); }
 
 lane_index out_of_order_engine::choose_lane(node& n) {
@@ -260,7 +260,7 @@ lane_index out_of_order_engine::choose_lane(node& n) {
 		node& predecessor = m_nodes[slot];
 		if(predecessor.lane == no_lane || predecessor.inherited || m_lanes.class_of(predecessor.lane) != cls) continue;
 		if(!m_lanes.accepts(predecessor.lane, is_deferred)) continue;
-		if(m_lanes.issued(predecessor.lane) == predecessor.sequence) { // nothing else stands between the two
+		if(m_lanes.issued(predecessor.lane) == predecessor.sequence) { // nothing lies between the two
 			predecessor.inherited = true;
 			return predecessor.lane;
 		}
@@ -285,7 +285,7 @@ void out_of_order_engine::collect_waits(const node& n, const lane_index own_lane
 		if(same_lane == waits.end()) {
 			waits.push_back(position);
 		} else {
-			same_lane->sequence = position.sequence; // the clock said that the one before was smaller
+			same_lane->sequence = position.sequence; // the clock showed a smaller one before
 		}
 	};
 	// Youngest first: the waits of the youngest predecessor often imply the others.
@@ -399,7 +399,7 @@ void out_of_order_engine::complete_slot(const slot_type target, const bool is_pa
 }
 
 out_of_order_engine::completion out_of_order_engine::find_prerequisite(const node& n, const bool is_passed) const {
-	// The answer to a signal says nothing of others on its lane.
+	// The answer to a signal does not complete the instructions before it on its lane.
 	if(is_on_lane(n.policy) && (is_passed || n.policy != issue_policy::signal)) {
 		if(const slot_type front = m_lanes.front(n.lane); m_lanes.completed(n.lane) + 1 < n.sequence) return {front, true};
 	}
@@ -420,7 +420,7 @@ void out_of_order_engine::finalize(const slot_type slot) {
 	const bool is_signal = n.policy == issue_policy::signal;
 	if(is_on_lane(n.policy) && !is_signal) {
 		m_lanes.pop_front(n.lane);
-		if(n.state == node_state::assigned) { // its lane is past it, so it was enqueued
+		if(n.state == node_state::assigned) { // its lane has passed it, so that it was enqueued
 			m_lanes.remove_deferred(n.lane);
 			retry_parked();
 		}

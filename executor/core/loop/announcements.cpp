@@ -11,7 +11,7 @@ namespace {
 /// Python needs the interpreter lock. This thread may have to wait for it while the application submits, and issues nothing meanwhile.
 constexpr std::chrono::milliseconds longest_unannounced{2};
 
-/// Nobody waits for it.
+/// Of an event for which no thread waits.
 bool may_come_later(const executor_event& event) {
 	if(const auto* const completed = std::get_if<completed_event>(&event)) return completed->is_known;
 	return std::holds_alternative<retired_event>(event) || std::holds_alternative<empty_reduction_event>(event);
@@ -33,7 +33,7 @@ bool announcements::has_urgent() const {
 
 bool announcements::must_hand_over() {
 	if(m_events.empty()) return false;
-	// In the order of the events: that an array of the user is free is known before a later completion.
+	// In the order of the events: Python knows that an array of the user is free before it hears of a later completion.
 	for(auto& event : m_events) {
 		if(auto* const completed = std::get_if<completed_event>(&event); completed != nullptr && !completed->is_known) {
 			completed->is_known = tell_watchers(completed->submission);

@@ -51,7 +51,7 @@ call_board::running_call call_board::take_running(const call_ticket ticket, cons
 		call = running->second;
 		m_running.erase(running);
 	}
-	if(m_trace == nullptr || (is_kernel && !m_backend.defers_kernels())) return call; // the lane tells the same
+	if(m_trace == nullptr || (is_kernel && !m_backend.defers_kernels())) return call; // the lane records the kernel
 	const auto device = is_kernel ? std::optional(call.device) : std::nullopt;
 	m_trace->record({call.start_ns, now_ns(), traced_call{instruction_id(ticket), device}});
 	return call;

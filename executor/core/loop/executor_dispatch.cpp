@@ -13,7 +13,7 @@ namespace celerity {
 
 namespace {
 
-/// Told of in a shortage of memory.
+/// Buffers that the report of a memory shortage names.
 constexpr std::size_t most_holders = 3;
 
 } // namespace
@@ -30,7 +30,7 @@ lane_waits executor_loop::waits_of(const issue& item) {
 
 template <>
 void executor_loop::execute(const issue& item, const alloc_instruction& alloc) {
-	// One after the other, so that none is passed for ever.
+	// In their order, so that no allocation waits for ever.
 	if(alloc.allocation.memory == host_memory && (!m_waiting_allocations.empty() || !m_backend->is_ready_to_allocate(host_memory, alloc.size_bytes))) {
 		m_waiting_allocations.push_back(item.payload);
 		return;

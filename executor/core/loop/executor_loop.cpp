@@ -161,7 +161,7 @@ bool executor_loop::work() {
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
 			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || m_announcements.has_urgent())) {
-				m_wake_up.signal(); // there may be more: the next run() must not sleep
+				m_wake_up.signal(); // there may be more work: the next run() must not sleep
 				break;
 			}
 			bool has_progressed = take_inbox();
@@ -172,7 +172,7 @@ bool executor_loop::work() {
 				has_progressed = true;
 				num_issued += static_cast<std::uint64_t>(issued);
 			}
-			// To ask a device costs as much as to issue: not as long as there is something to issue, but now and then.
+			// To ask a device costs as much as to issue an instruction. While there are instructions to issue, the lanes are therefore polled now and then only.
 			if(!has_progressed || now_ns() >= m_next_poll_ns) has_progressed |= poll_lanes();
 			if(!has_progressed) break;
 			has_worked = true;
@@ -332,8 +332,8 @@ bool executor_loop::must_hold_back() const {
 	return m_num_host_calls > 0 || is_lane_in_flight();
 }
 
-// Issued lane operations never need an unissued one, since remote waits respect keys. But they may need a message that the host has yet to send: another
-// rank may end such a wait only after the message has come. The host must therefore never block at a full queue.
+// Issued lane operations never need an unissued one, since remote waits respect keys. But they may need a message that the host has yet to send, if another
+// rank ends such a wait only after that message. Therefore the host must never block at a full queue.
 bool executor_loop::is_lane_full() {
 	if(m_full_lane == no_lane) return false;
 	if(m_engine.lanes().in_flight(m_full_lane) >= m_options.most_on_a_lane) return true;
@@ -348,7 +348,7 @@ void executor_loop::complete_done() {
 	retire();
 }
 
-// An instruction is not looked at after the horizon or epoch that follows it has been reported, which is after this.
+// The executor does not read an instruction once it has reported the next horizon or epoch. That report comes after this.
 void executor_loop::retire() {
 	m_engine.take_completed(m_retired);
 	for(const auto& retired : m_retired) {

@@ -16,7 +16,7 @@ namespace celerity {
 
 namespace {
 
-/// Closes on every way out unless it is taken.
+/// Closes the file on every way out, unless the file is taken.
 struct file_guard {
 	int file;
 	~file_guard() {

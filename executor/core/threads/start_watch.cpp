@@ -27,7 +27,7 @@ constexpr auto look_interval = 1s;
 /// A rank counts as ended only if its process has been missing for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
 constexpr auto speaker_patience = 3s;
-/// Of a core: a process that sleeps or waits takes less.
+/// Of a core. A process that sleeps or waits takes less.
 constexpr double busy_share = 0.05;
 
 std::string read_file(const fs::path& path) {
@@ -64,7 +64,7 @@ std::optional<process_state> parse_stat(const std::string& stat) {
 	return state;
 }
 
-/// Those that run.
+/// The running processes.
 std::unordered_map<pid_t, process_state> list_processes() {
 	std::unordered_map<pid_t, process_state> processes;
 	std::error_code error;

@@ -19,9 +19,9 @@ namespace celerity {
 
 namespace {
 
-/// Nothing depends on it: a limit to how long a lost wake-up could last.
+/// The longest time that a lost wake-up could last. No behaviour depends on it.
 constexpr long longest_sleep_ns = 100'000'000;
-/// Falling asleep and being woken costs more than this many looks.
+/// To fall asleep and wake up costs more than so many looks.
 constexpr int looks_before_sleep = 200;
 constexpr std::size_t flags_per_line = 64 / sizeof(std::uint32_t);
 
@@ -39,7 +39,7 @@ void flag_bell::ring() {
 void flag_bell::wait(const std::uint32_t seen) {
 	m_num_sleeping.fetch_add(1, std::memory_order_seq_cst);
 	const timespec timeout{0, longest_sleep_ns};
-	::syscall(SYS_futex, &m_count, FUTEX_WAIT, seen, &timeout, nullptr, 0); // returns at once if it has rung
+	::syscall(SYS_futex, &m_count, FUTEX_WAIT, seen, &timeout, nullptr, 0); // returns at once if the bell has rung
 	m_num_sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -70,7 +70,7 @@ flag_segment flag_segment::open(const offer& offer) {
 	return segment;
 }
 
-// Neighbouring slots lie on different cache lines: the few that are in use at a time are written from both sides.
+// Neighbouring slots lie on different cache lines, because both ranks write the few slots that are in use.
 std::uint32_t* flag_segment::flag(const std::size_t block, const std::uint32_t slot) const {
 	constexpr std::size_t num_lines = num_slots / flags_per_line;
 	const std::size_t word = slot % num_lines * flags_per_line + slot / num_lines;

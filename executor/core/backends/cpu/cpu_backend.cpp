@@ -66,7 +66,7 @@ std::uint32_t cpu_backend::pull_class(const memory_id to) const {
 // ---- memory ---------------------------------------------------------------------------------------------------------------------
 
 void* cpu_backend::make_slab(const std::size_t size_bytes) {
-	// Nobody refuses shared memory that is not there before it is touched, and then the process is killed.
+	// The system grants more shared memory than there is, and kills the process that touches it.
 	const auto host_bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 	if(size_bytes > host_bytes || m_arena->total_bytes() > host_bytes - size_bytes) throw std::bad_alloc();
 	m_slabs.push_back(shared_memory::create(size_bytes));

@@ -20,7 +20,7 @@ enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, 
 constexpr std::uint32_t num_roles = 7;
 constexpr std::array<lane_kind, num_roles> role_kinds{
     lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal, lane_kind::urgent};
-/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other one. The lanes of kernels are the most that
+/// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other stream. The lanes of kernels are the most that
 /// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
 /// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
 constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 1, 2, 2};
@@ -39,7 +39,7 @@ constexpr std::size_t device_alignment_bytes = 512;
 constexpr std::size_t reports_per_block = 256;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
 
-/// Leaves the thread with the context that it came with: users have their own idea of the current device.
+/// Restores the current context of the thread at the end, because users choose the current device themselves.
 class kept_context {
   public:
 	explicit kept_context(const cuda::driver& driver) : m_driver(driver) { m_driver.context_get_current(&m_context); }
@@ -127,7 +127,7 @@ void cuda_backend::add_device(const int ordinal) {
 	auto& device = m_devices.emplace_back();
 	device.ordinal = ordinal;
 	m_driver.check(m_driver.device_get(&device.handle, ordinal), "cuDeviceGet");
-	// For good: modules, and arrays and streams of CuPy live in it.
+	// Never freed: modules, and arrays and streams of CuPy live in it.
 	m_driver.check(m_driver.primary_context_retain(&device.context, device.handle), "cuDevicePrimaryCtxRetain");
 	make_current(device.context);
 	m_driver.check(m_driver.stream_create(&device.utility, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
@@ -143,7 +143,7 @@ void cuda_backend::add_device(const int ordinal) {
 	    device_alignment_bytes, device_slab_bytes);
 }
 
-// Somebody else in the process may have enabled it before: that is fine.
+// Another library of the process may have enabled the access before. That is no error.
 void cuda_backend::enable_peers() {
 	for(auto& from : m_devices) {
 		make_current(from.context);
@@ -204,7 +204,7 @@ std::uint32_t cuda_backend::signal_class(const memory_id from) const {
 	return class_index(is_device_memory(from) ? device_of(from) : device_id(0), lane_role::signal);
 }
 
-// Not remembered: CuPy sets the context of a thread without telling us, and the call costs nothing where it changes nothing.
+// The current context is not remembered, because CuPy changes it too. The call costs nothing if the context is current already.
 void cuda_backend::make_current(const cuda::context context) { m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent"); }
 
 std::uint64_t cuda_backend::completed(const lane_index lane) {
@@ -218,7 +218,7 @@ std::uint64_t cuda_backend::completed(const lane_index lane) {
 
 bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lane_position> waits) {
 	for(const auto& wait : waits) {
-		// An instruction that the engine counts as issued may still be with the worker of another device. It comes, as no operation waits for a newer one.
+		// An instruction that the engine counts as issued may still be with the worker of another device. The worker issues it, as no operation waits for a newer one.
 		if(!m_lanes[wait.lane]->wait_until_recorded(wait.sequence)) return false;
 		m_lanes[wait.lane]->make_wait(stream, wait.sequence);
 	}
@@ -270,7 +270,7 @@ void cuda_backend::stop() {
 	}
 }
 
-// Nobody may have asked since. A second look is for lanes that follow others.
+// The last look may have been long ago. A second look is for lanes that follow others.
 bool cuda_backend::are_lanes_idle() {
 	bool is_idle = false;
 	try {
@@ -308,7 +308,7 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 }
 
 // Several empty slabs may add up to the missing memory. Slabs that another rank has mapped must stay. Freeing waits for all operations on the device.
-// They end: a wait for another rank is issued only after all operations of this rank that the other one may need.
+// These operations end: a wait for another rank is issued only after all operations of this rank that the other rank may need.
 void cuda_backend::trim(const memory_id memory) {
 	make_current(m_devices.at(device_of(memory).value).context);
 	m_devices.at(device_of(memory).value).arena->free_unused([&](const std::size_t number, const slab_arena::slab& slab) {
@@ -337,7 +337,7 @@ void cuda_backend::fill(const memory_id memory, void* const address, const std::
 	m_driver.check(m_driver.stream_synchronize(device.utility), "cuStreamSynchronize");
 }
 
-// ---- operations on lanes; what copies put on them is in cuda_backend_copies.cpp ---------------------------------------------
+// ---- operations on lanes; those of copies are in cuda_backend_copies.cpp -----------------------------------------------------
 
 void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& operation) {
 	if(position.lane == m_host_lane_index) {

@@ -15,6 +15,9 @@ constexpr std::array<std::uint64_t, 3> max_grid{0x7fffffff, 65535, 65535};
 /// Enough for every scalar and for the fields before it.
 constexpr std::size_t max_alignment_bytes = 16;
 
+/// Of the largest parameter besides scalars, an accessor that checks bounds, with padding: address and strides, boxes, report and number.
+constexpr std::size_t max_parameter_bytes = (3 + 1 + max_checked_boxes * 2 * 3 + 2) * sizeof(std::int64_t) + max_alignment_bytes;
+
 std::array<std::uint32_t, 3> reversed(const std::vector<std::uint32_t>& extents, const std::uint32_t fill) {
 	std::array<std::uint32_t, 3> result{fill, fill, fill};
 	std::copy(extents.rbegin(), extents.rend(), result.begin());
@@ -55,16 +58,16 @@ std::array<std::uint32_t, 3> cuda_function::grid(const box& chunk) const {
 }
 
 void packed_parameters::begin(const std::size_t alignment_bytes) {
-	m_bytes.resize((m_bytes.size() + alignment_bytes - 1) / alignment_bytes * alignment_bytes);
-	m_offsets.push_back(m_bytes.size());
+	const auto used_bytes = static_cast<std::size_t>(m_next - m_bytes.data());
+	m_next = m_bytes.data() + (used_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+	m_pointers.push_back(m_next);
 }
 
 template <typename T>
 void packed_parameters::put(const T& value) {
-	put_bytes(std::as_bytes(std::span(&value, 1)));
+	std::memcpy(m_next, &value, sizeof value);
+	m_next += sizeof value;
 }
-
-void packed_parameters::put_bytes(const std::span<const std::byte> bytes) { m_bytes.insert(m_bytes.end(), bytes.begin(), bytes.end()); }
 
 void packed_parameters::put_corner(const point& corner, const std::uint32_t dims, const std::int64_t fill) {
 	for(std::uint32_t d = 0; d < std::max(dims, 1U); ++d) put<std::int64_t>(d < dims ? corner[d] : fill);
@@ -82,7 +85,7 @@ void packed_parameters::put_accessor(const array_place& place, const std::uint32
 	std::int64_t origin = 0;
 	for(std::uint32_t d = 0; d < dims; ++d) origin += array.min(d) * stride[d];
 	auto address = reinterpret_cast<std::uintptr_t>(place.address);
-	if(address != 0) address -= static_cast<std::uintptr_t>(origin) * element_size_bytes; // modulo 2^64: it need not lie in the allocation
+	if(address != 0) address -= static_cast<std::uintptr_t>(origin) * element_size_bytes; // modulo 2^64: the result need not lie in the allocation
 	put(address);
 	for(std::uint32_t d = 0; d + 1 < std::max(dims, 2U); ++d) put(stride[d]);
 }
@@ -104,8 +107,9 @@ void packed_parameters::put_bounds(const access_binding& access, const std::uint
 void packed_parameters::pack(const cuda_function& function, const launch_operation& launch) {
 	using kind = cuda_function::parameter::kind_type;
 	const auto& instruction = *launch.instruction;
-	m_bytes.clear();
-	m_offsets.clear();
+	m_bytes.resize(std::max(m_bytes.size(), function.parameters().size() * max_parameter_bytes + launch.launch->scalars.size()));
+	m_next = m_bytes.data();
+	m_pointers.clear();
 	std::size_t next_access = 0;
 	std::size_t next_reduction = 0;
 	std::size_t next_scalar_byte = 0;
@@ -133,13 +137,12 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 		case kind::scalar:
 			if(next_scalar_byte + parameter.size_bytes > launch.launch->scalars.size())
 				throw std::invalid_argument("the kernel has more scalars than were given");
-			put_bytes(std::span(launch.launch->scalars).subspan(next_scalar_byte, parameter.size_bytes));
+			std::memcpy(m_next, launch.launch->scalars.data() + next_scalar_byte, parameter.size_bytes);
+			m_next += parameter.size_bytes;
 			next_scalar_byte += parameter.size_bytes;
 			break;
 		}
 	}
-	m_pointers.clear();
-	for(const std::size_t offset : m_offsets) m_pointers.push_back(m_bytes.data() + offset);
 }
 
 } // namespace celerity

@@ -61,13 +61,12 @@ class packed_parameters {
 
   private:
 	std::vector<std::byte> m_bytes;
-	std::vector<std::size_t> m_offsets;
+	std::byte* m_next = nullptr; ///< the place in m_bytes where the next value goes
 	std::vector<void*> m_pointers;
 
 	void begin(std::size_t alignment_bytes);
 	template <typename T>
 	void put(const T& value);
-	void put_bytes(std::span<const std::byte> bytes);
 	void put_corner(const point& corner, std::uint32_t dims, std::int64_t fill);
 	void put_box(const box& b, std::uint32_t dims);
 	void put_accessor(const array_place& place, std::uint32_t dims, std::size_t element_size_bytes);

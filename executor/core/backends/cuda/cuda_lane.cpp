@@ -141,7 +141,7 @@ std::uint64_t cuda_lane::poll() {
 		if(!m_followed.empty() && m_followed.front().sequence == done + 1) {
 			auto& producer = *m_followed.front().producer;
 			if(producer.completed() < m_followed.front().producer_sequence) {
-				// The thread that polls this lane polls the producer as well in most cases, but not once all of the producer is complete.
+				// In most cases the thread that polls this lane polls the producer as well, but not once the whole producer is complete.
 				if(producer.m_num_polls == m_producer_polls) producer.poll();
 				m_producer_polls = producer.m_num_polls;
 				if(producer.completed() < m_followed.front().producer_sequence) break;
@@ -157,9 +157,9 @@ std::uint64_t cuda_lane::poll() {
 	return done;
 }
 
-// How far the stream is between `done` and `last`, all of which have events.
+// The last complete position between `done` and `last`, all of which have events.
 std::uint64_t cuda_lane::poll_events(std::uint64_t done, const std::uint64_t last) {
-	// Asking costs about as much as launching. Most often the stream is busy with the next one, or has run dry.
+	// To ask costs about as much as to launch. Most often the stream is busy with the next position, or idle.
 	if(done >= last || !has_passed(done + 1)) return done;
 	const std::uint64_t first = done + 1;
 	done = first;

@@ -17,7 +17,7 @@ std::int64_t to_ns(const float milliseconds) { return std::llround(1e6 * static_
 cuda_timeline::cuda_timeline(const cuda::driver& driver, const cuda::stream stream, trace_recorder& trace, const double max_distance_ms)
     : m_driver(driver), m_trace(trace), m_max_distance_ms(max_distance_ms) {
 	m_driver.check(m_driver.event_create(&m_reference, cuda::event_default), "cuEventCreate");
-	// The first one sets things up in the driver, which takes its time.
+	// The first event of a context takes longer, because the driver sets itself up.
 	for(int round = 0; round < 2; ++round) {
 		m_driver.check(m_driver.event_record(m_reference, stream), "cuEventRecord");
 		const std::int64_t recorded_ns = now_ns();

@@ -13,7 +13,7 @@ namespace {
 
 /// Operations between two looks for completed ones.
 constexpr int operations_per_round = 8;
-/// A device that is busy is looked at all the time; one that has become idle is waited for so long before the thread sleeps.
+/// The thread looks at a busy device all the time. So long after the device has become idle, the thread sleeps.
 constexpr std::chrono::microseconds spin_time{50};
 /// Between two looks, where there are fewer cores than busy threads.
 constexpr std::chrono::microseconds pause{20};
