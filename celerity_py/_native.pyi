@@ -1112,11 +1112,10 @@ class Executor:
         One thread per device.
         """
 
-    def kernel_issued(self, ticket: int) -> None:
-        """The kernel is on its lane, though it may still run."""
-
-    def kernel_done(self, ticket: int) -> None:
-        """The kernel's function has returned."""
+    def kernel_returned(self, ticket: int) -> None:
+        """
+        The kernel's function has returned; its work may still run on its lane.
+        """
 
     def next_host_task(self) -> HostTaskCall | InitializeCall | None:
         """

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class ExecutorDelegate(Protocol):
     """The runtime, as the executor sees it: the owner of callables, futures and arrays."""
 
+    def enter_thread(self) -> None:
+        """The calling thread, which is one of the executor's, calls other methods of this class from now on."""
+
     def run_kernel(self, device: int, call: KernelCall) -> None:
         """Run one chunk of a kernel.
 
@@ -89,11 +92,8 @@ class NativeExecutor(Protocol):
     def next_kernel(self, device: int) -> KernelCall | None:
         """Block until there is a kernel for the device; None means stop. One thread per device."""
 
-    def kernel_done(self, ticket: int) -> None:
-        """The function of this kernel has returned."""
-
-    def kernel_issued(self, ticket: int) -> None:
-        """All work of this kernel is on its stream; called after `kernel_done`."""
+    def kernel_returned(self, ticket: int) -> None:
+        """The function of this kernel has returned; its work on a stream may still run."""
 
     def next_host_task(self) -> HostTaskCall | InitializeCall | None:
         """Block until there is host work; None means stop. Any number of threads."""

@@ -202,6 +202,7 @@ class LiveExecutor:
 
     def _execute(self) -> None:
         try:
+            self._delegate.enter_thread()
             self._loop()
         except BaseException as error:  # noqa: BLE001 - the run cannot go on, and all ranks must know
             self.fail(error)
@@ -331,11 +332,11 @@ class LiveExecutor:
     # ---- threads for user code
 
     def _launch_kernels(self, device: int) -> None:
+        self._delegate.enter_thread()
         while (call := self._next_kernel(device)) is not None:
             try:
                 self._delegate.run_kernel(device, call)
-                self._native.kernel_done(call.ticket)
-                self._native.kernel_issued(call.ticket)  # its work on a stream may still run
+                self._native.kernel_returned(call.ticket)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 self._fail_kernel(error, call.submission)
 
@@ -360,6 +361,7 @@ class LiveExecutor:
             return None
 
     def _run_host_tasks(self) -> None:
+        self._delegate.enter_thread()
         while (call := self._native.next_host_task()) is not None:
             with self._pool_lock:
                 self._num_idle_host_threads -= 1

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from celerity_py import _native
-from celerity_py._native import BoundAccess, Box, HostTaskCall, KernelCall, Region, box_from_flat
+from celerity_py._native import BoundAccess, Box, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.kept_arrays import look_after
 from celerity_py.calls.partial_results import Reducer, ReductionPort
@@ -53,40 +54,6 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.n
     return np.ndarray(shape, dtype, _memory_at(address, shape, dtype))
 
 
-def run_kernel(
-    submissions: Mapping[int, Submission], device: int, call: KernelCall, checks: CallChecks | None = None
-) -> None:
-    """Run one device kernel.
-
-    Raises:
-        BaseException: Whatever the kernel raises.
-    """
-    submission = submissions[call.submission]
-    whole: Any = submission.box
-    chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, None, np)
-    if checks is None:
-        _HOST.call(submission, chunk, call.accesses, call.reductions)
-        return
-    with checks.around(submission, call.accesses, _HOST) as filled:
-        _HOST.call(submission, chunk, filled, call.reductions)
-
-
-def run_host_task(submissions: Mapping[int, Submission], call: HostTaskCall, checks: CallChecks | None = None) -> None:
-    """Run one part of a host task.
-
-    Raises:
-        BaseException: Whatever the host task raises.
-    """
-    submission = submissions[call.submission]
-    whole: Any = submission.box
-    part = Part(box_from_flat(call.chunk, len(whole.min)), whole)
-    if checks is None:
-        _HOST.call(submission, part, call.accesses, ())
-        return
-    with checks.around(submission, call.accesses, _HOST) as filled:
-        _HOST.call(submission, part, filled, ())
-
-
 def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess | None:
     """A better error than NumPy's for writes in place, such as `view[box] += 1`, which bypass the view."""
     if isinstance(error, CelerityError) or "read-only" not in str(error):
@@ -108,21 +75,51 @@ def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess
 
 
 class Binder:
-    """Makes the arguments of user functions from the bindings of a call; this class makes NumPy arrays."""
+    """Calls user functions with arguments made from the bindings of a call; this class makes NumPy arrays."""
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
     #: Whether arrays of read accesses refuse writes.
     protects_reads = True
 
-    def call(self, submission: Submission, part: Part, bindings: Iterable[Binding], partials: Iterable[Any]) -> None:
+    def run_kernel(
+        self, submission: Submission, device: int, call: KernelCall, checks: CallChecks | None = None
+    ) -> None:
+        """Run one chunk of a kernel on the device of this number, as the rank counts its own.
+
+        Raises:
+            BaseException: Any exception of call().
+        """
+        whole: Any = submission.box
+        chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, None, np)
+        self.call(submission, chunk, call.accesses, call.reductions, checks)
+
+    def call(
+        self,
+        submission: Submission,
+        part: Part,
+        bindings: Sequence[Binding],
+        partials: Iterable[Any] = (),
+        checks: CallChecks | None = None,
+    ) -> None:
         """Call the function of a task, and take its views away when it returns.
+
+        Args:
+            submission: The task.
+            part: The first argument of its function.
+            bindings: Of its accesses, in their order.
+            partials: Of its reductions, in their order.
+            checks: The checks of CHECK around the call.
 
         Raises:
             KeptArray: If an array of a view still exists then.
             UsageError: If a kernel returns a new array or a number of NumPy, which nobody would get.
-            BaseException: Whatever the function raises.
+            BaseException: Any exception of the function.
         """
+        if checks is not None:
+            with checks.around(submission, bindings, self) as filled:
+                self.call(submission, part, filled, partials)
+            return
         arguments = self.arguments(submission, iter(bindings), iter(partials))
         told = None
         try:
@@ -169,16 +166,14 @@ class Binder:
         """Where the memory of an array begins."""
         return int(array.__array_interface__["data"][0])
 
-    def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
-        """The arguments of `array_of`: for accesses that write, and for accesses that only read."""
+    def map(
+        self, address: int, shape: tuple[int, ...], dtype: Any
+    ) -> tuple[Callable[[], np.ndarray[Any, Any]], Callable[[], np.ndarray[Any, Any]]]:
+        """Functions that make the array of one access of one call: of an access that writes, and of one that reads."""
         memory = _memory_at(address, shape, dtype)
         read_only = _Allocation(shape, dtype, memory)
         read_only.flags.writeable = False
-        return _Allocation(shape, dtype, memory), read_only
-
-    def array_of(self, mapped: Any) -> Any:
-        """An array over a whole allocation that belongs to one access of one call."""
-        return mapped.view(np.ndarray)
+        return partial(_Allocation(shape, dtype, memory).view, np.ndarray), partial(read_only.view, np.ndarray)
 
     def arguments(self, submission: Submission, bindings: Iterator[Binding], partials: Iterator[Any]) -> list[Any]:
         """Views and reducers in the places of the ports; plain values stay as they are."""
@@ -208,7 +203,7 @@ class Binder:
             allocated = box_from_flat(binding.allocated_box, ndim)
             arrays = self._map_allocation(record, binding.allocation, binding.address, allocated)
         declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
-        base = self.array_of(arrays[0] if writable else arrays[1])
+        base = arrays[0]() if writable else arrays[1]()
         box = box_from_flat(binding.bounding_box, ndim)
         return self.view_type(base, arrays[2], box, declared, writable, record, submission)
 
@@ -223,7 +218,8 @@ class Binder:
         return arrays
 
 
-_HOST = Binder()
+#: Of CPU devices and host tasks.
+HOST_BINDER = Binder()
 
 
 def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: Sequence[Flat]) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from celerity_py._native import KernelCall, box_from_flat
@@ -87,23 +87,32 @@ class CudaBinder(Binder):
     def __init__(self, ordinal: int) -> None:
         self._ordinal = ordinal
 
+    def run_kernel(
+        self, submission: Submission, device: int, call: KernelCall, checks: CallChecks | None = None
+    ) -> None:
+        """Run one chunk of a kernel. Work that the kernel puts on the stream may still run when this returns.
+
+        Checks wait for the stream.
+        """
+        import cupy
+
+        whole: Any = submission.box
+        stream = stream_of(self._ordinal, call.stream)
+        with on_device(self._ordinal), stream:
+            chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, stream, cupy)
+            self.call(submission, chunk, call.accesses, call.reductions, checks)
+
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array over foreign device memory."""
-        return self.array_of(self.map(address, shape, dtype)[0])
+        return self.map(address, shape, dtype)[0]()
 
     def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
-        """The arguments of `array_of`, twice the same: CuPy has no read-only arrays for accesses that only read."""
+        """The same function twice: CuPy has no read-only arrays for accesses that only read."""
         import cupy
 
         memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
-        mapped = shape, dtype, cupy.cuda.MemoryPointer(memory, 0)
-        return mapped, mapped
-
-    def array_of(self, mapped: Any) -> Any:
-        """A CuPy array over a whole allocation; the base of all that are made of it."""
-        import cupy
-
-        return cupy.ndarray(*mapped)
+        make = partial(cupy.ndarray, shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+        return make, make
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array without elements."""
@@ -135,43 +144,3 @@ def release_cached_memory(ordinal: int) -> None:
 
     with on_device(ordinal):
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-#: By ordinal.
-_binders: dict[int, CudaBinder] = {}
-
-
-def run_kernel(
-    submissions: Mapping[int, Submission],
-    ordinal: int,
-    device: int,
-    call: KernelCall,
-    checks: CallChecks | None = None,
-) -> None:
-    """Run one device kernel.
-
-    Work that the kernel puts on the stream may still run when this returns.
-
-    Args:
-        submissions: By number.
-        ordinal: Of the GPU, as CUDA counts them.
-        device: The same one, as this rank counts its own.
-        call: The call that the native executor hands over.
-        checks: The checks of CELERITY_CHECK, if it is set. They wait for the stream.
-
-    Raises:
-        BaseException: Whatever the kernel raises.
-    """
-    import cupy
-
-    submission = submissions[call.submission]
-    whole: Any = submission.box
-    binder = _binders.get(ordinal) or _binders.setdefault(ordinal, CudaBinder(ordinal))
-    stream = stream_of(ordinal, call.stream)
-    with on_device(ordinal), stream:
-        chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, stream, cupy)
-        if checks is None:
-            binder.call(submission, chunk, call.accesses, call.reductions)
-            return
-        with checks.around(submission, call.accesses, binder) as filled:
-            binder.call(submission, chunk, filled, call.reductions)

@@ -277,8 +277,8 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 None after stop(). Blocks without the GIL.
 
 One thread per device.)")
-	    .def("kernel_issued", &executor_loop::kernel_issued, "ticket"_a, released(), "The kernel is on its lane, though it may still run.")
-	    .def("kernel_done", &executor_loop::kernel_done, "ticket"_a, released(), "The kernel's function has returned.")
+	    .def("kernel_returned", &executor_loop::kernel_returned, "ticket"_a, released(),
+	        "The kernel's function has returned; its work may still run on its lane.")
 	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | None"),
 	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celerity_py import _native
-from celerity_py._native import InitializeCall
-from celerity_py.calls import execution
+from celerity_py._native import InitializeCall, box_from_flat
+from celerity_py.calls.execution import HOST_BINDER, initialize
 from celerity_py.executor.failures.user_frames import is_ours
 from celerity_py.scheduler.errors import OutOfBoundsAccess
 from celerity_py.vocabulary.accesses import Port
 from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.parts import Part
 from celerity_py.vocabulary.submissions import line_of
 
 if TYPE_CHECKING:
@@ -27,39 +28,36 @@ class RuntimeDelegate:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    def enter_thread(self) -> None:
+        """Let the calling thread, which may run user code from now on, not call the runtime."""
+        self._runtime.state.enter_thread()
+
     def run_kernel(self, device: int, call: KernelCall) -> None:
         """Run a device kernel on a launcher thread."""
         runtime = self._runtime
-        runtime.state.enter_thread()
-        if runtime.is_cuda:
-            from celerity_py.cuda import execution as cuda_execution
-
-            cuda_execution.run_kernel(
-                runtime.submissions, runtime.devices.ordinals[device], device, call, runtime.call_checks
-            )
-        else:
-            execution.run_kernel(runtime.submissions, device, call, runtime.call_checks)
+        submission = runtime.submissions[call.submission]
+        runtime.binders[device].run_kernel(submission, device, call, runtime.call_checks)
         if call.reductions:
-            runtime.empty_reductions.look_at(runtime.submissions[call.submission], call.chunk)
+            runtime.empty_reductions.look_at(submission, call.chunk)
 
     def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
         """Run a part of a host task, or compute initial contents, on a host-task thread."""
         runtime = self._runtime
-        runtime.state.enter_thread()
         if isinstance(call, InitializeCall):
             record = runtime.completion.initialised[call.buffer]
-            execution.initialize(record, call.address, call.allocated_box, call.boxes)
-        else:
-            execution.run_host_task(runtime.submissions, call, runtime.call_checks)
+            initialize(record, call.address, call.allocated_box, call.boxes)
+            return
+        submission = runtime.submissions[call.submission]
+        whole: Any = submission.box
+        part = Part(box_from_flat(call.chunk, len(whole.min)), whole)
+        HOST_BINDER.call(submission, part, call.accesses, checks=runtime.call_checks)
 
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""
-        self._runtime.state.enter_thread()
         self._runtime.completion.complete(submission_id)
 
     def submissions_retired(self, last_submission: int) -> None:
         """Drop callables and arguments in a batch."""
-        self._runtime.state.enter_thread()
         self._runtime.completion.retire(last_submission)
 
     def user_memory_freed(self, raw: int) -> None:

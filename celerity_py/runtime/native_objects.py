@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py import _native
-from celerity_py.cuda.execution import release_cached_memory
+from celerity_py.calls.execution import HOST_BINDER, Binder
+from celerity_py.cuda.execution import CudaBinder, release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.runtime.devices import foreseeable_bytes
@@ -92,6 +93,11 @@ def _make_executor(given: Ingredients) -> _native.Executor:
         release_cached=release_cached_memory,
     )
     return _native.Executor(executor, cuda)
+
+
+def binders_of(devices: Devices) -> list[Binder]:
+    """The objects that call Python kernels, by device."""
+    return [CudaBinder(ordinal) for ordinal in devices.ordinals] if devices.is_cuda else [HOST_BINDER] * devices.count
 
 
 def make_scheduler(

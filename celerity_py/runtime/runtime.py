@@ -22,7 +22,13 @@ from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Notifiers, RuntimeFuture
-from celerity_py.runtime.native_objects import Ingredients, make_executor, make_scheduler, make_submitter
+from celerity_py.runtime.native_objects import (
+    Ingredients,
+    binders_of,
+    make_executor,
+    make_scheduler,
+    make_submitter,
+)
 from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.run_state import Phase, RunState
@@ -71,6 +77,7 @@ class Runtime:
                 check_output(variable, output, communicator.rank, communicator.size)
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
+        self.binders = binders_of(self.devices)
         self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
         warn_of_bound_ranks(communicator)
         self.is_cuda = self.devices.is_cuda

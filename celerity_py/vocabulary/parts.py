@@ -57,7 +57,8 @@ class Chunk(Part):
     __slots__ = ("device", "stream", "xp")
 
     def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
-        super().__init__(box, global_box)
+        self.box = box  # each call of a kernel makes a chunk: one call fewer
+        self.global_box = global_box
         #: The index of the device within its rank, from 0.
         self.device = device
         #: The current stream during the call; None on the CPU backend.

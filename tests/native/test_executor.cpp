@@ -202,8 +202,7 @@ std::vector<std::thread> start_workers(executor_loop& executor) {
 		threads.emplace_back([&executor, d] {
 			while(const auto call = executor.next_kernel(device_id(d))) {
 				add_one(call->accesses);
-				executor.kernel_issued(call->ticket);
-				executor.kernel_done(call->ticket);
+				executor.kernel_returned(call->ticket);
 			}
 		});
 	}

@@ -279,7 +279,7 @@ class SimulatedRank:
             waiting = self.kernels.pop((lane, sequence))
             self._run_kernel(waiting)
             if not self.world.is_stream_like:
-                self.executor.kernel_done(waiting.ticket)
+                self.executor.kernel_returned(waiting.ticket)
         elif call is not None:
             self._run_kernel(call)
 
@@ -288,8 +288,7 @@ class SimulatedRank:
         assert call is not None
         self.kernels[self.devices.begun] = call
         if self.world.is_stream_like:
-            self.executor.kernel_issued(call.ticket)
-            self.executor.kernel_done(call.ticket)
+            self.executor.kernel_returned(call.ticket)
 
     def _run_kernel(self, call: KernelCall) -> None:
         self.functions.run(call.submission, call.chunk, call.accesses, call.reductions)

@@ -128,8 +128,7 @@ class Harness:
         while (call := self.executor.next_kernel(device)) is not None:
             self.kernels.append(call)
             self.body(call)
-            self.executor.kernel_issued(call[0])
-            self.executor.kernel_done(call[0])
+            self.executor.kernel_returned(call[0])
 
     def serve_host_tasks(self) -> None:
         while (call := self.executor.next_host_task()) is not None:

@@ -65,7 +65,6 @@ class ScriptedExecutor:
         self.completed_requests: list[int] = []
         self.pilots: list[tuple[int, bytes]] = []
         self.done_tickets: list[int] = []
-        self.issued_tickets: list[int] = []
         self.active: list[ActiveInstruction] = []
         self.unclaimed: list[UnclaimedPilot] = []
         self.has_failed = False
@@ -103,11 +102,8 @@ class ScriptedExecutor:
     def next_kernel(self, device: int) -> KernelCall | None:
         return self._next(self._kernels)
 
-    def kernel_done(self, ticket: int) -> None:
+    def kernel_returned(self, ticket: int) -> None:
         self.done_tickets.append(ticket)
-
-    def kernel_issued(self, ticket: int) -> None:
-        self.issued_tickets.append(ticket)
 
     def next_host_task(self) -> HostTaskCall | None:
         return self._next(self._host_tasks)
@@ -153,6 +149,9 @@ class ScriptedRuntime:
         submission = len(self.functions) + 1
         self.functions[submission] = function
         return submission
+
+    def enter_thread(self) -> None:
+        pass
 
     def run_kernel(self, device: int, call: KernelCall) -> None:
         self.functions[call.submission]()

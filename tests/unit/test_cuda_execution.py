@@ -17,7 +17,7 @@ from celerity_py._native import BoundAccess, BoundReduction, Box, KernelCall
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import execution as cuda_execution
-from celerity_py.cuda.execution import CudaReducer, CudaView, run_kernel, stream_of
+from celerity_py.cuda.execution import CudaBinder, CudaReducer, CudaView, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
 from celerity_py.vocabulary.submissions import Submission
@@ -83,7 +83,7 @@ def call_of(function: Any, args: list[Any], bindings: list[Any], partials: list[
     submission = Submission("kernel", "step", function, args, Box((0,), (8,)), sys._getframe())
     accesses = [binding and BoundAccess(*binding) for binding in bindings]
     reductions = [BoundReduction(*partial) for partial in partials]
-    return {7: submission}, KernelCall(1, 7, Box((2,), (6,)).flat(), accesses, reductions, 0xABC)
+    return submission, KernelCall(1, 7, Box((2,), (6,)).flat(), accesses, reductions, 0xABC)
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
@@ -94,12 +94,13 @@ def test_device_and_stream_are_current_during_the_call_and_no_longer(log: list[s
     def step(chunk: Any) -> None:
         log.append(f"{chunk.box} on {chunk.device}, {chunk.xp is sys.modules['cupy']}, {chunk.stream.handle:#x}")
 
-    run_kernel(*insert(call_of(step, [], [], []), 5, 1))
+    run_kernel(call_of(step, [], [], []), 5, 1)
     assert log == ["device 5", "stream 0xabc", "Box((2,), (6,)) on 1, True, 0xabc", "end of stream", "end of device"]
 
 
-def insert(made: Any, ordinal: int, device: int) -> tuple[Any, int, int, Any]:
-    return made[0], ordinal, device, made[1]
+def run_kernel(made: tuple[Submission, KernelCall], ordinal: int, device: int, *checks: CallChecks) -> None:
+    submission, call = made
+    CudaBinder(ordinal).run_kernel(submission, device, call, *checks)
 
 
 def test_views_alias_the_allocation_in_global_coordinates(log: list[str]) -> None:
@@ -112,7 +113,7 @@ def test_views_alias_the_allocation_in_global_coordinates(log: list[str]) -> Non
         u[5:7] = u[5:7] * factor
 
     made = call_of(step, [Port(record, READ_WRITE), 10], [binding], [])
-    run_kernel(*insert(made, 0, 0))
+    run_kernel(made, 0, 0)
     assert memory.tolist() == [0, 10, 20, 3, 4, 5, 6, 7]
     assert list(record.arrays) == [(2, 9)]
 
@@ -126,7 +127,7 @@ def test_writing_through_a_read_access_is_refused(log: list[str]) -> None:
 
     made = call_of(step, [Port(fake_record((4,)), READ)], [(3, (2, 9), address_of(memory), box, box, [box])], [])
     with pytest.raises(ReadOnlyAccess, match=r'writes through its read access to B3 "u", at \[0:2\]'):
-        run_kernel(*insert(made, 0, 0))
+        run_kernel(made, 0, 0)
     assert log[-2:] == ["end of stream", "end of device"]
 
 
@@ -140,9 +141,9 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
     for keep in ways:
         made = call_of(lambda chunk, u: kept.append(keep(u)), [Port(record, READ)], [binding], [])  # noqa: B023
         with pytest.raises(KeptArray, match=r'kernel "step" .* keeps an array .* from its view of B3 "u"'):
-            run_kernel(*insert(made, 0, 0))
+            run_kernel(made, 0, 0)
     made = call_of(lambda chunk, u: kept.append(u), [Port(record, READ)], [binding], [])
-    run_kernel(*insert(made, 0, 0))
+    run_kernel(made, 0, 0)
     with pytest.raises(KeptArray, match="has returned"):
         kept[-1][...]
 
@@ -150,7 +151,7 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
 def test_a_chunk_that_accesses_nothing_gets_an_empty_view(log: list[str]) -> None:
     seen: list[Any] = []
     made = call_of(lambda chunk, u: seen.append(u[...].shape), [Port(fake_record((4, 4)), READ)], [None], [])
-    run_kernel(*insert(made, 0, 0))
+    run_kernel(made, 0, 0)
     assert seen == [(0, 0)]
 
 
@@ -164,7 +165,7 @@ def test_partial_results_start_with_the_identity(op: str, expected: int, log: li
         out.combine(np.array([7], np.int32))
 
     port = ReductionPort(fake_record((1,), np.int32), op)
-    run_kernel(*insert(call_of(step, [port], [], [(address_of(partial), op, "int32")]), 0, 0))
+    run_kernel(call_of(step, [port], [], [(address_of(partial), op, "int32")]), 0, 0)
     assert partial == expected
 
 
@@ -204,11 +205,11 @@ def test_elements_left_unwritten_are_found_before_the_stream_is_left(
     for until in (9, 8):
         made = call_of(step, [port, until], [(3, (2, 9), address_of(memory), box, accessed, [accessed])], [])
         if until == 9:
-            run_kernel(*insert(made, 0, 0), checks)
+            run_kernel(made, 0, 0, checks)
             assert memory.tolist() == [0, 3, 3, 3, 3, 0, 0, 0]
         else:
             with pytest.raises(IncompleteWrite, match=r"leaves 1 of these 4 elements unwritten, first \[8:9\]"):
-                run_kernel(*insert(made, 0, 0), checks)
+                run_kernel(made, 0, 0, checks)
     assert log[-2:] == ["end of stream", "end of device"]
 
 
@@ -219,7 +220,7 @@ def test_gaps_of_regions_are_watched(log: list[str], checks: CallChecks) -> None
 
     def call(step: Any) -> None:
         binding = (3, (2, 9), address_of(memory), box, box, accessed)
-        run_kernel(*insert(call_of(step, [Port(record, READ_WRITE)], [binding], []), 0, 0), checks)
+        run_kernel(call_of(step, [Port(record, READ_WRITE)], [binding], []), 0, 0, checks)
 
     def negate(chunk: Any, u: Any) -> None:
         u[0:2], u[5:8] = -u[0:2], -u[5:8]

@@ -134,7 +134,7 @@ def test_mistakes_of_the_caller_are_reported() -> None:
     with pytest.raises(ValueError, match="no such device"):
         executor.next_kernel(3)
     with pytest.raises(ValueError, match="no such kernel"):
-        executor.kernel_done(1)
+        executor.kernel_returned(1)
     with pytest.raises(ValueError, match="no such host task"):
         executor.host_task_done(1)
     with pytest.raises(ValueError, match=f"{_native.Executor.PILOT_SIZE} bytes, not 3"):

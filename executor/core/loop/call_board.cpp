@@ -22,7 +22,7 @@ std::optional<kernel_call> call_board::next_kernel(const device_id device) {
 	return std::nullopt;
 }
 
-void call_board::kernel_done(const call_ticket ticket) { m_backend.end_kernel(take_running(ticket, true).position); }
+void call_board::kernel_returned(const call_ticket ticket) { m_backend.end_kernel(take_running(ticket, true).position); }
 
 std::optional<host_call> call_board::next_host_task() {
 	auto call = m_host_calls.pop();

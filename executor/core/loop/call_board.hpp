@@ -33,7 +33,7 @@ class call_board {
 
 	/// Blocks; nothing after close().
 	std::optional<kernel_call> next_kernel(device_id device);
-	void kernel_done(call_ticket ticket);
+	void kernel_returned(call_ticket ticket);
 	std::optional<host_call> next_host_task();
 	void host_task_done(const call_ticket ticket) { take_running(ticket, false); }
 	/// Whether next_kernel() and next_host_task() return at once.

@@ -27,7 +27,8 @@ void executor_loop::notify_pilot(const rank_id from, const pilot_message& pilot)
 	post([&](executor_mail& mail) { mail.pilots.emplace_back(from, pilot); });
 }
 
-void executor_loop::kernel_issued(const call_ticket ticket) {
+void executor_loop::kernel_returned(const call_ticket ticket) {
+	m_calls.kernel_returned(ticket);
 	if(m_backend->defers_kernels()) post([&](executor_mail& mail) { mail.launches.push_back(instruction_id(ticket)); });
 }
 

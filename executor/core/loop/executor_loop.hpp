@@ -114,8 +114,8 @@ class executor_loop final : public instruction_sink {
 
 	/// Blocks; nothing after stop(). One thread per device: the device's kernels run in the order in which they are handed out.
 	std::optional<kernel_call> next_kernel(const device_id device) { return m_calls.next_kernel(device); }
-	void kernel_issued(call_ticket ticket);
-	void kernel_done(const call_ticket ticket) { m_calls.kernel_done(ticket); }
+	/// The kernel's function has returned; its work may still run on its lane.
+	void kernel_returned(call_ticket ticket);
 	/// Blocks; nothing after stop(). Any number of threads.
 	std::optional<host_call> next_host_task() { return m_calls.next_host_task(); }
 	void host_task_done(call_ticket ticket);
