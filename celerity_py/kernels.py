@@ -133,7 +133,7 @@ class Kernel(KernelRecord):
                 f"have it run on the devices, submit it: queue.parallel_for(shape, {self.name}, ...)."
             )
         if self.cpu is None:
-            refuse_on_cpu(self)
+            refuse_backend(self)
         return self.cpu(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -209,24 +209,17 @@ def name_of(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-def refuse_on_cuda(kernel: Kernel) -> NoReturn:
-    """Explain the remedy for a kernel that the CUDA backend cannot run.
+def refuse_backend(kernel: Kernel | CudaKernel) -> NoReturn:
+    """Explain the remedy for a kernel that the backend in use cannot run.
 
     Raises:
         UsageError: Always.
     """
-    raise UsageError(
-        f"The kernel {kernel.name!r} has no implementation for the CUDA backend, which this run uses. "
-        f"Give it one with celerity.kernel(cpu=f, cuda=g), or run with CELERITY_BACKEND=cpu."
-    )
-
-
-def refuse_on_cpu(kernel: Kernel | CudaKernel) -> NoReturn:
-    """Explain the remedy for a kernel that the CPU backend cannot run.
-
-    Raises:
-        UsageError: Always.
-    """
+    if isinstance(kernel, Kernel) and kernel.cuda is None:
+        raise UsageError(
+            f"The kernel {kernel.name!r} has no implementation for the CUDA backend, which this run uses. "
+            f"Give it one with celerity.kernel(cpu=f, cuda=g), or run with CELERITY_BACKEND=cpu."
+        )
     raise UsageError(
         f"The kernel {kernel.name!r} has no implementation for the CPU backend, which this run uses. "
         f"Give it one with celerity.kernel(cpu=f, cuda={kernel.name})."

@@ -44,6 +44,13 @@ class Devices:
         """Whether the devices are GPUs."""
         return self.backend == "cuda"
 
+    def describe(self) -> str:
+        """The kinds and numbers of the devices, in words."""
+        if not self.is_cuda:
+            return f"{self.count} CPU device(s)"
+        driven = ", ".join(f"GPU {ordinal} ({_native.cuda_device_name(ordinal)})" for ordinal in self.ordinals)
+        return driven if self.all_peers else f"{driven}, which do not all reach each other's memory"
+
 
 def choose_devices(settings: Configuration, communicator: Communicator) -> Devices:
     """Decide together with the other ranks. Collective.

@@ -49,7 +49,7 @@ def _start() -> Runtime:
             communicator = _connect(settings.stall_s)
             log.set_up(settings.log_level, communicator.rank, communicator.size)
             _current = Runtime(settings, communicator, _forget)
-            _has_used_gpus |= _current.is_cuda
+            _has_used_gpus |= bool(_current.devices.ordinals)
         except BaseException:
             configuration.thaw()
             raise

@@ -57,12 +57,6 @@ def _show_setting(value: object) -> str:
 
 
 def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]) -> str:
-    if devices.is_cuda:
-        driven = ", ".join(f"GPU {ordinal} ({_native.cuda_device_name(ordinal)})" for ordinal in devices.ordinals)
-        if len(devices.ordinals) > 1 and not devices.all_peers:
-            driven += ", which do not all reach each other's memory"
-    else:
-        driven = f"{devices.count} CPU device(s)"
     others = [rank for rank in range(communicator.size) if rank != communicator.rank]
     direct = [rank for rank in others if rank < len(direct_ranks) and direct_ranks[rank]]
     through_host = [rank for rank in others if rank not in direct]
@@ -71,7 +65,7 @@ def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: S
         for name, ranks in (("direct transfers", direct), ("messages of MPI", through_host))
         if ranks
     ]
-    return f"Rank {communicator.rank} drives {driven}." + (
+    return f"Rank {communicator.rank} drives {devices.describe()}." + (
         f" It exchanges data by {' and '.join(transports)}." if transports else ""
     )
 

@@ -80,7 +80,6 @@ class Runtime:
         self.binders = binders_of(self.devices)
         self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
         warn_of_bound_ranks(communicator)
-        self.is_cuda = self.devices.is_cuda
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
         self.state = RunState(self._refuse_repeats)

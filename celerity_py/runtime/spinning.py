@@ -42,7 +42,7 @@ def spin_times(poll: str, local_size: int, devices: Devices) -> SpinTimes:
     """
     if poll == "spin":
         return SpinTimes(_IDLE_S, math.inf)
-    if devices.is_cuda and num_cores() >= local_size * (_OTHER_THREADS + devices.count):
+    if devices.ordinals and num_cores() >= local_size * (_OTHER_THREADS + devices.count):
         return SpinTimes(_IDLE_S, _WAIT_S)
     return SpinTimes()
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.buffer import check_alive
-from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_on_cpu, refuse_on_cuda
+from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_backend
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.submit.plain_values import accepted, settle
@@ -85,7 +85,7 @@ def refuse_names(call: str, given: Mapping[str, object], *known: str) -> NoRetur
     )
 
 
-def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_cuda: bool) -> Box:
+def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_native: bool) -> Box:
     """The index space of a kernel, after checks of both.
 
     Raises:
@@ -98,9 +98,7 @@ def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: s
             f"not parallel_for({name}, {kernel!r}, ...)."
         )
     box = box_of(shape, f'kernel "{label}"')
-    if is_cuda and isinstance(kernel, Kernel) and function is None:
-        refuse_on_cuda(kernel)
-    if not (is_cuda and isinstance(function, CudaKernel)):  # a CudaKernel is checked against the types of its arguments
+    if not is_native:  # a CudaKernel on a GPU is checked against the types of its arguments
         check_kernel(kernel, function, num_args, label)
     return box
 
@@ -110,7 +108,7 @@ def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: st
     if isinstance(kernel, CudaKernel) or (isinstance(kernel, Kernel) and function is None):
         if kind == "host task":
             raise ArgumentTypeError(f"host_task() takes a Python function, not {kernel!r}.")
-        refuse_on_cpu(kernel)
+        refuse_backend(kernel)
     if not callable(function):
         raise ArgumentTypeError(f"A {kind} is a callable or made by celerity.kernel, not {function!r}.")
     code = getattr(function, "__code__", None)

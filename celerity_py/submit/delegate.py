@@ -58,7 +58,7 @@ class SubmitDelegate:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.inside = runtime.inside
-        self.is_cuda = runtime.is_cuda
+        self.is_cuda = runtime.devices.is_cuda
         self.check_usable = runtime.check_usable
         self.may_repeat = runtime.call_checks is None
 
@@ -87,20 +87,20 @@ class SubmitDelegate:
         if name is not None:
             check_name(name)
         if kernel.__class__ is Kernel:
-            function: Any = kernel.cuda if runtime.is_cuda else kernel.cpu
+            function: Any = kernel.cuda if runtime.devices.is_cuda else kernel.cpu
             label = name or kernel.name
         else:
             function = kernel
             given = getattr(kernel, "__name__", "")
             label = name or (given if given.__class__ is str and given else name_of(kernel))
-        is_native = function.__class__ is CudaKernel and runtime.is_cuda
+        is_native = function.__class__ is CudaKernel and runtime.devices.is_cuda
         try:
             is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
             box = known_space if is_known else None
         except (KeyError, TypeError, AttributeError):
             box = None
         if box is None:  # outside of the block above: its exceptions would become the context of errors
-            box = check_launch(shape, kernel, function, len(args), label, is_cuda=runtime.is_cuda)
+            box = check_launch(shape, kernel, function, len(args), label, is_native=is_native)
         undivided = runtime.undivided
         division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import sys
 from collections.abc import Iterator
@@ -401,9 +402,10 @@ def queue_of_gpus(gpus: FakeGpus) -> Iterator[celerity.Queue]:
     """A queue that takes CUDA kernels, which the CPU backend then does not find."""
     with celerity.Queue() as queue:
         runtime: Any = lifecycle.current()
-        runtime.is_cuda = True
+        devices = runtime.devices
+        runtime.devices = dataclasses.replace(devices, backend="cuda")
         yield queue
-        runtime.is_cuda = False
+        runtime.devices = devices
 
 
 def test_a_kernel_without_implementation_for_gpus_is_refused(queue_of_gpus: celerity.Queue) -> None:
@@ -427,7 +429,7 @@ def test_a_refused_submission_leaves_neither_record_nor_launch(
             )
         assert runtime.next_id == expected
         assert expected not in runtime.submissions
-    runtime.is_cuda = False
+    runtime.devices = dataclasses.replace(runtime.devices, backend="cpu")
     ran: list[celerity.Box] = []
     queue_of_gpus.parallel_for(8, lambda chunk: ran.append(chunk.box))  # would be launched, if a launch were left
     queue_of_gpus.wait()

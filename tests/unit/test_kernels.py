@@ -11,7 +11,7 @@ import pytest
 from celerity_py import hints
 from celerity_py.errors import ArgumentTypeError, UsageError
 from celerity_py.hints import Hint
-from celerity_py.kernels import CudaKernel, Kernel, kernel, name_of, refuse_on_cpu
+from celerity_py.kernels import CudaKernel, Kernel, kernel, name_of, refuse_backend
 
 SOURCE = "extern __global__ void scale(celerity::chunk<1> c, celerity::accessor<float, 1> x) {}"
 
@@ -75,7 +75,7 @@ def test_a_kernel_for_cuda_only_names_the_form_with_both(given: Any) -> None:
     with pytest.raises(
         UsageError, match=r"'scale' has no implementation for the CPU backend.*kernel\(cpu=f, cuda=scale\)"
     ):
-        refuse_on_cpu(given)
+        refuse_backend(given)
 
 
 def test_names_come_from_functions_partials_and_types() -> None:
