@@ -1494,7 +1494,7 @@ class SubmitMemo:
 
 class RecordedTasks:
     """
-    The kernels and host tasks that a function has submitted; see Submitter.start_recording.
+    The kernels and host tasks that a function has submitted; see Submitter.record.
     """
 
     def __init__(self) -> None: ...
@@ -1524,12 +1524,14 @@ class Submitter:
     def submit_host_task(self, *given: Any) -> None:
         """Queue.host_task, with what SubmitDelegate.plan_host_task takes."""
 
-    def start_recording(self, tasks: RecordedTasks, submissions: list[Any]) -> None:
+    def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """
-        Keep the kernels and host tasks that this thread submits from now on. submissions: gets Python's record of each.
+        function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the OpenRecording.
         """
 
-    def stop_recording(self) -> None: ...
+    @property
+    def open_recording(self, /) -> Any:
+        """The OpenRecording of the recording under way, or None."""
 
     def replay(self, tasks: RecordedTasks, submissions: list[Any], times: int, frame: Any) -> None:
         """

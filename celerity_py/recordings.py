@@ -123,21 +123,9 @@ def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: Fra
     """See `Queue.record`."""
     if not callable(function):
         raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
-    opened = runtime.recording
-    if opened is not None:
-        raise UsageError(
-            f"queue.record({name_of(function)}) was called while the recording of {opened.name!r} (called at "
-            f"{opened.site}) is under way. Recordings do not nest: record one function after the other, or one "
-            f"function that calls both."
-        )
-    runtime.recording = opened = OpenRecording(name_of(function), frame)
-    try:
-        recording = Recording(queue, runtime, opened)
-        runtime.submitter.start_recording(recording.tasks, recording.submissions)
-        result = function()
-    finally:
-        runtime.submitter.stop_recording()
-        runtime.recording = None
+    opened = OpenRecording(name_of(function), frame)
+    recording = Recording(queue, runtime, opened)
+    result = runtime.submitter.record(function, recording.tasks, recording.submissions, opened)
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         raise ArgumentTypeError(
             f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "

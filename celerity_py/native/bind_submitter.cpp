@@ -79,7 +79,7 @@ void bind_submitter(nb::module_& m) {
 	    .def(
 	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
 	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
-	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.start_recording.")
+	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.record.")
 	    .def(nb::init<>())
 	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); });
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
@@ -97,10 +97,12 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	        "Queue.parallel_for, called from this frame.")
 	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
 	        "Queue.host_task, with what SubmitDelegate.plan_host_task takes.")
-	    .def("start_recording", &submitter::start_recording, "tasks"_a, "submissions"_a,
-	        nb::sig("def start_recording(self, tasks: RecordedTasks, submissions: list[typing.Any]) -> None"),
-	        "Keep the kernels and host tasks that this thread submits from now on. submissions: gets Python's record of each.")
-	    .def("stop_recording", &submitter::stop_recording)
+	    .def("record", &submitter::record, "function"_a, "tasks"_a, "submissions"_a, "opened"_a,
+	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
+	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
+	        "OpenRecording.")
+	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"),
+	        "The OpenRecording of the recording under way, or None.")
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
 	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),
 	        "Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.")

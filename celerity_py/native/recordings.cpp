@@ -21,15 +21,31 @@ void pause() {
 
 } // namespace
 
-void submitter::start_recording(std::shared_ptr<recorded_tasks> tasks, nb::list submissions) {
-	m_recording_thread = PyThread_get_thread_ident();
-	m_recorded_submissions = std::move(submissions);
-	m_recorded = std::move(tasks);
-}
+/// Its end closes the recording, whatever the recorded function has raised.
+class submitter::recording_scope {
+  public:
+	recording_scope(submitter& owner, std::shared_ptr<recorded_tasks>&& tasks, nb::list&& submissions, nb::object&& opened) : m_owner(owner) {
+		m_owner.m_recording_thread = PyThread_get_thread_ident();
+		m_owner.m_recorded_submissions = std::move(submissions);
+		m_owner.m_open_recording = std::move(opened);
+		m_owner.m_recorded = std::move(tasks);
+	}
+	recording_scope(const recording_scope&) = delete;
+	recording_scope& operator=(const recording_scope&) = delete;
+	~recording_scope() {
+		m_owner.m_recorded = nullptr;
+		const nb::object submissions = std::move(m_owner.m_recorded_submissions); // destructors may do anything, so they come last
+		const nb::object opened = std::move(m_owner.m_open_recording);
+	}
 
-void submitter::stop_recording() {
-	m_recorded = nullptr;
-	m_recorded_submissions.reset();
+  private:
+	submitter& m_owner;
+};
+
+nb::object submitter::record(const nb::object& function, std::shared_ptr<recorded_tasks> tasks, nb::list submissions, nb::object opened) {
+	if(m_recorded != nullptr) m_open_recording.attr("refuse_another")(opened);
+	const recording_scope scope(*this, std::move(tasks), std::move(submissions), std::move(opened));
+	return function();
 }
 
 void submitter::enter_and_record(work& made, const std::int64_t started_ns) {

@@ -138,9 +138,7 @@ void submitter::set_delegate(nb::object delegate) {
 }
 
 int submitter::traverse(const visitproc visit, void* const arg) const {
-	for(const nb::handle each : {nb::handle(m_delegate), nb::handle(m_inside), nb::handle(m_boxes), nb::handle(m_recorded_submissions)}) {
-		Py_VISIT(each.ptr());
-	}
+	for(const nb::object* const each : {&m_delegate, &m_inside, &m_boxes, &m_recorded_submissions, &m_open_recording}) Py_VISIT(each->ptr());
 	for(const nb::handle each : m_table.references()) Py_VISIT(each.ptr());
 	return 0;
 }

@@ -73,9 +73,11 @@ class submitter {
 	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
 	void submit_host_task(const nanobind::args& given);
 
-	/// Keeps the kernels and host tasks that this thread submits from now on. `submissions`: gets Python's record of each.
-	void start_recording(std::shared_ptr<recorded_tasks> tasks, nanobind::list submissions);
-	void stop_recording();
+	/// Calls the function, and keeps the kernels and host tasks that this thread submits meanwhile. No signal handler can leave the recording open.
+	/// `submissions`: gets Python's record of each. `opened`: the OpenRecording, which refuses other calls.
+	nanobind::object record(const nanobind::object& function, std::shared_ptr<recorded_tasks> tasks, nanobind::list submissions, nanobind::object opened);
+	/// The OpenRecording of the recording under way; None if there is none.
+	nanobind::object open_recording() const { return m_recorded != nullptr ? m_open_recording : nanobind::none(); }
 	/// Submits recorded tasks again, `times` times, for a call from this frame. The buffers live until it returns. Between tasks it lets signal handlers and
 	/// other threads run.
 	void replay(const recorded_tasks& tasks, const nanobind::list& submissions, std::uint64_t times, nanobind::handle frame);
@@ -94,6 +96,8 @@ class submitter {
   private:
 	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
 	static constexpr std::size_t max_scalars = 32;
+
+	class recording_scope;
 
 	/// A call under way.
 	struct call {
@@ -129,7 +133,7 @@ class submitter {
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0;
 	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded
-	nanobind::object m_recorded_submissions;
+	nanobind::object m_recorded_submissions, m_open_recording;
 	unsigned long m_recording_thread = 0;
 	std::vector<submit_memo::argument_kind> m_kinds; ///< of the call that is looked at; here for its memory
 	std::vector<nanobind::handle> m_hints;           ///< likewise

@@ -26,6 +26,17 @@ class OpenRecording:
         self.site = Site(frame)
         self.thread = threading.get_ident()
 
+    def refuse_another(self, opened: OpenRecording) -> NoReturn:
+        """Refuse a recording before this one has ended.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            f"queue.record({opened.name}) was called while the recording of {self.name!r} (called at {self.site}) is "
+            f"under way. Recordings do not nest: record one function after the other, or one function that calls both."
+        )
+
     def refuse(self, call: str) -> NoReturn:
         """Refuse a call of the function.
 

@@ -92,8 +92,6 @@ class Runtime:
         #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
-        #: Open while `Queue.record` runs a function.
-        self.recording: OpenRecording | None = None
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         #: Label and number of dimensions of buffers whose handles live, by id.
@@ -311,8 +309,9 @@ class Runtime:
         Raises:
             UsageError: If this thread runs such a function.
         """
-        if self.recording is not None and self.recording.thread == threading.get_ident():
-            self.recording.refuse(call)
+        opened: OpenRecording | None = self.submitter.open_recording
+        if opened is not None and opened.thread == threading.get_ident():
+            opened.refuse(call)
 
     # ---- buffers
 

@@ -28,6 +28,7 @@ _ELEMENTS = 64
 _HANG_S = 60
 _CHECK_EVERY = 25
 _LONGEST_DELAY_S = 400e-6
+_MOST_SUBMITS = {"replay": 200}
 
 
 @celerity.kernel
@@ -111,6 +112,8 @@ class Program:
         self.expected_total = 0
         self.future: Any = None
         self.mapper = lambda chunk: chunk.box
+        self.recording = queue.record(self.kernel)
+        self.expected += 1
 
     # ---- calls to interrupt
 
@@ -141,6 +144,14 @@ class Program:
     def reduction(self) -> None:
         """A submit with a reduction."""
         self.queue.parallel_for(_ELEMENTS, count_elements, celerity.reduction(self.total, "sum", include_current=True))
+
+    def record(self) -> None:
+        """A recording of one submit."""
+        self.queue.record(self.kernel)
+
+    def replay(self) -> None:
+        """Several submits in one call."""
+        self.queue.replay(self.recording, _MOST_SUBMITS["replay"])
 
     def fence(self) -> None:
         """A fence, whose result somebody may have or not."""
@@ -183,8 +194,8 @@ class Program:
         except KeyboardInterrupt:
             pass
         done = self.queue.statistics().num_submissions - before
-        assert 0 <= done <= 1, f"{call} has submitted {done} tasks"
-        if call in {"kernel", "function", "custom_mapper", "host_task"}:
+        assert 0 <= done <= _MOST_SUBMITS.get(call, 1), f"{call} has submitted {done} tasks"
+        if call in {"kernel", "function", "custom_mapper", "host_task", "record", "replay"}:
             self.expected += done
         elif call == "reduction":
             self.expected_total += done * _ELEMENTS
@@ -206,6 +217,8 @@ CALLS = (
     "custom_mapper",
     "host_task",
     "reduction",
+    "record",
+    "replay",
     "fence",
     "wait",
     "barrier",
