@@ -14,7 +14,7 @@ from nanobind.stubgen import StubGen
 class Generator(StubGen):
     """Shows a named tuple with its fields. Their types are those of the default values; None stands for any type.
 
-    The name of a kind of event or call is the first field.
+    The field `kind` of an event or call is a constant.
     """
 
     def put_type(self, tp: Any, name: str | None) -> None:
@@ -26,7 +26,7 @@ class Generator(StubGen):
         self.depth += 1
         self.put_docstr(tp.__doc__)
         for field, default in tp._field_defaults.items():
-            names_kind = field == "kind" == tp._fields[0]
+            names_kind = field == "kind" and tp.__name__.endswith(("Event", "Call"))
             kind = f"{self.bind('typing', 'Literal')}[{default!r}]" if names_kind else self._type_of(default)
             self.write_ln(f"{field}: {kind} = ...")
         self.depth -= 1

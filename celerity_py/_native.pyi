@@ -598,83 +598,28 @@ class TraceRecorder:
     def events(self) -> list[TraceEvent]:
         """What is there now, by start."""
 
-class FailureKind(enum.Enum):
-    """What of the executor has failed."""
+class MemoryHolders(NamedTuple):
+    """Who holds the memory that an allocation lacked."""
+    buffer: int = ...
+    device: Any = ...
+    size_bytes: int = ...
+    held_bytes: int = ...
+    largest: list[Any] = ...
 
-    FAULT = 0
-    """The executor itself, or what it was given."""
-
-    MEMORY = 1
-    """An allocation, for good."""
-
-    DEVICE = 2
-    """A device, not necessarily because of what was asked of it last."""
-
-    BOUNDS = 3
-    """A kernel left the declared region of one of its accesses."""
-
-    PEER = 4
-    """This rank could not reach the memory of another one."""
-
-class ExecutorFailure:
+class ExecutorFailure(NamedTuple):
     """
     The failure of an Executor. Fields are 0 or empty where they do not apply.
     """
-
-    @property
-    def kind(self) -> FailureKind: ...
-
-    @property
-    def text(self) -> str:
-        """In the words of who has failed, such as a driver."""
-
-    @property
-    def instruction(self) -> str:
-        """The instruction that the executor carried out."""
-
-    @property
-    def submission(self) -> int:
-        """That of the instruction."""
-
-    @property
-    def in_flight(self) -> list[int]:
-        """DEVICE: submissions of the kernels of which any may be the cause."""
-
-    @property
-    def access(self) -> int:
-        """BOUNDS: which access of the task it was."""
-
-    @property
-    def index(self) -> tuple[int, int, int]:
-        """BOUNDS: the element outside of it."""
-
-    @property
-    def declared(self) -> list[tuple[int, int, int, int, int, int]]:
-        """BOUNDS: the boxes of its region."""
-
-    @property
-    def peer(self) -> int:
-        """PEER: the rank whose memory cannot be reached."""
-
-    @property
-    def buffer(self) -> int:
-        """MEMORY: for which there is no room; 0: staging."""
-
-    @property
-    def device(self) -> int | None:
-        """MEMORY: whose memory is short; None: that of the host."""
-
-    @property
-    def size_bytes(self) -> int:
-        """MEMORY: the size of the allocation."""
-
-    @property
-    def held_bytes(self) -> int:
-        """MEMORY: what this rank holds there."""
-
-    @property
-    def largest_holders(self) -> list[tuple[int, int]]:
-        """MEMORY: (buffer, bytes there) of those that hold most."""
+    kind: str = ...
+    text: str = ...
+    instruction: str = ...
+    submission: int = ...
+    access: int = ...
+    element: tuple[int, int, int] = ...
+    declared: list[Any] = ...
+    peer: int = ...
+    in_flight: list[Any] = ...
+    shortage: MemoryHolders = ...
 
 class Payload(NamedTuple):
     """

@@ -247,6 +247,8 @@ void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes&
 }
 
 void bind_tuples(nb::module_& m) {
+	named_tuple<memory_holders>::bind(m, "MemoryHolders", "Who holds the memory that an allocation lacked.");
+	named_tuple<executor_failure>::bind(m, "ExecutorFailure", "The failure of an Executor. Fields are 0 or empty where they do not apply.");
 	named_tuple<payload>::bind(m, "Payload", "A box that is sent out of, or received into, a dense row-major array in host memory. Units are elements.");
 	named_tuple<pilot_event>::bind(m, "PilotEvent", "A pilot to send.");
 	named_tuple<send_event>::bind(m, "SendEvent", "A message to send.");
@@ -303,7 +305,6 @@ void bind_executor(nb::module_& m) {
 	using namespace celerity::native;
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
-	bind_executor_failure(m);
 	bind_tuples(m);
 	bind_cuda(m);
 	bind_settings(m);

@@ -5,7 +5,6 @@
 
 namespace celerity::native {
 
-void bind_executor_failure(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 
 } // namespace celerity::native

@@ -103,6 +103,8 @@ template <typename T>
 nanobind::object to_python(const T& value) {
 	if constexpr(std::is_same_v<T, instruction_key>) {
 		return nanobind::make_tuple(value.task.value, name_of(value.phase));
+	} else if constexpr(std::is_same_v<T, point>) {
+		return nanobind::make_tuple(value[0], value[1], value[2]);
 	} else if constexpr(requires { flatten(value); }) {
 		return nanobind::cast(flatten(value));
 	} else if constexpr(is_optional<T>) {

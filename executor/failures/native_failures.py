@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from celerity_py._native import FailureKind
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError
 
@@ -31,14 +30,14 @@ def explain(
 ) -> tuple[BaseException, int | None]:
     """The error that a failure of the native executor is, and the submission that has failed, if it is known."""
     submission = failure.submission or None
-    if failure.kind is FailureKind.BOUNDS:
-        error = delegate.explain_violation(failure.submission, failure.access, failure.index, failure.declared)
+    if failure.kind == "bounds":
+        error = delegate.explain_violation(failure.submission, failure.access, failure.element, failure.declared)
         return error, submission
-    if failure.kind is FailureKind.PEER:
+    if failure.kind == "peer":
         return _explain_peer(failure, communicator), None
-    if failure.kind is FailureKind.DEVICE:
+    if failure.kind == "device":
         return explain_device(_with_instruction(failure, failure.text), failure.in_flight, submission, delegate)
-    if failure.kind is FailureKind.MEMORY:
+    if failure.kind == "memory":
         return OutOfMemory(_with_instruction(failure, _explain_shortage(failure, delegate))), submission
     return ResourceError(_with_instruction(failure, failure.text)), submission
 
@@ -94,10 +93,11 @@ def _explain_shortage(failure: ExecutorFailure, delegate: ExecutorDelegate) -> s
     def owner(buffer: int) -> str:
         return delegate.describe_buffer(buffer) if buffer else "staging"
 
-    where = "host memory" if failure.device is None else f"the memory of D{failure.device}"
-    holders = ", ".join(f"{format_bytes(size)} for {owner(buffer)}" for buffer, size in failure.largest_holders)
+    shortage = failure.shortage
+    where = "host memory" if shortage.device is None else f"the memory of D{shortage.device}"
+    holders = ", ".join(f"{format_bytes(size)} for {owner(buffer)}" for buffer, size in shortage.largest)
     return (
-        f"there is no room for {format_bytes(failure.size_bytes)} for {owner(failure.buffer)} in {where}. "
-        f"This rank holds {format_bytes(failure.held_bytes)} there{': ' if holders else ''}{holders}. "
+        f"there is no room for {format_bytes(shortage.size_bytes)} for {owner(shortage.buffer)} in {where}. "
+        f"This rank holds {format_bytes(shortage.held_bytes)} there{': ' if holders else ''}{holders}. "
         f"Use more ranks or devices, smaller buffers, or kernels that access less at a time."
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from celerity_py import _native
@@ -17,31 +16,11 @@ from celerity_py.vocabulary.notation import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from celerity_py._native import FailureKind, Payload
+    from celerity_py._native import Payload
     from celerity_py.executor.failures.failure import Failure
 
 
 Call = TypeVar("Call", KernelCall, HostTaskCall)
-
-
-@dataclass
-class ScriptedFailure:
-    """Stands in for `_native.ExecutorFailure`."""
-
-    kind: FailureKind
-    text: str = ""
-    instruction: str = ""
-    submission: int = 0
-    in_flight: list[int] = field(default_factory=list)
-    access: int = 0
-    index: tuple[int, int, int] = (0, 0, 0)
-    declared: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
-    peer: int = 0
-    buffer: int = 0
-    device: int | None = None
-    size_bytes: int = 0
-    held_bytes: int = 0
-    largest_holders: list[tuple[int, int]] = field(default_factory=list)
 
 
 def _event(kind: str, *fields: Any) -> tuple[Any, ...]:

@@ -109,7 +109,7 @@ def test_an_instruction_that_cannot_be_executed_fails_with_its_story(harness: Ca
     s.epoch(1)
     s.submit(h.executor)
     event = h.run_until("failed")
-    assert event[1].kind is _native.FailureKind.FAULT
+    assert event[1].kind == "fault"
     assert "M1.A3 does not exist" in event[1].text
     assert event[1].instruction.endswith("copy (coherence) from M1.A3 to M2.A4")
     assert h.executor.run(0.01) == []
@@ -123,10 +123,10 @@ def test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest(harn
     s.records[-1]["buffer"] = 7
     s.submit(h.executor)
     _, failure = h.run_until("failed")
-    assert failure.kind is _native.FailureKind.MEMORY
-    assert (failure.buffer, failure.device, failure.size_bytes) == (7, 0, 1 << 62)
-    assert failure.held_bytes == 1 << 20
-    assert failure.largest_holders == [(1, 1 << 20)]
+    assert failure.kind == "memory"
+    assert failure.shortage[:3] == (7, 0, 1 << 62)
+    assert failure.shortage.held_bytes == 1 << 20
+    assert failure.shortage.largest == [(1, 1 << 20)]
 
 
 def test_mistakes_of_the_caller_are_reported() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py._native import ActiveInstruction, FailureKind, Payload, ProgramLog, UnclaimedPilot
+from celerity_py._native import ActiveInstruction, ExecutorFailure, MemoryHolders, Payload, ProgramLog, UnclaimedPilot
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
@@ -19,7 +19,7 @@ from celerity_py.executor.network.communicator import Arrivals
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
 from tests.support.planned_rank import Planned
-from tests.support.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedFailure, ScriptedRuntime
+from tests.support.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +136,7 @@ def test_only_the_first_failure_counts(single: Rank) -> None:
 
 def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> None:
     submission = single.runtime.submit(raise_sorry)
-    single.native.emit(("failed", ScriptedFailure(FailureKind.FAULT, "no such lane", "I7 copy", submission)))
+    single.native.emit(("failed", ExecutorFailure("fault", "no such lane", "I7 copy", submission)))
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
     assert isinstance(single.runtime.failure.error, ResourceError)
@@ -145,9 +145,8 @@ def test_a_failure_of_the_engine_itself_is_a_resource_error(single: Rank) -> Non
 
 
 def test_a_shortage_of_memory_names_what_was_asked_for_and_who_holds_most(single: Rank) -> None:
-    shortage = ScriptedFailure(FailureKind.MEMORY, device=1, buffer=3, size_bytes=3 << 29, held_bytes=40 << 10)
-    shortage.largest_holders = [(4, 30 << 10), (0, 10 << 10)]
-    single.native.emit(("failed", shortage))
+    shortage = MemoryHolders(3, 1, 3 << 29, 40 << 10, [(4, 30 << 10), (0, 10 << 10)])
+    single.native.emit(("failed", ExecutorFailure("memory", shortage=shortage)))
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
     assert isinstance(single.runtime.failure.error, OutOfMemory)
@@ -158,8 +157,7 @@ def test_a_shortage_of_memory_names_what_was_asked_for_and_who_holds_most(single
 
 
 def test_an_index_outside_of_a_region_is_explained_by_the_runtime(single: Rank) -> None:
-    violation = ScriptedFailure(FailureKind.BOUNDS, submission=5, access=2, index=(7, 8, 0))
-    violation.declared = [(0, 0, 0, 4, 4, 1)]
+    violation = ExecutorFailure("bounds", submission=5, access=2, element=(7, 8, 0), declared=[(0, 0, 0, 4, 4, 1)])
     single.native.emit(("failed", violation))
     assert single.runtime.has_failed.wait(PATIENCE_S)
     assert single.runtime.failure is not None
@@ -227,9 +225,7 @@ def test_messages_pass_between_ranks(pair: Pair) -> None:
 def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair, is_alive: bool | None) -> None:
     first = pair.ranks[0]
     pair.network.ranks[0].alive[1] = is_alive
-    first.native.emit(
-        ("failed", ScriptedFailure(FailureKind.PEER, "opening /proc/77/fd/33: No such file or directory", peer=1))
-    )
+    first.native.emit(("failed", ExecutorFailure("peer", "opening /proc/77/fd/33: No such file or directory", peer=1)))
     assert first.runtime.has_failed.wait(PATIENCE_S)
     assert first.runtime.failure is not None
     if is_alive is False:
@@ -474,7 +470,7 @@ def test_a_device_that_fails_names_the_tasks_in_flight_once_each_and_not_hundred
 ) -> None:
     sites = {task: (f"task 'step{task % 10}'", f"program.py:{task % 10}") for task in range(1, 500)}
     monkeypatch.setattr(single.runtime, "describe_submission", sites.get)
-    failure = ScriptedFailure(FailureKind.DEVICE, "a kernel or copy failed", in_flight=sorted(sites))
+    failure = ExecutorFailure("device", "a kernel or copy failed", in_flight=sorted(sites))
     single.native.emit(("failed", failure))
     wait_until(lambda: single.executor.failure)
     assert single.executor.failure is not None

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "pilot_message.hpp"
 #include "scheduler/core/base/fields.hpp"
 #include "scheduler/core/base/ids.hpp"
+#include "scheduler/core/base/names.hpp"
 #include "scheduler/core/geometry/grid.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 
@@ -76,12 +78,13 @@ struct empty_reduction_event {
 /// The holders of the memory that an allocation lacked. Buffer 0 is staging, or space for partial results.
 struct memory_holders {
 	buffer_id buffer; ///< of the allocation
-	memory_id memory;
-	std::size_t size_bytes = 0; ///< of the allocation
-	std::size_t held_bytes = 0; ///< by this rank
+	std::optional<device_id> device; ///< whose memory is short; none: that of the host
+	std::size_t size_bytes = 0;      ///< of the allocation
+	std::size_t held_bytes = 0;      ///< by this rank
 	std::vector<std::pair<buffer_id, std::size_t>> largest;
+	CELERITY_FIELDS(buffer, device, size_bytes, held_bytes, largest)
 };
-/// An error that ends the run: the executor issues nothing more.
+/// An error that ends the run: the executor issues nothing more. Fields are 0 or empty where they do not apply.
 struct executor_failure {
 	enum class kind_type : std::uint8_t {
 		fault,  ///< of the executor itself, or of its input
@@ -95,12 +98,15 @@ struct executor_failure {
 	std::string instruction; ///< the instruction that was being issued, if any
 	submission_id submission;
 	std::uint32_t access = 0; ///< bounds: the number of the access, the element, and the declared boxes
-	point index;
+	point element;
 	box_vector declared;
 	rank_id peer;                         ///< peer: the owner of the memory
 	std::vector<submission_id> in_flight; ///< device: kernels any of which may be the cause
 	memory_holders shortage;              ///< memory
+	CELERITY_FIELDS(kind, text, instruction, submission, access, element, declared, peer, in_flight, shortage)
 };
+template <>
+inline constexpr std::array<const char*, 5> names_of<executor_failure::kind_type>{"fault", "memory", "device", "bounds", "peer"};
 struct failed_event {
 	executor_failure failure;
 	CELERITY_KIND(failed, failure)

@@ -71,10 +71,11 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 }
 
 memory_holders executor_loop::find_holders(const alloc_instruction& lacking) const {
-	memory_holders result{lacking.buffer, lacking.allocation.memory, lacking.size_bytes, 0, {}};
+	const memory_id memory = lacking.allocation.memory;
+	memory_holders result{lacking.buffer, is_device_memory(memory) ? std::optional(device_of(memory)) : std::nullopt, lacking.size_bytes, 0, {}};
 	std::map<buffer_id, std::size_t> held;
 	for(const auto& [id, entry] : m_allocations.entries()) {
-		if(id.memory != result.memory) continue;
+		if(id.memory != memory) continue;
 		held[entry.buffer] += entry.size_bytes;
 		result.held_bytes += entry.size_bytes;
 	}

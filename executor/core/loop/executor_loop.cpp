@@ -300,7 +300,7 @@ void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
 	failure.text = "a kernel left its declared region";
 	failure.submission = violation.kernel->submission;
 	failure.access = violation.access;
-	failure.index = violation.index;
+	failure.element = violation.index;
 	if(violation.access < violation.kernel->accesses.size()) failure.declared = box_vector(violation.kernel->accesses[violation.access].accessed);
 	m_announcements.add(failed_event{std::move(failure)});
 }
