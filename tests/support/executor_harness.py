@@ -22,10 +22,15 @@ def row(begin: int, end: int) -> tuple[int, int, int, int, int, int]:
     return (begin, 0, 0, end, 1, 1)
 
 
+def box_of(place: int | tuple[int, ...]) -> tuple[int, ...]:
+    return row(0, place) if isinstance(place, int) else place
+
+
 class Script:
     """Makes instruction records for a buffer of float64 elements.
 
-    An instruction depends on those named in `after`, or else on the one before it.
+    An instruction depends on those named in `after`, or else on the one before it. A `place` is a box, or the number of
+    elements from the first one on.
     """
 
     def __init__(self) -> None:
@@ -34,26 +39,19 @@ class Script:
     def add(self, kind: str, after: list[int] | None = None, **fields: Any) -> int:
         iid = len(self.records) + 1
         dependencies = after if after is not None else ([iid - 1] if iid > 1 else [])
-        self.records.append(
-            {
-                "id": iid,
-                "key": (0, "work"),
-                "priority": 0,
-                "dependencies": dependencies,
-                "kind": kind,
-                **fields,
-            }
-        )
+        record = {"id": iid, "key": (0, "work"), "priority": 0, "dependencies": dependencies, "kind": kind}
+        self.records.append(record | fields)
         return iid
 
-    def alloc(self, memory: int, raw: int, count: int, **where: Any) -> int:
+    def alloc(self, memory: int, raw: int, place: int | tuple[int, ...], **where: Any) -> int:
+        box = box_of(place)
         return self.add(
             "alloc",
             allocation=(memory, raw),
-            size_bytes=8 * count,
+            size_bytes=8 * (box[3] - box[0]),
             alignment_bytes=8,
             buffer=1,
-            allocated_box=row(0, count),
+            allocated_box=box,
             submission=0,
             **where,
         )
@@ -62,7 +60,12 @@ class Script:
         return self.add("free", allocation=(memory, raw), size_bytes=8 * count, **where)
 
     def copy(
-        self, source: tuple[int, int], destination: tuple[int, int], count: int, reason: str = "coherence", **where: Any
+        self,
+        source: tuple[int, int],
+        destination: tuple[int, int],
+        place: int | tuple[int, ...],
+        reason: str = "coherence",
+        **where: Any,
     ) -> int:
         return self.add(
             "copy",
@@ -70,7 +73,7 @@ class Script:
             source_offset_bytes=0,
             destination=destination,
             destination_offset_bytes=0,
-            boxes=[row(0, count)],
+            boxes=[box_of(place)],
             element_size_bytes=8,
             reason=reason,
             buffer=1,

@@ -5,156 +5,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from celerity_py import _native, _native_testing
-
-Record = dict[str, Any]
-USER, HOST, DEVICE0, DEVICE1 = range(4)
-TRANSFER = (4, 1, 0)
-PATIENCE_S = 10
-
-
-def row(begin: int, end: int) -> tuple[int, int, int, int, int, int]:
-    return (begin, 0, 0, end, 1, 1)
-
-
-class Script:
-    """Makes instruction records for a buffer of float64 elements; each depends on the one before it unless told."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def add(
-        self, kind: str, phase: str = "work", key_task: int = 1, after: list[int] | None = None, **fields: Any
-    ) -> int:
-        number = len(self.records) + 1
-        previous = [number - 1] if number > 1 else []
-        self.records.append(
-            {
-                "id": number,
-                "key": (key_task, phase),
-                "priority": 0,
-                "dependencies": previous if after is None else after,
-                "kind": kind,
-                **fields,
-            }
-        )
-        return number
-
-    def alloc(self, memory: int, raw: int, where: tuple[int, ...]) -> int:
-        size = 8 * (where[3] - where[0])
-        return self.add(
-            "alloc",
-            allocation=(memory, raw),
-            size_bytes=size,
-            alignment_bytes=8,
-            buffer=1,
-            allocated_box=where,
-            submission=0,
-        )
-
-    def free(self, memory: int, raw: int, count: int, **where: Any) -> int:
-        return self.add("free", allocation=(memory, raw), size_bytes=8 * count, **where)
-
-    def copy(self, source: tuple[int, int], destination: tuple[int, int], where: tuple[int, ...], **more: Any) -> int:
-        return self.add(
-            "copy",
-            source=source,
-            source_offset_bytes=0,
-            destination=destination,
-            destination_offset_bytes=0,
-            boxes=[where],
-            element_size_bytes=8,
-            reason="coherence",
-            buffer=1,
-            **more,
-        )
-
-    def host_task(self, submission: int) -> int:
-        return self.add("host_task", submission=submission, chunk=row(0, 1), accesses=[])
-
-    def send(self, message: int, source: tuple[int, int], sent: tuple[int, ...], **more: Any) -> int:
-        return self.add(
-            "send",
-            "send",
-            destination_rank=1,
-            message=message,
-            transfer=TRANSFER,
-            source=source,
-            sent_box=sent,
-            element_size_bytes=8,
-            **more,
-        )
-
-    def receive(self, destination: tuple[int, int], received: tuple[int, ...], **more: Any) -> int:
-        more.setdefault("boxes", [received])
-        return self.add(
-            "receive",
-            "receive",
-            transfer=TRANSFER,
-            destination=destination,
-            element_size_bytes=8,
-            **more,
-        )
-
-    def epoch(self, submission: int, after: list[int] | None = None) -> int:
-        return self.add("epoch", task=1, after=after, submission=submission, action="none")
-
-
-class Pair:
-    """Rank 0 and rank 1 of one host."""
-
-    def __init__(self) -> None:
-        self.ranks = [
-            _native.Executor(_native.ExecutorSettings(num_ranks=2, rank=rank, num_devices=2, direct=True))
-            for rank in range(2)
-        ]
-        self.offers = [executor.offer_direct([0, 1]) for executor in self.ranks]
-        for rank, executor in enumerate(self.ranks):
-            executor.open_direct(1 - rank, self.offers[1 - rank])
-            executor.agree_direct([1 - rank])
-        self.events: list[list[tuple[Any, ...]]] = [[], []]
-        self.arrays: list[npt.NDArray[np.float64]] = []
-
-    def submit(self, rank: int, script: Script) -> None:
-        _native_testing.submit(self.ranks[rank], _native_testing.InstructionRecords(script.records))
-
-    def register(self, rank: int, array: npt.NDArray[np.float64], first: int = 0) -> tuple[int, int]:
-        self.arrays.append(array)
-        return (USER, self.ranks[rank].register_user_memory(array.ctypes.data, row(first, first + array.size)))
-
-    def step(self) -> None:
-        for rank, executor in enumerate(self.ranks):
-            for event in executor.run(0.001):
-                self.events[rank].append(event)
-                assert event[0] != "failed", event
-                if event[0] == "pilot":
-                    self.ranks[event[1]].notify_pilot(rank, event[2])
-
-    def finish_host_task(self, rank: int) -> None:
-        call = self.ranks[rank].next_host_task()
-        assert call is not None
-        self.ranks[rank].host_task_done(call[1])
-
-    def run_until(self, rank: int, kind: str, value: int | None = None) -> tuple[Any, ...]:
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            for event in self.events[rank]:
-                if event[0] == kind and (value is None or event[1] == value):
-                    return event
-            self.step()
-        raise AssertionError(f"no {kind} {value}: {[e.active_instructions()[:5] for e in self.ranks]}")
-
-    def settle(self) -> None:
-        for _ in range(30):
-            self.step()
+from celerity_py import _native
+from tests.support.direct_pair import PATIENCE_S, MessageScript, Pair
+from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, TRANSFER, row
 
 
 @pytest.fixture
@@ -165,10 +24,10 @@ def pair() -> Iterator[Pair]:
         executor.stop()
 
 
-def gated_send(pair: Pair, values: npt.NDArray[np.float64]) -> Script:
+def gated_send(pair: Pair, values: npt.NDArray[np.float64]) -> MessageScript:
     """The data is copied to the device once host task 1 is done, and sent as message 7."""
     where = row(0, values.size)
-    s = Script()
+    s = MessageScript()
     s.alloc(DEVICE0, 1, where)
     s.host_task(1)
     s.copy(pair.register(0, values), (DEVICE0, 1), where)
@@ -186,7 +45,7 @@ def test_data_travels_from_device_to_device_and_the_sender_hears_of_it(pair: Pai
     pair.finish_host_task(0)
     pair.settle()
     assert ("completed", 1, False) not in pair.events[0]  # nobody has fetched it
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE1, 1, row(0, 10))
     r.receive((DEVICE1, 1), row(0, 10))
     r.copy((DEVICE1, 1), pair.register(1, result), row(0, 10))
@@ -204,7 +63,7 @@ def test_data_travels_from_device_to_device_and_the_sender_hears_of_it(pair: Pai
 def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
     ring = np.memmap(pair.offers[1][16:].split(b"\0")[0].decode(), np.uint32, "r+")
     before = ring.copy()
-    s = Script()
+    s = MessageScript()
     s.alloc(DEVICE0, 1, row(0, 4))
     s.send(7, (DEVICE0, 1), row(0, 4))
     pair.submit(0, s)
@@ -220,7 +79,7 @@ def test_a_pilot_of_another_version_is_refused(pair: Pair) -> None:
 
 def test_the_failure_to_map_a_peer_names_it(pair: Pair) -> None:
     ring = np.memmap(pair.offers[1][16:].split(b"\0")[0].decode(), np.uint8, "r+")
-    s = Script()
+    s = MessageScript()
     s.alloc(DEVICE0, 1, row(0, 4))
     s.send(7, (DEVICE0, 1), row(0, 4))
     pair.submit(0, s)
@@ -240,7 +99,7 @@ def test_a_message_that_nobody_asks_for_is_unclaimed(pair: Pair) -> None:
     pair.settle()
     assert pair.ranks[1].unclaimed_pilots() == [(0, 7, TRANSFER, row(0, 10))]
     assert pair.ranks[0].unclaimed_pilots() == []
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE1, 1, row(0, 10))
     r.receive((DEVICE1, 1), row(0, 10))
     pair.submit(1, r)
@@ -249,12 +108,12 @@ def test_a_message_that_nobody_asks_for_is_unclaimed(pair: Pair) -> None:
 
 
 def test_a_message_is_announced_when_its_source_exists(pair: Pair) -> None:
-    s = Script()
+    s = MessageScript()
     s.host_task(1)
     s.alloc(DEVICE0, 1, row(0, 4))
     s.send(7, (DEVICE0, 1), row(1, 3))
     pair.submit(0, s)
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE0, 1, row(1, 3))
     r.receive((DEVICE0, 1), row(1, 3))
     r.epoch(1)
@@ -267,7 +126,7 @@ def test_a_message_is_announced_when_its_source_exists(pair: Pair) -> None:
 
 
 def test_the_report_tells_what_is_not_announced_and_what_is_not_ready(pair: Pair) -> None:
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE0, 1, row(0, 10))
     r.receive((DEVICE0, 1), row(0, 10))
     r.epoch(1)
@@ -305,7 +164,7 @@ def test_a_message_cut_up_among_receives_is_answered_after_the_last(pair: Pair) 
     pair.submit(0, s)
     pair.step()
     pair.finish_host_task(0)
-    first = Script()
+    first = MessageScript()
     first.alloc(DEVICE0, 1, row(0, 6))
     first.receive((DEVICE0, 1), row(0, 6))
     first.copy((DEVICE0, 1), pair.register(1, left), row(0, 6))
@@ -330,7 +189,7 @@ def test_a_receive_of_several_parts_of_a_message_does_not_wait_for_itself(pair: 
     s = gated_send(pair, values)
     s.epoch(1)
     pair.submit(0, s)
-    readers = Script()
+    readers = MessageScript()
 
     def read_both_ends() -> None:
         readers.alloc(DEVICE0, 1, row(0, 10))
@@ -356,7 +215,7 @@ def test_a_receive_of_several_parts_of_a_message_does_not_wait_for_itself(pair: 
 
 def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pair) -> None:
     values, result = np.arange(10.0), np.zeros(10)
-    s = Script()
+    s = MessageScript()
     source = pair.register(0, values)
     s.alloc(DEVICE0, 1, row(0, 10))
     s.alloc(HOST, 1, row(0, 10))
@@ -367,7 +226,7 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     third = s.send(9, (DEVICE0, 1), row(8, 10), after=[copied])
     s.epoch(1, after=[first, second, third])
     pair.submit(0, s)
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE0, 1, row(0, 5))
     r.receive((DEVICE0, 1), row(0, 5))
     r.alloc(DEVICE1, 1, row(5, 10))
@@ -392,9 +251,9 @@ def test_parts_that_come_as_messages_are_put_in_place_by_the_same_lane(pair: Pai
     assert len([e for e in pair.events[1] if e[0] == "receive"]) == 1
 
 
-def receiving(pair: Pair, arrays: list[npt.NDArray[np.float64]]) -> Script:
+def receiving(pair: Pair, arrays: list[npt.NDArray[np.float64]]) -> MessageScript:
     """Array i gets message i, which lies at (DEVICE0, 1 + i) of rank 0; rank 1 completes submission 1 + i with it."""
-    r = Script()
+    r = MessageScript()
     for i, array in enumerate(arrays):
         r.alloc(DEVICE0, 1 + i, row(0, array.size))
         number = r.receive((DEVICE0, 1 + i), row(0, array.size), key_task=4 + i)
@@ -406,7 +265,7 @@ def receiving(pair: Pair, arrays: list[npt.NDArray[np.float64]]) -> Script:
 
 def test_messages_of_different_producers_are_ready_one_by_one(pair: Pair) -> None:
     values, results = np.arange(4.0), [np.zeros(4), np.zeros(4)]
-    s = Script()
+    s = MessageScript()
     for i in range(2):
         s.alloc(DEVICE0, 1 + i, row(0, 4))
     for i in range(2):
@@ -429,13 +288,13 @@ def test_messages_of_different_producers_are_ready_one_by_one(pair: Pair) -> Non
 
 def test_a_message_may_share_a_flag_that_is_written_already(pair: Pair) -> None:
     values, results = np.arange(4.0), [np.zeros(4), np.zeros(2)]
-    s = Script()
+    s = MessageScript()
     s.alloc(DEVICE0, 1, row(0, 4))
     written = s.copy(pair.register(0, values), (DEVICE0, 1), row(0, 4))
     s.send(7, (DEVICE0, 1), row(0, 4), after=[written])
     pair.submit(0, s)
     pair.settle()
-    late = Script()
+    late = MessageScript()
     late.records = list(s.records)
     second = late.send(8, (DEVICE0, 1), row(0, 2), after=[written], key_task=5)
     late.records[second - 1]["transfer"] = (5, 1, 0)
@@ -451,7 +310,7 @@ def test_a_message_may_share_a_flag_that_is_written_already(pair: Pair) -> None:
 def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
     count = 40_000  # more than there are flags
     values, result = np.arange(1.0), np.zeros(1)
-    s, r = Script(), Script()
+    s, r = MessageScript(), MessageScript()
     s.alloc(DEVICE0, 1, row(0, 1))
     written = s.copy(pair.register(0, values), (DEVICE0, 1), row(0, 1))
     r.alloc(DEVICE0, 1, row(0, 1))
@@ -473,7 +332,7 @@ def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
 
 def test_nobody_waits_any_more_for_a_flag_after_a_failure_or_a_stop(pair: Pair) -> None:
     pair.submit(0, gated_send(pair, np.arange(10.0)))
-    r = Script()
+    r = MessageScript()
     r.alloc(DEVICE0, 1, row(0, 10))
     r.receive((DEVICE0, 1), row(0, 10))
     pair.submit(1, r)
