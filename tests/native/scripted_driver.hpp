@@ -33,7 +33,7 @@ struct device_script {
 	/// All events up to then are complete. Each query adds `pace` to it.
 	double complete = std::numeric_limits<double>::infinity();
 	double pace = 0;
-	// What the driver was asked for.
+	// The requests to the driver.
 	int num_queries = 0;
 	int last_priority = 0;
 	std::vector<double> waited_for; ///< the times of the events

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A flag may be written on the stream of what it announces only as long as nothing else has got there, or is about to; its own lane then follows that stream.
+// A flag may be written on the stream of the producer that it announces only as long as no other work is there or about to come. The flag's own lane then follows
+// that stream.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -136,7 +137,7 @@ void check_follow() {
 	lane.catch_up();
 	lane.catch_up();
 	check(device.waited_for == std::vector{5.0, 5.0}, "once");
-	lane.record(9);  // event 7
+	lane.record(9); // event 7
 	lane.record(10); // event 8
 	device.complete = 7;
 	check(lane.poll() == 3, "what follows an incomplete one is not complete");

@@ -157,7 +157,7 @@ class planner {
 		}
 	}
 
-	/// Ends a generation with a horizon, hands the batch over, and drops what may be dropped.
+	/// Ends a generation with a horizon, hands the batch over, and drops the nodes that may go.
 	void flush(const int step) {
 		const task_id task(++m_last_task);
 		array none;

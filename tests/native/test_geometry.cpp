@@ -331,7 +331,7 @@ void region_map_agrees_with_an_array(std::mt19937& random, const Make& make, con
 		} else {
 			if(next(2) == 0) {
 				map.modify(where, rotate_value);
-			} else { // what it says of merging changes no value
+			} else { // its answer on merging changes no value
 				map.modify(where, [&](V& v) {
 					rotate_value(v);
 					return next(2) == 0;

@@ -260,7 +260,7 @@ def random_box(draws: Draws, shape: tuple[int, ...]) -> UserBox:
 
 
 def is_legal(access: Access, whole: UserBox, live: dict[int, LiveBuffer], others: list[Access]) -> bool:
-    """Reads only what was written; shares no element with another access of the task if one of the two writes.
+    """Reads only written elements; shares no element with another access of the task if one of the two writes.
 
     No built-in mapper takes the index space beyond the buffer.
     """

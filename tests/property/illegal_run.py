@@ -20,7 +20,7 @@ ODD_RANK = 1
 
 
 class Plain:
-    """Submits the steps of a program; bodies touch what their accesses say, except for one that was tampered with."""
+    """Submits the steps of a program; bodies touch the elements of their accesses, except in one tampered task."""
 
     def __init__(self, queue: Any, tampering: Tampering | None) -> None:
         self.queue = queue

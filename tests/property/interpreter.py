@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The meaning of a program: run task by task on one big memory.
 
-Every element is a 32-bit unsigned integer, held in 64 bits so that "never written" is a value of its own. What a task
-leaves in an element depends on the task, on the element, on its old value if the task may read it, and on all that the
-task reads, so that two versions of an element differ and one wrong input changes everything after it.
+Every element is a 32-bit unsigned integer, held in 64 bits so that "never written" is a value of its own. The value
+that a task leaves in an element depends on the task, on the element, on its old value if the task may read it, and on
+all elements that the task reads. So two versions of an element differ, and one wrong input changes everything after it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class BufferState:
 
 @dataclass
 class TaskMeaning:
-    """One task: the buffers it touches before and after it, and what its items contribute to reductions."""
+    """One task: its buffers before and after it, and the contributions of its items to reductions."""
 
     task: Task
     before: dict[int, BufferState] = field(default_factory=dict)

@@ -102,7 +102,7 @@ class SignalInterrupt:
 
 
 class Program:
-    """A running program whose calls are interrupted; it knows what its buffers have to contain."""
+    """A running program whose calls are interrupted; it knows the right contents of its buffers."""
 
     def __init__(self, queue: celerity.Queue) -> None:
         self.queue = queue

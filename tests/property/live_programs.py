@@ -7,8 +7,8 @@
 Program i comes from seed + i alone, so that `--seed <its seed> --programs 1` runs it again. `CELERITY_` variables
 choose backend, devices and transport; lookahead and horizons vary from runtime to runtime unless a variable fixes them.
 
-Every kernel compares what it reads with what the sequential interpreter has there, and leaves what the interpreter
-leaves, changed by the number of wrong elements that it saw. So a wrong input shows at the task that reads it, and in
+Every kernel compares the elements that it reads with those of the sequential interpreter. It leaves the interpreter's
+values, changed by the number of wrong elements that it saw. So a wrong input shows at the task that reads it, and in
 the contents of every buffer from then on.
 """
 
@@ -198,7 +198,7 @@ class Session:
         return bool(self._communicator.allreduce(len(mismatches)) > 0)
 
     def _shrink(self, program: Program, queue: celerity.Queue, native: NativeKernels) -> tuple[Program, list[str]]:
-        """Leaves out steps for as long as some rank still sees something wrong; what is left, and what it showed."""
+        """Leaves out steps for as long as some rank sees something wrong; returns the rest and the mistakes."""
         deadline_s = time.monotonic() + self.options.shrink_s
         latest: list[str] = []
 

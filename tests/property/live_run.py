@@ -66,7 +66,7 @@ _LARGE_DTYPES = (np.uint64, np.float64, np.complex128, np.int64)
 
 
 def dtype_of(decl: BufferDecl) -> np.dtype[Any]:
-    """One that fits, as far as the program says how large an element is; what has one element may be reduced into."""
+    """One that fits the size of an element, if the program gives it. A buffer of one element may be reduced into."""
     if all(extent == 1 for extent in decl.shape):
         return np.dtype(np.uint32 if decl.element_size_bytes == 4 else np.uint64)
     dtypes = _SMALL_DTYPES if decl.element_size_bytes == 4 else _LARGE_DTYPES
@@ -136,7 +136,7 @@ def _spin_kernel(xp: Any) -> Any:
 
 
 class OracleTask:
-    """One kernel or host task: its body, and what it has to find and to leave."""
+    """One kernel or host task: its body, the data it has to find, and the data it has to leave."""
 
     def __init__(self, run: ProgramRun, number: int, task: Kernel | HostTask) -> None:
         self.number = number

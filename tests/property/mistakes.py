@@ -414,7 +414,7 @@ def _writes_less_in_parts(program: Program, kernel: Kernel, access: Access) -> A
 
 
 def _parts_read_more(program: Program, kernel: Kernel, access: Access) -> Access | None:
-    """Devices read what their rank does not: the whole says so, and the shares of two ranks are too large to."""
+    """Devices read elements that their rank does not: so do the whole and, being too large, the shares of two ranks."""
     length = kernel.box[0][1] - kernel.box[0][0]
 
     def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Kernels of random programs in CUDA C++: launched by the native executor, with no Python between inputs and outputs.
 
-One thread runs one item. Which elements an item touches, what it has to find there and what it has to leave lies in
-tables in pinned host memory, so that the source depends on the types of the accesses only.
+One thread runs one item. Tables in pinned host memory list the elements that an item touches, the values it has to find
+there and those it has to leave, so that the source depends on the types of the accesses only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _C_TYPES = {
 
 
 class Contents(Protocol):
-    """Of the buffers of a task, before and after it; and what its items contribute to its reductions."""
+    """Of the buffers of a task, before and after it; and the contributions of its items to its reductions."""
 
     before: dict[int, Values]
     after: dict[int, Values]
@@ -55,7 +55,7 @@ class NativeKernels:
         self._errors: list[tuple[str, Values]] = []
 
     def can_run(self, task: Kernel, shapes: Mapping[int, tuple[int, ...]], dtypes: Mapping[int, np.dtype[Any]]) -> bool:
-        """Whether items can do all of the task on their own, without overwriting what others read or write."""
+        """Whether items can do all of the task on their own: none overwrites an element that another one accesses."""
         if not self._is_cuda or len(task.accesses) + len(task.reductions) > _MOST_ARGUMENTS:
             return False
         if any(dtypes[access.buffer] not in _C_TYPES for access in task.accesses):

@@ -103,7 +103,7 @@ class ProgramGenerator:
         for _ in range(weighted(self.draws, [(40, self.draws.integer(9, 18)), (1, 60)])):
             action = weighted(self.draws, actions)
             action()
-        for number in sorted(self.live):  # what the program leaves behind is part of its result
+        for number in sorted(self.live):  # the buffers that are left are part of the result of the program
             if chance(self.draws, 75):
                 self.add_final_fence(number)
         return self.program
@@ -170,7 +170,7 @@ class ProgramGenerator:
             mapper = readers_of(self.draws, self.live[number].decl, whole)
             if not self._append_if_legal(accesses, Access(number, "read", mapper), whole):
                 written = Access(number, "write", mappers.one_to_one())
-                if written in accesses:  # each item reads what it overwrites itself
+                if written in accesses:  # each item reads only elements that the same item overwrites
                     buffer = self.live[number]
                     region = buffer.mask(mappers.one_to_one().region(whole, whole, buffer.decl.shape))
                     if not region & ~buffer.initialised:

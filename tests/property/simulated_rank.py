@@ -252,7 +252,7 @@ class SimulatedRank:
     def _on_failed(self, event: FailedEvent) -> None:
         raise SimulationError(f"rank {self.rank} fails: {event.failure.text}, at {event.failure.instruction}")
 
-    # what may happen next
+    # possible next actions
 
     def actions(self) -> list[Action]:
         world = self.world

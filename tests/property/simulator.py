@@ -39,7 +39,7 @@ class World:
         self.barrier: dict[int, int] = {}
         self.num_barriers = 0
         self.most_considered = 6
-        """Of what may happen next on a rank, of one kind."""
+        """Of the possible next actions of one kind on a rank."""
         self.is_desperate = False
         """Nothing has been found that could happen: everything is looked at."""
         self.pace_of_slow = self.random.choice([1.0, 0.1, 0.01])

@@ -27,12 +27,12 @@ class MessageScript(Script):
         return self.add("host_task", submission=submission, chunk=row(0, 1), accesses=[])
 
     def send(self, message: int, source: tuple[int, int], sent: tuple[int, ...], **more: Any) -> int:
+        more.setdefault("transfer", TRANSFER)
         return self.add(
             "send",
             phase="send",
             destination_rank=1,
             message=message,
-            transfer=TRANSFER,
             source=source,
             sent_box=sent,
             element_size_bytes=8,
@@ -41,9 +41,8 @@ class MessageScript(Script):
 
     def receive(self, destination: tuple[int, int], received: tuple[int, ...], **more: Any) -> int:
         more.setdefault("boxes", [received])
-        return self.add(
-            "receive", phase="receive", transfer=TRANSFER, destination=destination, element_size_bytes=8, **more
-        )
+        more.setdefault("transfer", TRANSFER)
+        return self.add("receive", phase="receive", destination=destination, element_size_bytes=8, **more)
 
 
 class Pair:

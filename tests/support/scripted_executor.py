@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A native executor, a runtime and a network that do what a test tells them to, to test the live executor by itself."""
+"""A native executor, a runtime and a network that follow a test, to test the live executor by itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Range mappers whose result for a chunk is wider than the union over its parts, wraps around, or is many boxes.
 
-All of them are legal for reads: what a part reads, its chunk reads. Those that are legal for writes say so.
+All of them are legal for reads: a chunk reads all elements that its parts read. Those that are legal for writes say so.
 """
 
 from __future__ import annotations

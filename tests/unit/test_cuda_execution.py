@@ -170,7 +170,7 @@ def test_partial_results_start_with_the_identity(op: str, expected: int, log: li
 
 
 class FakeArray(np.ndarray[Any, Any]):
-    """Has of CuPy's arrays what theirs have not in common with NumPy's."""
+    """Has the members of CuPy's arrays that NumPy's lack."""
 
     def get(self) -> np.ndarray[Any, Any]:
         return np.array(self)

@@ -256,8 +256,7 @@ def receiving(pair: Pair, arrays: list[npt.NDArray[np.float64]]) -> MessageScrip
     r = MessageScript()
     for i, array in enumerate(arrays):
         r.alloc(DEVICE0, 1 + i, row(0, array.size))
-        number = r.receive((DEVICE0, 1 + i), row(0, array.size), key_task=4 + i)
-        r.records[number - 1]["transfer"] = (4 + i, 1, 0)
+        r.receive((DEVICE0, 1 + i), row(0, array.size), key_task=4 + i, transfer=(4 + i, 1, 0))
         r.copy((DEVICE0, 1 + i), pair.register(1, array), row(0, array.size), key_task=5 + i)
         r.epoch(1 + i)
     return r
@@ -271,8 +270,7 @@ def test_messages_of_different_producers_are_ready_one_by_one(pair: Pair) -> Non
     for i in range(2):
         s.host_task(1 + i)
         written = s.copy(pair.register(0, values + i), (DEVICE0, 1 + i), row(0, 4))
-        number = s.send(7 + i, (DEVICE0, 1 + i), row(0, 4), after=[written], key_task=4 + i)
-        s.records[number - 1]["transfer"] = (4 + i, 1, 0)
+        s.send(7 + i, (DEVICE0, 1 + i), row(0, 4), after=[written], key_task=4 + i, transfer=(4 + i, 1, 0))
     pair.submit(0, s)
     pair.submit(1, receiving(pair, results))
     pair.settle()
@@ -296,8 +294,7 @@ def test_a_message_may_share_a_flag_that_is_written_already(pair: Pair) -> None:
     pair.settle()
     late = MessageScript()
     late.records = list(s.records)
-    second = late.send(8, (DEVICE0, 1), row(0, 2), after=[written], key_task=5)
-    late.records[second - 1]["transfer"] = (5, 1, 0)
+    second = late.send(8, (DEVICE0, 1), row(0, 2), after=[written], key_task=5, transfer=(5, 1, 0))
     late.epoch(1, after=[second - 1, second])
     late.records = late.records[len(s.records) :]
     pair.submit(0, late)
@@ -316,10 +313,8 @@ def test_many_messages_use_few_flags_again_and_again(pair: Pair) -> None:
     r.alloc(DEVICE0, 1, row(0, 1))
     for task in range(2, 2 + count):
         transfer = (task, 1, 0)
-        number = s.send(task, (DEVICE0, 1), row(0, 1), key_task=task, after=[written])
-        s.records[number - 1]["transfer"] = transfer
-        number = r.receive((DEVICE0, 1), row(0, 1), key_task=task)
-        r.records[number - 1]["transfer"] = transfer
+        s.send(task, (DEVICE0, 1), row(0, 1), key_task=task, after=[written], transfer=transfer)
+        r.receive((DEVICE0, 1), row(0, 1), key_task=task, transfer=transfer)
     s.epoch(1, after=list(range(3, 3 + count)))
     r.copy((DEVICE0, 1), pair.register(1, result), row(0, 1), key_task=2 + count)
     r.epoch(1)

@@ -180,7 +180,7 @@ class RankCommands:
                 listed[number] = listed.get(number, 0) | self.oracle.mask(number, boxes)
             expected = {buffer: pair[position] for buffer, pair in masks.items() if pair[position]}
             if {buffer: mask for buffer, mask in listed.items() if mask} != expected:
-                raise self.error(f"{field} are not what the mappers say for this chunk")
+                raise self.error(f"{field} differ from the mappers' results for this chunk")
 
     def _fence(self, record: Record) -> Iterator[tuple[int, int, int]]:
         submission = self.submissions[record["task"]]
@@ -268,7 +268,7 @@ def _verify_transfers(oracle: Oracle, ranks: Sequence[RankCommands]) -> None:
                 buffer = rank.trace.buffer_numbers[transfer[1]]
                 difference = describe_elements(oracle.spaces[buffer], mask ^ sent)
                 error = VerificationError(
-                    f"rank {rank.trace.rank} awaits {transfer} of b{buffer}; what is pushed differs in {difference}"
+                    f"rank {rank.trace.rank} awaits {transfer} of b{buffer}; the pushed data differs in {difference}"
                 )
                 for other in ranks:
                     error.add_note(describe_trace(other.trace, instructions=False))

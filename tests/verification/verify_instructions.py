@@ -210,7 +210,7 @@ class RankInstructions(RankMemory):
         open_elements = self.arrivals.setdefault(transfer, Arrival()).split.get(allocation.id, 0)
         elements = self.oracle.mask(buffer, boxes)
         if not elements or elements & ~open_elements:
-            raise self.error("awaits what no split receive into this allocation has, or what is awaited already")
+            raise self.error("awaits data of no split receive into this allocation, or data that is awaited already")
         self.arrivals[transfer].split[allocation.id] = open_elements & ~elements
         assert allocation.box is not None
         cells, mask = cells_of(allocation.box, boxes, self.oracle.decl(buffer).element_size_bytes // CELL_BYTES)

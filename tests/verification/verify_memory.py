@@ -222,7 +222,7 @@ class RankMemory:
         self._access(place, destination, 0, written)
 
     def _check_freshness(self, record: Record, boxes: tuple[FlatBox, ...], found: Versions, replaced: Versions) -> None:
-        """Copying what is stale, or what is there already, is wrong or at best waste."""
+        """A copy of stale data is wrong; a copy of data that is there already is waste."""
         submission = self.submissions.get(record["key"][0], 0)
         buffer = self.trace.buffer_numbers.get(record["buffer"])
         reason = record.get("reason", "coherence")  # only for that data is gathered
@@ -233,12 +233,12 @@ class RankMemory:
             return
         self._expect(buffer, submission, boxes, found, "copies stale data of")
         if reason == "coherence" and (replaced == found).all():
-            raise self.error("copies what is there already")
+            raise self.error("copies data that is there already")
 
     def _check_resize(
         self, record: Record, buffer: int, submission: int, boxes: tuple[FlatBox, ...], found: Versions
     ) -> None:
-        """What other ranks overwrote is still copied, for this level does not know; but not what the task receives."""
+        """Data that other ranks overwrote is still copied, because this level does not know. Received data is not."""
         awaited = self.awaited.elements(record["key"][0], buffer)
         if record["key"][1] == "send" or not awaited:
             return

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sends and receives: data leaves as soon as its producer has finished, and a reader waits only for what it reads.
+// Sends and receives: data leaves as soon as its producer has finished, and a reader waits for no other data than its own.
 #include "instruction_graph.hpp"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const buffer_state& buffer,
     const region& where) const {
 	return find_sources(buffer, where, [&](const content_state& state) {
-		// From a device if any holds it: a peer reaches those. The origin holds its value as long as anybody does.
+		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
 			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
@@ -144,7 +144,7 @@ void instruction_graph_generator::receive_to_readers(const command_phase& now, b
 	}
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
 	const region unread = find_rest(receive.awaited, parts);
-	// The first reader receives; the others of the same set copy from it.
+	// The first reader receives; the other readers of the same data copy from the first one.
 	std::vector<read_requirement> arrivals;
 	for(auto& part : parts) {
 		const auto reader = std::find_if(reads.begin(), reads.end(), [&](const auto& read) { return read.where.overlaps(part); });

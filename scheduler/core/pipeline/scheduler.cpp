@@ -133,7 +133,7 @@ void scheduler::release() {
 
 bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint64_t allowed_events) const {
 	if(m_is_released.load(std::memory_order_relaxed)) return false;
-	// `executed` is read first: both only grow, and what is executed is counted as released at the latest when the plan that has released it is through.
+	// `executed` is read first. Both numbers only grow, and the executor may pass a horizon just before it counts as released.
 	const std::uint64_t executed = m_executed_horizons.load(std::memory_order_acquire);
 	const std::uint64_t released = m_released_horizons.load(std::memory_order_acquire);
 	if(released > executed + allowed_horizons) return true;

@@ -88,7 +88,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 bool scheduling_pipeline::should_release() const {
 	if(m_held.empty()) return false;                                     // nothing to do
 	if(m_lookahead == lookahead_mode::none) return true;                 // never wait
-	if(m_num_flushing > 0) return true;                                  // somebody waits for what is held
+	if(m_num_flushing > 0) return true;                                  // somebody waits for the held commands
 	const auto* const front = std::get_if<held_command>(&m_held.front());
 	if(front == nullptr) return true;                                    // wants no memory
 	if(!front->wants_memory) return true;                                // compiling it cannot cause an allocation that waiting would enlarge
