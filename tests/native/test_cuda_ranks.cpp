@@ -95,13 +95,14 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.kernels_wait = pick({0, 1, 1}) != 0;
 		how.kernels_raise = pick({0, 1, 1}) != 0;
 		how.steps = pick({50, 200, 400});
+		how.horizon_step = static_cast<std::uint32_t>(pick({1, 4}));
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, %lu on a lane, %zu bytes joined\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, %lu on a lane, horizons after %u, %zu bytes joined\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
 		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, int{how.kernels_raise}, how.steps,
-		    how.most_on_a_lane, how.joined_bytes);
+		    how.most_on_a_lane, how.horizon_step, how.joined_bytes);
 		std::fflush(stdout);
 		run(how);
 	}

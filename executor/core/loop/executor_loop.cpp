@@ -362,6 +362,8 @@ void executor_loop::retire() {
 			retire_epoch(*epoch);
 		} else if(std::holds_alternative<receive_instruction>(operation)) {
 			m_receiver.retire(retired.id);
+		} else if(std::holds_alternative<send_instruction>(operation)) {
+			m_sender.retire(retired.id);
 		}
 	}
 }

@@ -145,20 +145,24 @@ void direct_sender::poll(std::vector<instruction_id>& answered) {
 			m_unanswered[num_kept++] = out;
 			continue;
 		}
+		out->state = outgoing::state_type::answered;
 		answered.push_back(out->item->id);
-		finish(*out);
 	}
 	m_unanswered.resize(num_kept);
 }
 
-void direct_sender::finish(const outgoing& out) {
+// The engine may know before poll() does: a kernel that has waited on its lane for the answer is complete.
+void direct_sender::retire(const instruction_id id) {
+	const auto retired = m_outgoing.extract(id);
+	if(retired.empty()) return;
+	const auto& out = retired.mapped();
+	if(out.state == outgoing::state_type::issued) std::erase(m_unanswered, &out);
 	const auto& send = *out.send;
 	const auto size_bytes = bytes_of(send.sent_box, send.element_size_bytes);
-	m_shared.trace_until_now(out.issued_ns, traced_send{out.item->id, send.transfer.buffer, size_bytes, send.message, send.destination_rank});
+	m_shared.trace_until_now(out.issued_ns, traced_send{id, send.transfer.buffer, size_bytes, send.message, send.destination_rank});
 	auto& to = m_destinations.at(send.destination_rank);
 	to.free_slots.push_back(out.slot);
 	leave_ready_flag(out.ready_index);
-	m_outgoing.erase(out.item->id);
 	if(to.waiting_for_slot.empty()) return;
 	auto& next = *to.waiting_for_slot.front();
 	to.waiting_for_slot.pop_front();
@@ -177,6 +181,7 @@ std::optional<transfer_status> direct_sender::find_status(const instruction_id i
 	case outgoing::state_type::without_slot: text = " waits until the peer has fetched others"; break;
 	case outgoing::state_type::announced:
 	case outgoing::state_type::issued:
+	case outgoing::state_type::answered:
 		if(is_reached(ready_flag_of(out))) {
 			text = is_issued ? " is ready and has not been fetched" : " is announced, and its data is ready";
 		} else {

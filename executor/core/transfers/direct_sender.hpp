@@ -28,6 +28,8 @@ class direct_sender {
 	shared_flag answer_to(instruction_id send) const;
 	/// Appends the sends that were answered since the last call.
 	void poll(std::vector<instruction_id>& answered);
+	/// The send is complete; nothing if it was never planned.
+	void retire(instruction_id id);
 	/// Sends that were issued and not answered.
 	std::size_t num_unanswered() const { return m_unanswered.size(); }
 	/// Whether poll() would find something.
@@ -41,7 +43,7 @@ class direct_sender {
 
   private:
 	struct outgoing {
-		enum class state_type : std::uint8_t { unallocated, without_slot, announced, issued };
+		enum class state_type : std::uint8_t { unallocated, without_slot, announced, issued, answered };
 
 		const instruction* item = nullptr;
 		const send_instruction* send = nullptr;
@@ -90,7 +92,6 @@ class direct_sender {
 	/// That of an announced message.
 	shared_flag ready_flag_of(const outgoing& out) const { return {m_shared.own_flags.ready_flag(out.ready_index), m_ready_flags[out.ready_index].value}; }
 	void leave_ready_flag(std::uint32_t index);
-	void finish(const outgoing& out);
 };
 
 } // namespace celerity

@@ -324,6 +324,7 @@ EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigne
 	    [=, &function] { call_with(function.run, copies); });
 }
 EMULATED cuIpcGetMemHandle(cuda::ipc_handle* const out, const device_pointer address) {
+	if(current == nullptr) return 201; // CUDA_ERROR_INVALID_CONTEXT
 	std::memset(out, 0, sizeof *out);
 	std::memcpy(out, &address, sizeof address);
 	return cuda::success;

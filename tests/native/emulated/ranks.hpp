@@ -53,6 +53,7 @@ struct setup {
 	bool kernels_wait = true;
 	bool kernels_raise = true;
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
+	std::uint32_t horizon_step = 4;
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
@@ -309,6 +310,7 @@ class rank {
 		result.pipeline.capabilities.joined_bytes = m_how.joined_bytes;
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
+		result.pipeline.horizons.step = m_how.horizon_step;
 		return result;
 	}
 

@@ -205,7 +205,7 @@ std::uint32_t cuda_backend::signal_class(const memory_id from) const {
 }
 
 // The current context is not remembered, because CuPy changes it too. The call costs nothing if the context is current already.
-void cuda_backend::make_current(const cuda::context context) { m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent"); }
+void cuda_backend::make_current(const cuda::context context) const { m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent"); }
 
 std::uint64_t cuda_backend::completed(const lane_index lane) {
 	if(m_lanes[lane] == nullptr) return m_host_progress[lane].completed();

@@ -156,7 +156,7 @@ class cuda_backend final : public backend {
 	bool are_lanes_idle();
 	violation_report* take_report();
 	void trim(memory_id memory);
-	void make_current(cuda::context context);
+	void make_current(cuda::context context) const;
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
 	/// Adds its waits to `operation`, and gives it to the worker of its device.
 	void hand_over(const lane_waits& waits, cuda_operation&& operation);

@@ -20,7 +20,10 @@ shared_location cuda_backend::locate(const memory_id memory, const void* const a
 	location.slab_size_bytes = slab.size_bytes;
 	location.offset_bytes = where.offset_bytes;
 	auto [known, is_new] = m_handles.try_emplace(location.slab);
-	if(is_new) m_driver.check(m_driver.ipc_get_handle(&known->second, cuda::to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	if(is_new) {
+		make_current(m_devices.at(device_of(memory).value).context);
+		m_driver.check(m_driver.ipc_get_handle(&known->second, cuda::to_device_pointer(slab.address)), "cuIpcGetMemHandle");
+	}
 	static_assert(sizeof known->second == sizeof location.handle);
 	std::memcpy(location.handle.data(), &known->second, sizeof known->second);
 	return location;
