@@ -22,6 +22,7 @@ TIME_LIMIT_S = 120
 # Small, of odd sizes that no number of devices divides.
 RUNS = {
     "wave_sim": ["--size", "131", "--steps", "60"],
+    "wave_sim --replay": ["--size", "131", "--steps", "61", "--replay"],
     "matmul": ["--size", "97"],
     "matmul --split-2d": ["--size", "97", "--split-2d"],
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],

@@ -179,7 +179,8 @@ def test_every_registered_application_is_there_and_has_the_arguments_of_its_abla
     for app in scaling_apps.APPS.values():
         text = _help_of(app.name)
         assert {"--size", "--steps", "--benchmark", "--verify"} <= set(re.findall(r"--[a-z0-9-]+", text))
-        arguments = [variant.arguments for name in app.ablations for variant in scaling_apps.variants_of(app, name)]
+        ablations = app.ablations | scaling_apps.OF_ALL_APPS
+        arguments = [variant.arguments for name in ablations for variant in scaling_apps.variants_of(app, name)]
         assert all(given[0] in text for given in arguments if given)
 
 

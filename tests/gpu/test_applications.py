@@ -15,6 +15,7 @@ RUNS = {
     "wave_sim": ["--size", "1031", "--steps", "100"],
     "wave_sim, border first": ["--size", "1031", "--steps", "100", "--border", "8"],
     "wave_sim, aligned rows": ["--size", "1032", "--steps", "100"],
+    "wave_sim, replayed": ["--size", "1031", "--steps", "101", "--replay"],
     "wave_sim, tiles": ["--size", "1030", "--steps", "100", "--split-2d"],
     "matmul": ["--size", "397"],
     "matmul --split-2d": ["--size", "397", "--split-2d"],

@@ -10,6 +10,7 @@ from typing import Any
 from cluster_jobs.benchmarks.scaling.limits import COPY, PRODUCT_OF_DOUBLES, PRODUCT_OF_FLOATS
 
 LAYOUTS = ("process", "rank")
+REPLAY = ("--replay",)
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class ScalingApp:
     limit: str
     #: Rows that are computed first in the ablation of the border.
     border: int = 0
+    #: It has steps that repeat, and an argument to replay them.
+    can_replay: bool = False
 
 
 def _clamp(value: float, low: int, high: int) -> int:
@@ -58,6 +61,7 @@ APPS = {
             work=lambda run: 12 * run["size"] ** 2,
             limit=COPY,
             border=8,
+            can_replay=True,
         ),
         ScalingApp(
             name="nbody",
@@ -141,6 +145,7 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "planning": (
         Variant("planned concurrently"),
         Variant("planned inline", through="cluster_jobs.benchmarks.scaling.inline_planning"),
+        Variant("replayed", arguments=REPLAY),
     ),
 }
 OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "planning", "transport"})
@@ -155,4 +160,5 @@ def variants_of(app: ScalingApp, ablation: str) -> tuple[Variant, ...]:
     return tuple(
         replace(variant, label=filled(variant.label), arguments=tuple(map(filled, variant.arguments)))
         for variant in ABLATIONS[ablation]
+        if app.can_replay or variant.arguments != REPLAY
     )
