@@ -64,6 +64,22 @@ def asynchronous() -> None:
     run_stencil(lambda chunk, number: None)
 
 
+def replaying() -> None:
+    """The steps of the stencil, in one recording of two."""
+    halo = access.neighborhood(1, 1, shape="axes")
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.arange(SHAPE[0] * SHAPE[1], dtype=np.uint32).reshape(SHAPE), name="u")
+        other = celerity.Buffer(SHAPE, np.uint32, name="other")
+
+        def two_steps() -> None:
+            for new, old in ((other, u), (u, other)):
+                queue.parallel_for(SHAPE, sum_neighbours, new.write(access.one_to_one()), old.read(halo))
+
+        queue.replay(queue.record(two_steps), STEPS // 2 - 1)
+        np.testing.assert_array_equal(queue.fence(u).result(), reference(STEPS))
+        print(f"rank {celerity.rank()} sent {queue.statistics().executor['sent_bytes']}")
+
+
 def synchronising_stream() -> None:
     run_stencil(lambda chunk, number: chunk.stream.synchronize())
 

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Recordings and replays on GPUs: kernels in CUDA C++ and in Python, in one process and on ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from tests.gpu.launching import run
+from tests.property.recorded_programs import run_recorded_programs
+
+PROGRAM = str(Path(__file__).with_name("rank_programs.py"))
+Launch = Callable[..., celerity.Queue]
+
+ADD = """
+__global__ void add(celerity::chunk<1> chunk, accessor<float, 1> out, accessor<const float, 1> given, float amount) {
+    const auto item = chunk.item();
+    if (chunk.contains(item)) out[item] = given[item] + amount;
+}"""
+SIZE = 5000
+ONE = access.one_to_one()
+
+
+@pytest.mark.parametrize("settings", [{}, {"bounds_check": True}, {"sync": True}, {"check": True}], ids=str)
+def test_kernels_in_cuda_are_replayed(launch: Launch, num_gpus: int, settings: dict[str, Any]) -> None:
+    queue = launch(num_gpus, **settings)
+    add = celerity.CudaKernel(ADD, "add")
+    old, new = (celerity.Buffer.from_array(np.zeros(SIZE, np.float32)) for _ in range(2))
+
+    def step() -> None:
+        queue.parallel_for(SIZE, add, new.write(ONE), old.read(ONE), 1.0)
+        queue.parallel_for(SIZE, add, old.write(ONE), new.read(ONE), np.float32(2.0))
+
+    recorded = queue.record(step)
+    queue.replay(recorded, 300)
+    queue.parallel_for(SIZE, add, new.write(ONE), old.read(ONE), 0.5)
+    queue.replay(recorded, 2)
+    assert (queue.fence(old).result(60) == 909).all()
+    assert (queue.fence(new).result(60) == 907).all()
+
+
+@pytest.fixture
+def on_gpus(num_gpus: int) -> Iterator[None]:
+    celerity.configure(backend="cuda", devices=num_gpus, horizon_step=2)
+    yield
+    celerity.configure(backend=None, devices=None, horizon_step=None)
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> None:
+    assert run_recorded_programs(500, 32)["replay many times"] > 0
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("transport", ["host", "direct"])
+def test_a_stencil_is_replayed_on_ranks(transport: str) -> None:
+    outcome = run(PROGRAM, "replaying", num_ranks=2, variables={"CELERITY_TRANSPORT": transport}, limit_s=120)
+    assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
+    assert outcome.output.count(" sent {") == 2
