@@ -87,7 +87,7 @@ class GraphContext:
 
 class Engine:
     """
-    The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.
+    The out-of-order engine, a pure machine: decides which instruction is issued next, on which lane, and after which others.
 
     Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
     other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
@@ -116,16 +116,14 @@ class Engine:
 
     @property
     def depended_on_one(self) -> bool:
-        """
-        Whether the one wait of what next() gave last is all that it depends on.
-        """
+        """Whether the latest instruction of next() depends on its one wait only."""
 
     def notify_issued(self, id: int) -> None:
         """A deferred instruction has been enqueued on its lane."""
 
     def release(self, id: int, is_ready: bool = False) -> None:
         """
-        What a signal or pull is held for is there. A pull that is ready need not respect the order of keys: what it waits for is enqueued already.
+        Ends the hold of a signal or pull. A pull that is ready need not respect the order of keys: its data is in place.
         """
 
     def allow_remote_waits(self, allowed: bool) -> None:
@@ -141,7 +139,7 @@ class Engine:
 
     def complete(self, id: int) -> list[int]:
         """
-        Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.
+        Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also older ones of its lane, and horizons and epochs.
         """
 
     def take_completed(self) -> list[int]:
@@ -195,10 +193,10 @@ class ReceiveArbiter:
 
     def take_posts(self) -> list[dict[str, Any]]:
         """
-        What to post since the last call: dicts with
+        The receives to post since the last call: dicts with
 
         "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
-        "message_box" (what the message carries), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
+        "message_box" (of the whole message), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
         where the slot begins; otherwise offset_bytes is 0.
         """
 
@@ -296,7 +294,7 @@ class ScriptedDevices:
 
     def possible_steps(self) -> list[int]:
         """
-        What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.
+        The arguments that step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.
         """
 
     def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]:
@@ -319,7 +317,7 @@ class ScriptedDevices:
 
     def find_leftovers(self) -> str:
         """
-        What is left on lanes, or was written after it was freed; empty if all is well.
+        Operations left on lanes, or memory written after it was freed; empty if there are none.
         """
 
 def make_scripted_executor(settings: celerity_py._native.ExecutorSettings, *, compute_lanes: int = 1, other_lanes: int = 1, stream_like: bool = False, single_fifo: bool = False, host_copies_apart: bool = False) -> tuple[celerity_py._native.Executor, ScriptedDevices]:
@@ -327,7 +325,7 @@ def make_scripted_executor(settings: celerity_py._native.ExecutorSettings, *, co
 
 def make_requests(records: InstructionRecords, *, num_ranks: int = 1, num_devices: int = 1, stream_like: bool = False, direct_peers: Sequence[bool] = (), launches: Sequence[int] = ()) -> list[tuple[str, str | None, int | None]]:
     """
-    What executors ask their engines for: (policy, kind of the lane, its device) for each instruction.
+    The requests of executors to their engines: (policy, kind of the lane, its device) for each instruction.
 
     Args:
         records: The instructions.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What Python needs to know of the GPUs of the host, and compiled kernels.
+// The facts about the GPUs of the host that Python needs, and compiled kernels.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -103,7 +103,7 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 		    for(int ordinal = 0; ordinal < count; ++ordinal) ids.push_back(cuda::unique_id(ordinal));
 		    return ids;
 	    },
-	    "What identifies each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.");
+	    "An identifier of each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.");
 	m.def(
 	    "cuda_device_name",
 	    [](const int ordinal) {
@@ -114,7 +114,7 @@ parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", di
 		    driver.check(driver.device_get_name(name, sizeof name - 1, device), "cuDeviceGetName");
 		    return std::string(name);
 	    },
-	    "ordinal"_a, "What the driver calls a GPU.");
+	    "ordinal"_a, "The name of a GPU, from the driver.");
 	m.def("cuda_enter", &enter_context, "ordinal"_a, "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
 	m.def("cuda_leave", &leave_context, "previous"_a, "Makes a context current again; 0: none. Touches no other device.");
 	m.def(

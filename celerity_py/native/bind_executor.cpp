@@ -340,7 +340,7 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	    .def("run", &run, "timeout_s"_a,
 	        nb::sig("def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent"
 	                " | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]"),
-	        R"(Works, without the GIL, until there is something for Python, wake() is called, or the time is up; what there is for Python.
+	        R"(Works, without the GIL, until there is an event for Python, wake() is called, or the time is up. Returns the events.
 
 Events that nobody waits for come up to 2 ms later.)")
 	    .def(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What Python calls the values of enumerations that both languages know.
+// The names in Python of enumerators that both languages know.
 #include "look_up.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 

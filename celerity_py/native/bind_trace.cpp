@@ -52,7 +52,7 @@ void bind_trace(nb::module_& m) {
 	    .def_ro("start_ns", &trace_event::start_ns)
 	    .def_ro("end_ns", &trace_event::end_ns)
 	    .def_ro("action", &trace_event::action);
-	nb::class_<trace_recorder>(m, "TraceRecorder", "What scheduler, executor and application did and when: the latest events, from any thread.")
+	nb::class_<trace_recorder>(m, "TraceRecorder", "The latest actions of scheduler, executor and application, with their times. Any thread.")
 	    .def(nb::new_([](const std::size_t capacity) { return std::make_shared<trace_recorder>(capacity); }), "capacity"_a, "Keeps at least so many events.")
 	    .def_prop_ro("num_lost", &trace_recorder::num_lost, "Events that newer ones have replaced.")
 	    .def(
@@ -62,5 +62,5 @@ void bind_trace(nb::module_& m) {
 	        },
 	        "call"_a, "start_ns"_a, "end_ns"_a, "submission"_a = 0,
 	        "The application was in a call ('submit', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.")
-	    .def("events", &trace_recorder::events, nb::call_guard<nb::gil_scoped_release>(), "What is there now, by start.");
+	    .def("events", &trace_recorder::events, nb::call_guard<nb::gil_scoped_release>(), "The events so far, by start.");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the cores know, as Python sees it. Ids are integers, enumerations their names, boxes (min0, min1, min2, max0, max1, max2), and structs that
+// The structs of the cores, as Python sees them. Ids are integers, enumerations their names, boxes (min0, min1, min2, max0, max1, max2), and structs that
 // list their fields are dictionaries.
 #pragma once
 

@@ -19,7 +19,7 @@ Enum look_up(const std::string_view name, const char* const what) {
 	throw nanobind::value_error((text + ", but got '" + std::string(name) + "'").c_str());
 }
 
-/// What Python calls the values of an enumeration, in their order.
+/// The names in Python of the values of an enumeration, in their order.
 template <typename Enum>
 nanobind::tuple all_names() {
 	nanobind::list list;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The extension module of the product: what the two cores show to Python. `testing/` makes another one.
+// The extension module of the product: the two cores, for Python. `testing/` makes another one.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;

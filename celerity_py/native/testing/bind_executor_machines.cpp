@@ -84,7 +84,8 @@ class python_engine {
 };
 
 void bind_engine(nb::module_& m) {
-	nb::class_<python_engine>(m, "Engine", R"(The out-of-order engine, a pure machine: decides what is issued next, on which lane, and after what.
+	nb::class_<python_engine>(m, "Engine",
+	    R"(The out-of-order engine, a pure machine: decides which instruction is issued next, on which lane, and after which others.
 
 Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
 other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
@@ -103,14 +104,13 @@ Args:
     lane_class: Index of the class, for lanes.)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
 	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.")
-	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the one wait of what next() gave last is all that it depends on.")
+	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the latest instruction of next() depends on its one wait only.")
 	    .def(
 	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
 	        "A deferred instruction has been enqueued on its lane.")
 	    .def(
 	        "release", [](python_engine& self, const std::uint64_t id, const bool is_ready) { self.engine().release(instruction_id(id), is_ready); }, "id"_a,
-	        "is_ready"_a = false,
-	        "What a signal or pull is held for is there. A pull that is ready need not respect the order of keys: what it waits for is enqueued already.")
+	        "is_ready"_a = false, "Ends the hold of a signal or pull. A pull that is ready need not respect the order of keys: its data is in place.")
 	    .def(
 	        "allow_remote_waits", [](python_engine& self, const bool allowed) { self.engine().allow_remote_waits(allowed); }, "allowed"_a,
 	        "Whether next() may hand out remote waits.")
@@ -120,7 +120,7 @@ Args:
 	    .def("complete_lane", &python_engine::complete_lane, "lane"_a, "sequence"_a,
 	        "The lane has come past everything up to `sequence`. Returns all ids that are complete by it, as complete() does.")
 	    .def("complete", &python_engine::complete, "id"_a,
-	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also what precedes it on its lane, and horizons and epochs.")
+	        "Reports completion, in any order. Returns all ids that are complete by it, predecessors first: also older ones of its lane, and horizons and epochs.")
 	    .def("take_completed", &python_engine::take_completed, "Ids that became complete in submit(), next() or notify_issued(): horizons and epochs.")
 	    .def(
 	        "unissued", [](const python_engine& self) { return self.live(false); }, "Ids of live instructions that next() has not handed out.")
@@ -212,10 +212,10 @@ Boxes are flat 6-tuples (min0, min1, min2, max0, max1, max2), transfers (consume
 	    .def("pilot", &python_arbiter::pilot, "source_rank"_a, "message"_a, "transfer"_a, "sent_box"_a,
 	        "Rank `source_rank` announces that `message` will carry `sent_box`.")
 	    .def("take_posts", &python_arbiter::take_posts, nb::sig("def take_posts(self) -> list[dict[str, typing.Any]]"),
-	        R"(What to post since the last call: dicts with
+	        R"(The receives to post since the last call: dicts with
 
 "fragment" (handle for complete()), "instruction", "source", "message", "transfer", "destination", "box" (the part to receive),
-"message_box" (what the message carries), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
+"message_box" (of the whole message), "offset_bytes" and "element_size". For partial results the boxes are one element as large as a slot, and offset_bytes says
 where the slot begins; otherwise offset_bytes is 0.)")
 	    .def(
 	        "complete", [](python_arbiter& self, const std::uint64_t fragment) { self.arbiter().complete(fragment_id(fragment)); }, "fragment"_a,

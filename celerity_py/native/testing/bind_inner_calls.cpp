@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What one core does with the other in a run, and tests and benchmarks do by hand.
+// Calls of one core by the other in a run. Tests and benchmarks make them by hand.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

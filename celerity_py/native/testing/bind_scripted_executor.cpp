@@ -65,7 +65,7 @@ nb::tuple make(const executor_options& options, const std::uint32_t compute_lane
 	return nb::make_tuple(owner, driver);
 }
 
-/// What an executor on such devices asks its engine for.
+/// The requests of an executor on such devices to its engine.
 nb::list make_requests(const instruction_records& records, const std::size_t num_ranks, const std::size_t num_devices, const bool stream_like,
     const std::vector<bool>& direct_peers, const std::vector<std::uint64_t>& launches) {
 	scripted_backend devices({num_devices, 1, 1, stream_like, false, false});
@@ -97,7 +97,7 @@ void bind_scripted_executor(nb::module_& m) {
 
 Everything, the executor's calls included, happens on one thread.)")
 	    .def("possible_steps", &scripted_backend::possible_steps,
-	        "What step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
+	        "The arguments that step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
 	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]"),
 	        R"(Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
@@ -114,7 +114,7 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	        },
 	        "Horizons and epochs that have completed since the last call.")
 	    .def_prop_ro("num_allocations", &scripted_backend::num_allocations, "Allocated and not freed.")
-	    .def("find_leftovers", &scripted_backend::find_leftovers, "What is left on lanes, or was written after it was freed; empty if all is well.");
+	    .def("find_leftovers", &scripted_backend::find_leftovers, "Operations left on lanes, or memory written after it was freed; empty if there are none.");
 
 	m.def("make_scripted_executor", &make, "settings"_a, nb::kw_only(), "compute_lanes"_a = 1, "other_lanes"_a = 1, "stream_like"_a = false,
 	    "single_fifo"_a = false, "host_copies_apart"_a = false,
@@ -127,7 +127,7 @@ A kernel runs when this returns: its body is the caller's to carry out. For a "l
 	    nb::sig("def make_requests(records: InstructionRecords, *, num_ranks: int = 1, num_devices: int = 1, stream_like: bool = False, "
 	            "direct_peers: collections.abc.Sequence[bool] = (), launches: collections.abc.Sequence[int] = ()) "
 	            "-> list[tuple[str, str | None, int | None]]"),
-	    R"(What executors ask their engines for: (policy, kind of the lane, its device) for each instruction.
+	    R"(The requests of executors to their engines: (policy, kind of the lane, its device) for each instruction.
 
 Args:
     records: The instructions.

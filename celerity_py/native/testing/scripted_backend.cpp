@@ -77,7 +77,7 @@ void scripted_backend::fill(const memory_id /* memory */, void* const address, c
 
 shared_location scripted_backend::locate(const memory_id /* memory */, const void* const address) const {
 	const auto found = m_live.find(address);
-	if(found == m_live.end()) throw std::logic_error("what is announced does not exist");
+	if(found == m_live.end()) throw std::logic_error("an announced allocation does not exist");
 	shared_location location;
 	location.slab_size_bytes = found->second;
 	std::memcpy(location.handle.data(), &address, sizeof address);

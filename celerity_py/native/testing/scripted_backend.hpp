@@ -22,14 +22,14 @@ struct scripted_options {
 	std::size_t num_devices = 1;
 	std::uint32_t num_compute_lanes = 1;
 	std::uint32_t num_other_lanes = 1;
-	bool is_stream_like = false; ///< as GPUs: kernels are enqueued by launcher threads. Otherwise those wait for what comes before, as on CPU devices.
+	bool is_stream_like = false; ///< as GPUs: kernels are enqueued by launcher threads. Otherwise those wait for the operations before, as on CPU devices.
 	bool single_fifo = false;    ///< all lanes of a device share one queue, in order of enqueueing
 	bool host_copies_apart = false; ///< the lane of copies within the host cannot wait for the others
 };
 
 class scripted_backend final : public backend {
   public:
-	/// A kernel that was enqueued by the executor itself, with what its body needs.
+	/// A kernel that the executor itself has enqueued, with the data for its body.
 	struct launched_kernel {
 		submission_id submission;
 		box chunk;
@@ -37,7 +37,7 @@ class scripted_backend final : public backend {
 		std::vector<array_place> access_places;
 		std::vector<void*> reduction_addresses;
 	};
-	/// What a step was; its names stand below the class.
+	/// The kind of a step; its names stand below the class.
 	enum class step_kind : std::uint8_t { copy, signal, pull, kernel, launch };
 	struct step_result {
 		step_kind kind = step_kind::copy;
@@ -56,7 +56,7 @@ class scripted_backend final : public backend {
 	std::vector<task_id> take_reached() { return std::exchange(m_reached, {}); }
 	void note_reached(const task_id task) { m_reached.push_back(task); }
 	std::size_t num_allocations() const { return m_live.size(); }
-	/// What is enqueued and has not run, and what is wrong with memory that was freed. Empty if all is well.
+	/// Operations that are enqueued and have not run, or writes to memory that was freed. Empty if there are none.
 	std::string find_leftovers() const;
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
