@@ -580,7 +580,7 @@ class TraceEvent:
 
 class TraceRecorder:
     """
-    What scheduler, executor and application did and when: the latest events, from any thread.
+    The latest actions of scheduler, executor and application, with their times. Any thread.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -596,7 +596,7 @@ class TraceRecorder:
         """
 
     def events(self) -> list[TraceEvent]:
-        """What is there now, by start."""
+        """The events so far, by start."""
 
 class MemoryHolders(NamedTuple):
     """Who holds the memory that an allocation lacked."""
@@ -768,11 +768,11 @@ class CudaFunction:
 
 def cuda_device_ids() -> list[str]:
     """
-    What identifies each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.
+    An identifier of each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.
     """
 
 def cuda_device_name(ordinal: int) -> str:
-    """What the driver calls a GPU."""
+    """The name of a GPU, from the driver."""
 
 def cuda_enter(ordinal: int) -> int:
     """
@@ -994,7 +994,7 @@ class Executor:
 
     def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]:
         """
-        Works, without the GIL, until there is something for Python, wake() is called, or the time is up; what there is for Python.
+        Works, without the GIL, until there is an event for Python, wake() is called, or the time is up. Returns the events.
 
         Events that nobody waits for come up to 2 ms later.
         """
