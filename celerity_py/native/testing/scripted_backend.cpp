@@ -150,6 +150,7 @@ void scripted_backend::flush() {
 }
 
 void scripted_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
+	flush(); // nobody else does before pulls: another rank may need the flags before it raises those that these pulls wait for
 	auto op = make(step_kind::pull, waits);
 	op.steps.assign(pulls.begin(), pulls.end());
 	enqueue(position, std::move(op));
