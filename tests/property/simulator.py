@@ -55,7 +55,7 @@ class World:
             "host_copies_apart": self.random.random() < 0.5,
             "lane_events": self.random.random() < 0.9,
             "sync": not settings.direct_pairs and self.random.random() < 0.1,
-            "most_on_a_lane": self.random.choice([120, 120, 3]),
+            "most_on_a_lane": self.random.choice([120, 3, 2]),
             **options,
         }
         self._overwrites_wait = self.random.random() < 0.7
