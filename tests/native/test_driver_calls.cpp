@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Counts the calls of the driver per step of a stencil, with one device per rank, if the devices are far behind: then nothing that a stream could wait for has
 // happened yet. A change that adds a call to a step fails here.
+#include <algorithm>
+#include <numeric>
+
 #include "emulated/ranks.hpp"
 
 using namespace emulated_ranks;
@@ -29,27 +32,37 @@ cuda::call_counts count_until_issued(setup how) {
 	return latest;
 }
 
-/// `most` calls of each kind in one step of all ranks.
-void check_calls(setup how, const std::array<double, counted_calls.size()>& most) {
+using calls_per_step = std::array<double, counted_calls.size()>;
+
+/// In one step of all ranks.
+calls_per_step count_per_step(setup how) {
 	constexpr int few = 8;
 	constexpr int many = 24;
 	how.steps = few;
 	const auto start = count_until_issued(how);
 	how.steps = many;
 	const auto all = count_until_issued(how);
-	std::printf("%5zu  %6u  %9d", how.num_ranks, how.border, int{how.kernels_raise});
-	double sum = 0;
-	bool are_few = true;
-	for(std::size_t i = 0; i < counted_calls.size(); ++i) {
+	calls_per_step counts;
+	for(std::size_t i = 0; i < counts.size(); ++i) {
 		const auto kind = static_cast<std::size_t>(counted_calls[i]);
-		const double per_step = static_cast<double>(all[kind] - start[kind]) / (many - few);
-		std::printf("  %18.2f", per_step);
-		sum += per_step;
-		are_few = are_few && per_step <= most[i];
+		counts[i] = static_cast<double>(all[kind] - start[kind]) / (many - few);
 	}
-	std::printf("  %6.2f\n", sum);
-	std::fflush(stdout);
-	if(!are_few) die("a step makes more calls of the driver than it needs");
+	return counts;
+}
+
+/// A rank that gets no processor announces its messages late, and then its neighbours cannot join flags: a count on a busy machine may be too high. No count is
+/// too low.
+void check_calls(const setup& how, const calls_per_step& most) {
+	constexpr int most_attempts = 10;
+	for(int attempt = 0; attempt < most_attempts; ++attempt) {
+		const auto counts = count_per_step(how);
+		std::printf("%5zu  %6u  %9d", how.num_ranks, how.border, int{how.kernels_raise});
+		for(const double count : counts) std::printf("  %18.2f", count);
+		std::printf("  %6.2f\n", std::accumulate(counts.begin(), counts.end(), 0.0));
+		std::fflush(stdout);
+		if(std::ranges::equal(counts, most, std::ranges::less_equal{})) return;
+	}
+	die("a step makes more calls of the driver than it needs");
 }
 
 } // namespace
@@ -59,7 +72,7 @@ int main() {
 	std::printf("calls per step of all ranks\nranks  border  exchanges");
 	for(const auto kind : counted_calls) std::printf("  %18s", name_of(kind));
 	std::printf("  %6s\n", "sum");
-	const auto check = [](const std::size_t num_ranks, const std::uint32_t border, const bool exchanges, const std::array<double, counted_calls.size()>& most) {
+	const auto check = [](const std::size_t num_ranks, const std::uint32_t border, const bool exchanges, const calls_per_step& most) {
 		setup how;
 		how.num_ranks = num_ranks;
 		how.border = border;
