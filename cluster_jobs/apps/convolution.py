@@ -217,7 +217,7 @@ class Blurring:
         self.weights = celerity.Buffer.from_array(weights, name="weights")
         self.blur = blur_kernel(self.radius)
 
-    def run(self, passes: int, hints: Sequence[celerity.hints.Hint], advance: Callable[[], None]) -> None:
+    def run(self, hints: Sequence[celerity.hints.Hint], advance: Callable[[], None], passes: int) -> None:
         """Submit passes."""
         for _ in range(passes):
             self.queue.parallel_for(
@@ -241,6 +241,7 @@ def main() -> int:
     )
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
+    frame.add_replay_argument(parser)
     frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     passes = arguments.passes
@@ -254,12 +255,14 @@ def main() -> int:
         )
         blurring = Blurring(queue, original, weights)
         if arguments.benchmark:
-            batch = functools.partial(blurring.run, passes, hints, lambda: None)
+            submit = functools.partial(blurring.run, hints, lambda: None)
+            batch = functools.partial(frame.submit_of(queue, arguments, submit), passes)
             frame.print_figures(frame.measure(queue, batch, size=arguments.size, steps=passes))
             return 0
         start = time.perf_counter()
         with frame.progress("passes", passes) as advance:
-            blurring.run(passes, hints, advance)
+            submit = functools.partial(blurring.run, hints, advance)
+            frame.submit_of(queue, arguments, submit)(passes)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

@@ -93,6 +93,34 @@ def stencil_hints(
     return (*given, celerity.hints.border_first(first)) if first else given
 
 
+def add_replay_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--replay` to the arguments of an application whose steps repeat; see `submit_of`."""
+    parser.add_argument("--replay", action="store_true", help="record the first steps, and replay them")
+
+
+def submit_of(
+    queue: celerity.Queue, arguments: argparse.Namespace, submit: Callable[[int], None]
+) -> Callable[[int], None]:
+    """Return a function that submits a number of steps: the given one, or with `--replay` one that replays two steps.
+
+    Two steps are recorded, because two buffers take turns: behind two steps they have their old places.
+    """
+    kept: list[celerity.Recording] = []
+
+    def replay(steps: int) -> None:
+        turns, is_odd = divmod(steps, 2)
+        if turns and not kept:
+            kept.append(queue.record(lambda: submit(2)))
+            turns -= 1
+        if turns:
+            queue.replay(kept[0], turns)
+        if is_odd:
+            submit(1)
+            kept.clear()  # the recording begins with the other buffer
+
+    return replay if arguments.replay else submit
+
+
 def add_benchmark_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--benchmark`, which prints what `measure` returns, with `print_figures`, and nothing else."""
     parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")

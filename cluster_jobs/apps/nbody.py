@@ -335,6 +335,7 @@ def main() -> int:
     )
     parser.add_argument("--steps", type=frame.positive_int, default=100, metavar="S", help="time steps")
     frame.add_hint_arguments(parser, dimensions=1)
+    frame.add_replay_argument(parser)
     frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     num_bodies, steps = arguments.size, arguments.steps
@@ -342,7 +343,8 @@ def main() -> int:
     with celerity.Queue() as queue:
         simulation = Simulation(queue, num_bodies, frame.hints(arguments), arguments.oversubscribe)
         if arguments.benchmark:
-            figures = frame.measure(queue, functools.partial(simulation.advance, steps), size=num_bodies, steps=steps)
+            batch = functools.partial(frame.submit_of(queue, arguments, simulation.advance), steps)
+            figures = frame.measure(queue, batch, size=num_bodies, steps=steps)
             time_us = figures.get("us_per_step")  # none in a dry run
             rates = {"interactions_per_s": num_bodies**2 / time_us * 1e6} if time_us else {}
             frame.print_figures(figures | rates)
@@ -352,11 +354,11 @@ def main() -> int:
         with frame.progress("steps", steps) as advance:
 
             def after_each() -> None:
-                if arguments.verify and num_bodies > MOST_VERIFIED_FULLY:
+                if arguments.verify and num_bodies > MOST_VERIFIED_FULLY and not arguments.replay:
                     fields.append(queue.fence(simulation.positions, on="master"))
                 advance()
 
-            simulation.advance(steps, after_each)
+            frame.submit_of(queue, arguments, lambda count: simulation.advance(count, after_each))(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

@@ -288,6 +288,7 @@ class Simulation:
         self.factors = celerity.Buffer((patches, patches), np.float32, name="factors")
         self.delays = celerity.Buffer((patches, patches), np.uint8, name="delays")
         self.history: celerity.Buffer
+        self.recording: celerity.Recording | None = None
         queue.parallel_for(
             patches,
             find_transport,
@@ -298,9 +299,21 @@ class Simulation:
         )
 
     def run(self, after_each: Callable[[], None] = lambda: None) -> None:
-        """Submit all steps, from darkness on."""
+        """Submit all steps, from darkness on, into a new history."""
+        self.history = celerity.Buffer((self.steps, *self.emission.shape), np.float32, name="history")
+        self.submit(after_each)
+
+    def run_recorded(self) -> None:
+        """Submit all steps into the history of the first run: that run is recorded, later ones are replays of it."""
+        if self.recording is None:
+            self.history = celerity.Buffer((self.steps, *self.emission.shape), np.float32, name="history")
+            self.recording = self.queue.record(self.submit)
+        else:
+            self.queue.replay(self.recording, 1)
+
+    def submit(self, after_each: Callable[[], None] = lambda: None) -> None:
+        """Submit all steps."""
         (patches,) = self.emission.shape
-        self.history = celerity.Buffer((self.steps, patches), np.float32, name="history")
         for step in range(self.steps):
             self.queue.parallel_for(
                 patches,
@@ -343,6 +356,7 @@ def main() -> int:
         __doc__ or "", size=1000, size_name="--patches", size_help="triangles of the room, about"
     )
     parser.add_argument("--steps", type=frame.positive_int, default=96, metavar="S", help="time steps")
+    parser.add_argument("--replay", action="store_true", help="record a run, and replay it")
     frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     steps = arguments.steps
@@ -354,13 +368,18 @@ def main() -> int:
     with celerity.Queue() as queue:
         simulation = Simulation(queue, scene, steps)
         if arguments.benchmark:
-            figures = frame.measure(queue, simulation.run, size=arguments.size, steps=steps)
+            batch = simulation.run_recorded if arguments.replay else simulation.run
+            figures = frame.measure(queue, batch, size=arguments.size, steps=steps)
             frame.print_figures(figures | {"patches": patches} | frame.resizes(queue))
             return 0
         queue.wait()
         start = time.perf_counter()
         with frame.progress("steps", steps) as advance:
-            simulation.run(advance)
+            if arguments.replay:
+                simulation.run_recorded()
+                simulation.run_recorded()
+            else:
+                simulation.run(advance)
             # Asked for before the wait, lookahead allocates host memory for the last row together with all others.
             is_wanted = arguments.verify or arguments.output
             future = queue.fence(simulation.history, on="master") if is_wanted else None

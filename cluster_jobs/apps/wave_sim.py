@@ -140,9 +140,9 @@ def reference(size: int, steps: int) -> NDArray[Any]:
 def advance_waves(
     queue: celerity.Queue,
     states: list[celerity.Buffer],
-    steps: int,
     hints: Sequence[celerity.hints.Hint],
     advance: Callable[[], None],
+    steps: int,
 ) -> None:
     """Submit steps; `states` are the current and the previous one, before and after."""
     for _ in range(steps):
@@ -159,23 +159,13 @@ def advance_waves(
         advance()
 
 
-def replay_waves(
-    queue: celerity.Queue, states: list[celerity.Buffer], steps: int, hints: Sequence[celerity.hints.Hint]
-) -> None:
-    """Submit steps likewise, with few calls: two steps are recorded, behind which the states have their old places."""
-    advance_waves(queue, states, steps % 2, hints, lambda: None)
-    if steps > 1:
-        turn = queue.record(functools.partial(advance_waves, queue, states, 2, hints, lambda: None))
-        queue.replay(turn, steps // 2 - 1)
-
-
 def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(__doc__ or "", size=1024, size_help="cells along each side of the pond")
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
-    parser.add_argument("--replay", action="store_true", help="record two steps, and replay them")
+    frame.add_replay_argument(parser)
     frame.add_benchmark_argument(parser)
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
@@ -189,16 +179,14 @@ def main() -> int:
             for name in ("u", "u_next")
         ]
         if arguments.benchmark:
-            submit = replay_waves if arguments.replay else functools.partial(advance_waves, advance=lambda: None)
-            batch = functools.partial(submit, queue, states, steps, hints)
+            submit = functools.partial(advance_waves, queue, states, hints, lambda: None)
+            batch = functools.partial(frame.submit_of(queue, arguments, submit), steps)
             frame.print_figures(frame.measure(queue, batch, size=size, steps=steps))
             return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:
-            if arguments.replay:
-                replay_waves(queue, states, steps, hints)
-            else:
-                advance_waves(queue, states, steps, hints, advance)
+            submit = functools.partial(advance_waves, queue, states, hints, advance)
+            frame.submit_of(queue, arguments, submit)(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

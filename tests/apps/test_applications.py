@@ -28,14 +28,17 @@ RUNS = {
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
     "convolution --border": ["--size", "67", "--radius", "3", "--passes", "3", "--border", "4"],
     "convolution --split-2d": ["--size", "67", "--radius", "3", "--passes", "3", "--split-2d"],
+    "convolution --replay": ["--size", "67", "--passes", "7", "--replay"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
+    "rsim --replay": ["--patches", "150", "--steps", "40", "--replay"],
 }
 # Results of these in float32 are compared with float64, within the errors that their source states.
 ROUNDED_RUNS = {
     "nbody": ["--bodies", "131", "--steps", "20"],
     "nbody, some of many": ["--bodies", "4099", "--steps", "2"],
+    "nbody, replayed": ["--bodies", "131", "--steps", "21", "--replay"],
 }
 
 

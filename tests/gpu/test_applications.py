@@ -22,12 +22,15 @@ RUNS = {
     "convolution": ["--size", "267", "--radius", "5", "--passes", "3"],
     "convolution, much shared memory": ["--size", "99", "--radius", "50", "--passes", "2"],
     "convolution, border first": ["--size", "267", "--radius", "5", "--passes", "3", "--border", "8"],
+    "convolution, replayed": ["--size", "267", "--passes", "7", "--replay"],
     "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
     "jacobi, aligned rows": ["--size", "140", "--tolerance", "0.1", "--check-every", "20"],
     "rsim_pattern": ["--size", "253", "--steps", "60"],
     "rsim": ["--patches", "700", "--steps", "60"],
+    "rsim, replayed": ["--patches", "700", "--steps", "60", "--replay"],
     "rsim, some of many": ["--patches", "4500", "--steps", "40"],
     "nbody": ["--bodies", "1003", "--steps", "30"],
+    "nbody, replayed": ["--bodies", "1003", "--steps", "31", "--replay"],
     "nbody, some of many": ["--bodies", "20011", "--steps", "3"],
 }
 ROUNDED = {"rsim_pattern", "rsim", "nbody"}  # sums in another order than NumPy's

@@ -10,7 +10,6 @@ from typing import Any
 from cluster_jobs.benchmarks.scaling.limits import COPY, PRODUCT_OF_DOUBLES, PRODUCT_OF_FLOATS
 
 LAYOUTS = ("process", "rank")
-REPLAY = ("--replay",)
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,6 @@ class ScalingApp:
     limit: str
     #: Rows that are computed first in the ablation of the border.
     border: int = 0
-    #: It has steps that repeat, and an argument to replay them.
-    can_replay: bool = False
 
 
 def _clamp(value: float, low: int, high: int) -> int:
@@ -56,12 +53,11 @@ APPS = {
             cpu_sizes=(512,),
             steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
             check=("--size", "515", "--steps", "60"),
-            ablations=frozenset({"split", "oversubscription", "border"}),
+            ablations=frozenset({"split", "oversubscription", "border", "planning"}),
             work_name="12 bytes per cell",
             work=lambda run: 12 * run["size"] ** 2,
             limit=COPY,
             border=8,
-            can_replay=True,
         ),
         ScalingApp(
             name="nbody",
@@ -70,7 +66,7 @@ APPS = {
             cpu_sizes=(1024,),
             steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500),
             check=("--size", "1021", "--steps", "20"),
-            ablations=frozenset({"oversubscription"}),
+            ablations=frozenset({"oversubscription", "planning"}),
             work_name="20 operations per pair",
             work=lambda run: 20 * run["size"] ** 2,
             limit=PRODUCT_OF_FLOATS,
@@ -82,7 +78,7 @@ APPS = {
             cpu_sizes=(500,),
             steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
             check=("--size", "301", "--steps", "40"),
-            ablations=frozenset(),
+            ablations=frozenset({"planning"}),
             work_name="5 bytes per pair of patches",
             work=lambda run: 5 * run["patches"] ** 2,
             limit=COPY,
@@ -106,7 +102,7 @@ APPS = {
             cpu_sizes=(256,),
             steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
             check=("--size", "211", "--steps", "6"),
-            ablations=frozenset({"split", "oversubscription", "border"}),
+            ablations=frozenset({"split", "oversubscription", "border", "planning"}),
             work_name="162 operations per pixel, not fused",
             work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3),
             limit=PRODUCT_OF_FLOATS,
@@ -145,10 +141,10 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "planning": (
         Variant("planned concurrently"),
         Variant("planned inline", through="cluster_jobs.benchmarks.scaling.inline_planning"),
-        Variant("replayed", arguments=REPLAY),
+        Variant("replayed", arguments=("--replay",)),
     ),
 }
-OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "planning", "transport"})
+OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "transport"})
 
 
 def variants_of(app: ScalingApp, ablation: str) -> tuple[Variant, ...]:
@@ -160,5 +156,4 @@ def variants_of(app: ScalingApp, ablation: str) -> tuple[Variant, ...]:
     return tuple(
         replace(variant, label=filled(variant.label), arguments=tuple(map(filled, variant.arguments)))
         for variant in ABLATIONS[ablation]
-        if app.can_replay or variant.arguments != REPLAY
     )
