@@ -3,7 +3,6 @@ Native core of celerity_py: regions, graph generation, scheduler thread, out-of-
 """
 
 from collections.abc import Callable, Iterable, Sequence
-import enum
 import types
 from typing import (
     Any,
@@ -256,43 +255,12 @@ class Region:
 
     def __rsub__(self, other: Box) -> Region: ...
 
-class MisfitKind(enum.Enum):
+class MapperMisfit(NamedTuple):
     """
-    How a mapper fails to fit a kernel and a buffer; with the number that some of them are about.
+    How a mapper fails to fit a kernel and a buffer, and the number that some kinds are about.
     """
-
-    NONE = 0
-    """It fits."""
-
-    OTHER_DIMS = 1
-    """The buffer needs as many dimensions as the kernel."""
-
-    OTHER_DIMS_THAN_SLICE = 2
-    """Or one more."""
-
-    OTHER_DIMS_THAN_BOX = 3
-    """The buffer needs this number of dimensions."""
-
-    OTHER_DIMS_THAN_NAMES = 4
-    """The same, one per name."""
-
-    OTHER_DIMS_THAN_WIDTHS = 5
-    """Kernel and buffer need this number of dimensions, one per extent."""
-
-    NOT_ONE_DIMENSION = 6
-    """The kernel needs 1 dimension, the buffer 1 or more."""
-
-    NO_KERNEL_DIMENSION = 7
-    """The kernel has no dimension of this number."""
-
-    NO_BUFFER_DIMENSION = 8
-    """The buffer has no dimension of this number."""
-
-    NO_INDEX = 9
-    """The dimension of the buffer of this number has no such index."""
-
-    NO_ELEMENT = 10
-    """Some items of the index space have no element."""
+    kind: str = ...
+    number: int = ...
 
 class RangeMapper:
     """
@@ -324,143 +292,6 @@ ACCESS_MODES: tuple = ('read', 'write', 'read_write')
 REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
 
 SCALAR_TYPES: tuple = ...
-
-class ViolationKind(enum.Enum):
-    """The kinds of an AccessViolation."""
-
-    UNKNOWN_BUFFER = 0
-    """There is no such buffer (any more)."""
-
-    MISFIT = 1
-    """The mapper does not fit index space and buffer."""
-
-    BEYOND_WHOLE = 2
-    """
-    The parts of a chunk are mapped to something that the chunk is not mapped to.
-    """
-
-    UNWRITTEN = 3
-    """
-    A chunk is mapped to something, to be written, that none of its parts is mapped to.
-    """
-
-    OVERLAP = 4
-    """
-    A chunk writes what another chunk accesses, which runs at the same time.
-    """
-
-    REDUCED = 5
-    """
-    The target of a reduction is used by an access or by another reduction, too.
-    """
-
-class AccessViolation:
-    """
-    A contradiction between the declared accesses of a task. Fields are 0 or empty where they do not apply.
-    """
-
-    @property
-    def kind(self) -> ViolationKind: ...
-
-    @property
-    def buffer(self) -> int: ...
-
-    @property
-    def access(self) -> int:
-        """Position among the accesses of the task; -1: none."""
-
-    @property
-    def other_access(self) -> int:
-        """OVERLAP: the one that it conflicts with."""
-
-    @property
-    def misfit(self) -> MisfitKind: ...
-
-    @property
-    def number(self) -> int:
-        """MISFIT: a dimension, or their number, that the mapper asks for."""
-
-    @property
-    def chunk(self) -> Box:
-        """OVERLAP: that writes. Else the one with parts."""
-
-    @property
-    def other_chunk(self) -> Box:
-        """OVERLAP: that accesses the same."""
-
-    @property
-    def where(self) -> Region:
-        """The part of the buffer that is wrong."""
-
-    @property
-    def of_chunk(self) -> Region:
-        """The image of the chunk."""
-
-    @property
-    def of_parts(self) -> Region:
-        """The image of its parts together."""
-
-    @property
-    def num_parts(self) -> int: ...
-
-class AccessPatternError(ValueError):
-    """
-    A task's declared accesses contradict each other. args = (AccessViolation,).
-    """
-
-class NoticeKind(enum.Enum):
-    """What a PlanningNotice tells of."""
-
-    FAULT = 0
-    """Planning itself has failed; text tells how."""
-
-    UNWRITTEN_READ = 1
-    """A task or fence reads a region of a buffer that nothing has written."""
-
-    MANY_ALLOCATIONS = 2
-    """A buffer has been allocated many times in one memory."""
-
-    FULL_LOOKAHEAD = 3
-    """Lookahead has held back so many commands that it lets go of them."""
-
-class PlanningNotice:
-    """
-    What planning has to tell the program. Fields are 0 or empty where they do not apply.
-    """
-
-    @property
-    def kind(self) -> NoticeKind: ...
-
-    @property
-    def submission(self) -> int:
-        """That it is about."""
-
-    @property
-    def task(self) -> int:
-        """0 of an unwritten read: it is a fence's."""
-
-    @property
-    def task_name(self) -> str: ...
-
-    @property
-    def buffer(self) -> int: ...
-
-    @property
-    def buffer_name(self) -> str: ...
-
-    @property
-    def where(self) -> Region:
-        """The region of the buffer that is read."""
-
-    @property
-    def device(self) -> int | None:
-        """Whose memory it is; None: host memory."""
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def text(self) -> str: ...
 
 class TracedIssue:
     @property
@@ -1288,6 +1119,42 @@ class PlanningSettings:
     @program.setter
     def program(self, arg: ProgramLog | None, /) -> None: ...
 
+class AccessViolation(NamedTuple):
+    """
+    A contradiction between the declared accesses of a task. Fields are 0, empty or None where they do not apply.
+    """
+    kind: str = ...
+    buffer: int = ...
+    access: Any = ...
+    other_access: Any = ...
+    misfit: MapperMisfit = ...
+    chunk: Box = ...
+    other_chunk: Box = ...
+    where: Region = ...
+    of_chunk: Region = ...
+    of_parts: Region = ...
+    num_parts: int = ...
+
+class AccessPatternError(ValueError):
+    """
+    A task's declared accesses contradict each other. args = (AccessViolation,).
+    """
+
+class PlanningNotice(NamedTuple):
+    """
+    A notice of the planner. Fields are 0, empty or None where they do not apply.
+    """
+    kind: str = ...
+    submission: int = ...
+    task: int = ...
+    task_name: str = ...
+    buffer: int = ...
+    buffer_name: str = ...
+    where: Region = ...
+    device: Any = ...
+    number: int = ...
+    text: str = ...
+
 class Scheduler:
     """
     Task, command and instruction graphs of this rank, generated by a native thread. One application thread submits; destroy_buffer may be called anywhere.
@@ -1337,10 +1204,10 @@ class Scheduler:
         """Whether there are some that nobody has taken. Any thread."""
 
     def notices(self) -> list[PlanningNotice]:
-        """What take_notices() would return; they stay. Any thread."""
+        """The result of the next take_notices(). Any thread."""
 
     def take_notices(self) -> list[PlanningNotice]:
-        """Since the last call. Any thread."""
+        """The notices since the last call. Any thread."""
 
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""

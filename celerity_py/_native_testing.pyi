@@ -242,7 +242,7 @@ def make_fence(buffer: int, box: celerity_py._native.Box, user_allocation: int, 
 def make_epoch(action: str = 'none') -> celerity_py._native.Task:
     """action: 'none', 'barrier' or 'shutdown'."""
 
-def check_dimensions(mapper: celerity_py._native.RangeMapper, kernel_dims: int, buffer_dims: int) -> tuple[celerity_py._native.MisfitKind, int]:
+def check_dimensions(mapper: celerity_py._native.RangeMapper, kernel_dims: int, buffer_dims: int) -> tuple[str, int]:
     """How they do not fit, and the number that this is about."""
 
 def map_chunk(mapper: celerity_py._native.RangeMapper, chunk: celerity_py._native.Box, whole: celerity_py._native.Box, buffer_shape: tuple[int, ...]) -> celerity_py._native.Region:

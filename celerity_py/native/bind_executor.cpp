@@ -108,50 +108,11 @@ nb::object active_instructions(executor_loop& self) {
 }
 
 nb::dict statistics(executor_loop& self) {
-	const auto s = without_gil([&] { return self.statistics(); });
-	nb::dict instructions;
-	for(std::size_t i = 0; i < num_instruction_kinds; ++i) instructions[names_of<instruction_kind>[i]] = s.instructions[i];
-	nb::dict copies;
-	nb::dict copied;
-	for(std::size_t i = 0; i < num_copy_reasons; ++i) {
-		copies[names_of<copy_reason>[i]] = s.num_copies[i];
-		copied[names_of<copy_reason>[i]] = s.copied_bytes[i];
-	}
-	nb::dict sent;
-	sent["host"] = s.sent_bytes_host;
-	sent["direct"] = s.sent_bytes_direct;
-	nb::list memories;
+	const auto values = without_gil([&] { return self.statistics(); });
+	nb::dict result = to_python(values);
 	std::uint64_t allocations = 0;
-	for(const auto& usage : s.memories) {
-		nb::dict entry;
-		entry["allocations"] = usage.num_allocations;
-		entry["current_bytes"] = usage.current_bytes;
-		entry["peak_bytes"] = usage.peak_bytes;
-		memories.append(entry);
-		allocations += usage.num_allocations;
-	}
-	nb::dict by_buffer;
-	for(const auto& [key, count] : s.allocations_by_buffer) by_buffer[nb::make_tuple(key.first.value, key.second.value)] = count;
-
-	nb::dict driver_calls;
-	for(const auto& [name, count] : s.driver_calls) driver_calls[name] = count;
-
-	nb::dict result;
-	result["instructions"] = instructions;
-	result["copies"] = copies;
-	result["copied_bytes"] = copied;
-	result["sent_bytes"] = sent;
-	result["received_bytes"] = s.received_bytes;
-	result["batches"] = s.num_batches;
-	result["issued_early"] = s.issued_early;
-	result["lane_waits"] = s.lane_waits;
-	result["driver_calls"] = driver_calls;
+	for(const auto& usage : values.memories) allocations += usage.allocations;
 	result["allocations"] = allocations;
-	result["memories"] = memories;
-	result["allocations_by_buffer"] = by_buffer;
-	result["busy_seconds"] = s.busy_seconds;
-	result["starved_seconds"] = s.starved_seconds;
-	result["idle_seconds"] = s.idle_seconds;
 	return result;
 }
 

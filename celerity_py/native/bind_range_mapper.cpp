@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "look_up.hpp"
+#include "named_tuple.hpp"
 #include "scheduler/core/geometry/range_mapper.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
-using celerity::native::look_up;
+using namespace celerity::native;
 
 void bind_range_mapper(nb::module_& m);
 
@@ -51,19 +52,7 @@ range_mapper table(const nb::list& entries) {
 } // namespace
 
 void bind_range_mapper(nb::module_& m) {
-	using misfit = mapper_misfit::kind_type;
-	nb::enum_<misfit>(m, "MisfitKind", "How a mapper fails to fit a kernel and a buffer; with the number that some of them are about.")
-	    .value("NONE", misfit::none, "It fits.")
-	    .value("OTHER_DIMS", misfit::other_dims, "The buffer needs as many dimensions as the kernel.")
-	    .value("OTHER_DIMS_THAN_SLICE", misfit::other_dims_than_slice, "Or one more.")
-	    .value("OTHER_DIMS_THAN_BOX", misfit::other_dims_than_box, "The buffer needs this number of dimensions.")
-	    .value("OTHER_DIMS_THAN_NAMES", misfit::other_dims_than_names, "The same, one per name.")
-	    .value("OTHER_DIMS_THAN_WIDTHS", misfit::other_dims_than_widths, "Kernel and buffer need this number of dimensions, one per extent.")
-	    .value("NOT_ONE_DIMENSION", misfit::not_one_dimension, "The kernel needs 1 dimension, the buffer 1 or more.")
-	    .value("NO_KERNEL_DIMENSION", misfit::no_kernel_dimension, "The kernel has no dimension of this number.")
-	    .value("NO_BUFFER_DIMENSION", misfit::no_buffer_dimension, "The buffer has no dimension of this number.")
-	    .value("NO_INDEX", misfit::no_index, "The dimension of the buffer of this number has no such index.")
-	    .value("NO_ELEMENT", misfit::no_element, "Some items of the index space have no element.");
+	named_tuple<mapper_misfit>::bind(m, "MapperMisfit", "How a mapper fails to fit a kernel and a buffer, and the number that some kinds are about.");
 	nb::class_<range_mapper>(m, "RangeMapper", nb::is_final(),
 	    "Which part of a buffer a part of an index space touches. Immutable; results are clamped to the buffer.")
 	    .def_static("built_in", &built_in, "kind"_a, "numbers"_a = nb::tuple(), "options"_a = nb::tuple(),

@@ -113,6 +113,14 @@ nanobind::object to_python(const T& value) {
 		return nanobind::make_tuple(to_python(value.first), to_python(value.second));
 	} else if constexpr(requires { value.boxes(); }) {
 		return to_python(value.boxes());
+	} else if constexpr(requires { typename T::counted; }) {
+		nanobind::dict counts;
+		for(std::size_t i = 0; i < value.size(); ++i) counts[names_of<typename T::counted>[i]] = value.data()[i];
+		return counts;
+	} else if constexpr(requires { typename T::mapped_type; }) {
+		nanobind::dict entries;
+		for(const auto& [key, entry] : value) entries[to_python(key)] = to_python(entry);
+		return entries;
 	} else if constexpr(requires { value.begin(); }) {
 		nanobind::list list;
 		for(const auto& item : value) list.append(to_python(item));

@@ -4,11 +4,9 @@
 
 namespace nb = nanobind;
 
-void bind_access_violations(nb::module_& m);
 void bind_grid(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_names(nb::module_& m);
-void bind_planning_notices(nb::module_& m);
 void bind_program_log(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_start_watch(nb::module_& m);
@@ -25,8 +23,6 @@ NB_MODULE(_native, m) {
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
 	bind_names(m);
-	bind_access_violations(m);
-	bind_planning_notices(m);
 	bind_trace(m);
 	bind_executor(m);
 	bind_program_log(m);

@@ -37,9 +37,13 @@ class named_tuple {
 		m.attr(name) = nanobind::handle(s_type);
 	}
 
+	/// For another module than the one that has bound the type.
+	static void share(const char* const name) { s_type = nanobind::object(nanobind::module_::import_("celerity_py._native").attr(name)).release().ptr(); }
+
 	static nanobind::object make(const Struct& value) { return fill(reinterpret_cast<PyTypeObject*>(s_type), value); }
 
   private:
+	static_assert(has_complete_list<Struct>);
 	static constexpr bool has_kind = requires { Struct::kind_name; };
 	static inline PyObject* s_type = nullptr; // lives as long as the process
 

@@ -13,6 +13,7 @@
 
 #include "executor/core/backends/cuda/cuda_function.hpp"
 #include "executor/core/threads/busy_clock.hpp"
+#include "named_tuple.hpp"
 #include "records.hpp"
 #include "scheduler/core/graphs/access_checks.hpp"
 #include "task_building.hpp"
@@ -205,7 +206,7 @@ void submitter::finish(call& now, work&& made) {
 			m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
 		}
 	} catch(const access_pattern_error& error) {
-		const nb::object exception = m_delegate.attr("explain")(error.violation, made.submission, made.args);
+		const nb::object exception = m_delegate.attr("explain")(to_named(error.violation), made.submission, made.args);
 		PyErr_SetObject(exception.type().ptr(), exception.ptr());
 		throw nb::python_error();
 	}

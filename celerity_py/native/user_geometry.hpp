@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Boxes and regions as Python sees them: with the number of dimensions that the core leaves out.
+// Boxes and regions, from and to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,25 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "scheduler/core/geometry/grid.hpp"
+#include "scheduler/core/geometry/user_boxes.hpp"
 
 namespace celerity {
-
-/// `celerity_py.Box`
-struct user_box {
-	box b;
-	int dims = 0;
-	friend bool operator==(const user_box&, const user_box&) = default;
-};
-
-/// `celerity_py.Region`
-struct user_region {
-	static constexpr int any_dims = -1; ///< of `Region()`, which fits everywhere
-
-	region r;
-	int dims = any_dims;
-	friend bool operator==(const user_region& a, const user_region& b) { return a.r == b.r && (a.r.empty() || a.dims == b.dims); }
-};
 
 /// The first `count` coordinates as a tuple.
 nanobind::tuple to_tuple(const point& p, int count);

@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from celerity_py._native import NoticeKind, PlanningNotice
 from celerity_py.scheduler.errors import CelerityError, InternalError, UninitializedRead
 from celerity_py.vocabulary.notation import show
 
 if TYPE_CHECKING:
+    from celerity_py._native import PlanningNotice
     from celerity_py.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -41,9 +41,9 @@ class Notices:
 
     def _error_of(self, notice: PlanningNotice) -> type[CelerityError] | None:
         """The error with which the run fails; None for a warning."""
-        if notice.kind is NoticeKind.FAULT:
+        if notice.kind == "fault":
             return InternalError
-        if notice.kind is NoticeKind.UNWRITTEN_READ and self._runtime.configuration.check:
+        if notice.kind == "unwritten_read" and self._runtime.configuration.check:
             return UninitializedRead
         return None
 
@@ -56,7 +56,7 @@ class Notices:
 def describe(notice: PlanningNotice) -> str:
     """Say what has happened and what to do."""
     buffer = f'B{notice.buffer} "{notice.buffer_name}"'
-    if notice.kind is NoticeKind.UNWRITTEN_READ:
+    if notice.kind == "unwritten_read":
         is_fence = notice.task == 0
         who = "a fence" if is_fence else f'task T{notice.task} "{notice.task_name}"'
         remedy = "or write it before the fence" if is_fence else "write it first, or declare the access as write()"
@@ -64,16 +64,16 @@ def describe(notice: PlanningNotice) -> str:
             f"{who} reads buffer {buffer} {show(notice.where)}, but nothing has written it. "
             f"Give the buffer initial contents, {remedy}."
         )
-    if notice.kind is NoticeKind.MANY_ALLOCATIONS:
+    if notice.kind == "many_allocations":
         where = "host memory" if notice.device is None else f"the memory of device {notice.device}"
         return (
-            f"buffer {buffer} was allocated {notice.count} times so far in {where}, because its accesses keep growing "
+            f"buffer {buffer} was allocated {notice.number} times so far in {where}, because its accesses keep growing "
             f"or are scattered. Each time its contents are copied. Let one of the first tasks access all that later "
             f"ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite)."
         )
-    if notice.kind is NoticeKind.FULL_LOOKAHEAD:
+    if notice.kind == "full_lookahead":
         return (
-            f"lookahead held back {notice.count} commands that keep asking for more memory; they are compiled now, "
+            f"lookahead held back {notice.number} commands that keep asking for more memory; they are compiled now, "
             f"and buffers may be resized. Call queue.flush() now and then, or set CELERITY_LOOKAHEAD=auto."
         )
     return notice.text

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from celerity_py._native import AccessViolation, MisfitKind, ViolationKind
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import (
     DimensionMismatch,
@@ -19,10 +18,10 @@ from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Access, describe
 from celerity_py.vocabulary.notation import show
 
 if TYPE_CHECKING:
-    from celerity_py._native import Box
+    from celerity_py._native import AccessViolation, Box
     from celerity_py.vocabulary.submissions import Submission
 
-_OUT_OF_BOUNDS: Final = frozenset({MisfitKind.NO_INDEX, MisfitKind.NO_ELEMENT})
+_OUT_OF_BOUNDS: Final = frozenset({"no_index", "no_element"})
 
 
 def explain(violation: AccessViolation, submission: Submission, args: Sequence[Any]) -> UsageError:
@@ -34,22 +33,22 @@ def explain(violation: AccessViolation, submission: Submission, args: Sequence[A
         args: The arguments of the task as the user gave them.
     """
     given = [arg for arg in args if isinstance(arg, Access)]
-    access = given[violation.access] if violation.access >= 0 else None
+    access = None if violation.access is None else given[violation.access]
     subject = submission.label
     kind: type[UsageError] = UsageError
-    if violation.kind is ViolationKind.MISFIT:
+    if violation.kind == "misfit":
         assert access is not None
         record, mapper = access.port.record, describe(access.mapper)
         subject = f"{subject}, {MODE_NAMES[access.port.mode]} access to {record.label} by {mapper}"
-        kind = OutOfBoundsAccess if violation.misfit in _OUT_OF_BOUNDS else DimensionMismatch
+        kind = OutOfBoundsAccess if violation.misfit.kind in _OUT_OF_BOUNDS else DimensionMismatch
         space: Any = submission.box
-        text = f"{mapper} {explain_misfit(violation.misfit, violation.number, space, record.shape)}"
-    elif violation.kind is ViolationKind.OVERLAP:
+        text = f"{mapper} {explain_misfit(*violation.misfit, space, record.shape)}"
+    elif violation.kind == "overlap":
         assert access is not None
         kind, text = OverlappingAccess, _explain_overlap(violation, access, given[violation.other_access])
-    elif violation.kind is ViolationKind.REDUCED:
+    elif violation.kind == "reduced":
         kind, text = OverlappingAccess, _explain_reduced(violation, access, args)
-    elif violation.kind is ViolationKind.UNKNOWN_BUFFER:
+    elif violation.kind == "unknown_buffer":
         text = f"buffer B{violation.buffer} does not exist (any more)."
     else:
         assert access is not None
@@ -57,44 +56,44 @@ def explain(violation: AccessViolation, submission: Submission, args: Sequence[A
     return kind(f"{subject}: {text} Nothing was submitted.")
 
 
-def explain_misfit(kind: MisfitKind, number: int, space: Box, shape: tuple[int, ...]) -> str:
+def explain_misfit(kind: str, number: int, space: Box, shape: tuple[int, ...]) -> str:
     """How a mapper does not fit an index space and a buffer of this shape; follows the name of the mapper."""
     have = f"but the kernel has {_dimensions(space.ndim)} and the buffer has {_dimensions(len(shape))}."
-    if kind is MisfitKind.OTHER_DIMS:
+    if kind == "other_dims":
         return (
             f"needs a buffer with as many dimensions as the kernel, {have} "
             f"Use slice(dim), slice(dim, at=index), all() or a callable."
         )
-    if kind is MisfitKind.OTHER_DIMS_THAN_SLICE:
+    if kind == "other_dims_than_slice":
         return f"needs a buffer with as many dimensions as the kernel, or one more, {have} Use all() or a callable."
-    if kind is MisfitKind.OTHER_DIMS_THAN_BOX:
+    if kind == "other_dims_than_box":
         return (
             f"needs a buffer with {_dimensions(number)}, but the buffer has {_dimensions(len(shape))}. "
             f"Give the box as many dimensions as the buffer."
         )
-    if kind is MisfitKind.OTHER_DIMS_THAN_NAMES:
+    if kind == "other_dims_than_names":
         return (
             f"needs a buffer with {_dimensions(number)}, {have} "
             f"Name one dimension of the kernel for each dimension of the buffer."
         )
-    if kind is MisfitKind.OTHER_DIMS_THAN_WIDTHS:
+    if kind == "other_dims_than_widths":
         return (
             f"needs a kernel and a buffer with {_dimensions(number)}, one per extent, {have} "
             f"Give one extent per dimension, or use a callable."
         )
-    if kind is MisfitKind.NOT_ONE_DIMENSION:
+    if kind == "not_one_dimension":
         return f"needs a kernel with 1 dimension and a buffer with at least 1, {have} Use a callable."
-    if kind is MisfitKind.NO_KERNEL_DIMENSION:
+    if kind == "no_kernel_dimension":
         return (
             f"names dimension {number} of the kernel, which has {_dimensions(space.ndim)}, counted from 0. "
             f"Name another one."
         )
-    if kind is MisfitKind.NO_BUFFER_DIMENSION:
+    if kind == "no_buffer_dimension":
         return (
             f"names a dimension that the buffer does not have: it has {_dimensions(len(shape))}, counted from 0. "
             f"Name another one."
         )
-    if kind is MisfitKind.NO_INDEX:
+    if kind == "no_index":
         return (
             f"names an index that the buffer does not have: in dimension {number} they go from 0 to "
             f"{shape[number] - 1}."
@@ -113,7 +112,7 @@ def _dimensions(count: int) -> str:
 def _explain_parts(violation: AccessViolation, access: Access, whole: Box | None) -> str:
     who = "the whole range" if violation.chunk == whole else f"this rank's chunk {show(violation.chunk)}"
     where = show(violation.where)
-    is_unwritten = violation.kind is ViolationKind.UNWRITTEN
+    is_unwritten = violation.kind == "unwritten"
     return (
         f"buffer {access.port.record.label} through {describe(access.mapper)}: asked for {who} the mapper returns "
         f"{show(violation.of_chunk)}, but its {violation.num_parts} chunks together return {show(violation.of_parts)}. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from celerity_py._native import Box, NoticeKind, Region
+from celerity_py._native import Box, Region
 from tests.support.mappers import all_, fixed, one_to_one
 from tests.verification.contexts import BufferHandle, Cluster
 
@@ -228,5 +228,5 @@ def test_reading_what_nobody_wrote_is_warned_of_once() -> None:
     for name in ("reader", "again"):
         cluster.kernel(1, name).read(buffer, fixed(((2, 6),))).submit()
     (notice,) = context.take_notices()
-    assert notice.kind is NoticeKind.UNWRITTEN_READ
+    assert notice.kind == "unwritten_read"
     assert (notice.task_name, notice.buffer, notice.where) == ("reader", 1, Region([Box((4,), (6,))]))

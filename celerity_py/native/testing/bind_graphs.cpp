@@ -14,6 +14,7 @@
 
 #include "graph_records.hpp"
 #include "look_up.hpp"
+#include "named_tuple.hpp"
 #include "scheduler/core/graphs/access_checks.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "task_building.hpp"
@@ -65,7 +66,7 @@ class graph_context final : public instruction_sink {
 	nb::list take_tasks() { return take(m_tasks); }
 	nb::list take_commands() { return take(m_commands); }
 	nb::list take_instructions() { return take(m_instructions); }
-	std::vector<planning_notice> take_notices() { return std::exchange(m_notices, {}); }
+	nb::object take_notices() { return to_named(std::exchange(m_notices, {})); }
 
   private:
 	template <typename Record>
@@ -90,6 +91,7 @@ class graph_context final : public instruction_sink {
 } // namespace
 
 void bind_graphs(nb::module_& m) {
+	named_tuple<planning_notice>::share("PlanningNotice");
 	m.attr("COPY_REASONS") = all_names<copy_reason>();
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
 	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
@@ -108,7 +110,8 @@ void bind_graphs(nb::module_& m) {
 	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_instructions", &graph_context::take_instructions, nb::sig("def take_instructions(self) -> list[dict[str, typing.Any]]"),
 	        "Records since the last call.")
-	    .def("take_notices", &graph_context::take_notices, "Since the last call.");
+	    .def("take_notices", &graph_context::take_notices, nb::sig("def take_notices(self) -> list[celerity_py._native.PlanningNotice]"),
+	        "Since the last call.");
 }
 
 } // namespace celerity::native

@@ -45,7 +45,7 @@ void bind_inner_calls(nb::module_& m) {
 	    "check_dimensions",
 	    [](const range_mapper& mapper, const int kernel_dims, const int buffer_dims) {
 		    const mapper_misfit found = mapper.check_dimensions(kernel_dims, buffer_dims);
-		    return std::make_pair(found.kind, found.number);
+		    return std::make_pair(name_of(found.kind), found.number);
 	    },
 	    "mapper"_a, "kernel_dims"_a, "buffer_dims"_a, "How they do not fit, and the number that this is about.");
 	m.def(

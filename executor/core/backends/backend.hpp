@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,7 +104,7 @@ class backend {
 	/// Whether no thread signals progress, so that the executor has to call completed().
 	virtual bool must_poll() const { return false; }
 	/// Of this process so far, by function. Any thread.
-	virtual std::vector<std::pair<const char*, std::uint64_t>> count_driver_calls() const { return {}; }
+	virtual std::map<std::string, std::uint64_t> count_driver_calls() const { return {}; }
 
 	/// On a launcher thread, before the kernel's body: makes the body run after the waits. False if cancelled: the body must not run.
 	virtual bool begin_kernel(lane_position position, std::span<const lane_position> waits) = 0;

@@ -62,7 +62,7 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 	if(m_options.check) m_backend->fill(alloc.allocation.memory, address, alloc.size_bytes, 0xff);
 
 	auto& usage = m_statistics.memories.at(alloc.allocation.memory.value);
-	++usage.num_allocations;
+	++usage.allocations;
 	usage.current_bytes += alloc.size_bytes;
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
 	m_statistics.count_allocation(alloc.buffer, alloc.allocation.memory);
@@ -106,8 +106,8 @@ array_place executor_loop::place_at(const allocation_id allocation, const std::s
 
 copy_operation executor_loop::counted(copy_operation operation, const copy_reason reason) {
 	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
-	++m_statistics.num_copies[static_cast<std::size_t>(reason)];
-	m_statistics.copied_bytes[static_cast<std::size_t>(reason)] += operation.size_bytes;
+	++m_statistics.copies[reason];
+	m_statistics.copied_bytes[reason] += operation.size_bytes;
 	return operation;
 }
 

@@ -194,7 +194,7 @@ bool executor_loop::take_inbox() {
 	m_current = nullptr;
 	if(!may_go_on()) return true;
 	for(const auto& batch : mail.batches) {
-		++m_statistics.num_batches;
+		++m_statistics.batches;
 		take_batch(batch);
 	}
 	for(const auto& [from, pilot] : mail.pilots) take_pilot(from, pilot);
@@ -353,7 +353,7 @@ void executor_loop::retire() {
 	m_engine.take_completed(m_retired);
 	for(const auto& retired : m_retired) {
 		const auto& operation = retired.payload->operation;
-		++m_statistics.instructions[operation.index()];
+		++m_statistics.instructions[kind_of(operation)];
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
 			m_progress_events.push_back({horizon->task, false});
 			m_launches.drop(horizon->last_submission);

@@ -22,7 +22,7 @@ payload make_payload(const request_id request, const rank_id peer, const message
 void communication::send(const instruction_id instruction, const send_instruction& send) {
 	const auto source = m_allocations.place(send.source);
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
-	m_statistics.sent_bytes_host += size_bytes;
+	m_statistics.sent_bytes.host += size_bytes;
 	const traced_send traced{instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
 	m_events.emplace_back(send_event{make_payload(add_request(instruction, traced), send.destination_rank, send.message, source.address, *source.array,
 	    send.sent_box, send.element_size_bytes)});

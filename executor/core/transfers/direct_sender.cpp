@@ -122,7 +122,7 @@ void direct_sender::signal(const issue& item, const lane_waits& waits) {
 	auto& out = m_outgoing.at(item.id);
 	out.state = outgoing::state_type::issued;
 	m_unanswered.push_back(&out);
-	m_shared.statistics.sent_bytes_direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
+	m_shared.statistics.sent_bytes.direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
 	if(m_shared.trace != nullptr) out.issued_ns = now_ns();
 	auto& flag = m_ready_flags[out.ready_index];
 	m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out), item.depends_on_one);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -24,5 +25,12 @@ constexpr std::optional<Enum> find_named(const std::string_view name) {
 	}
 	return std::nullopt;
 }
+
+/// A count for each enumerator.
+template <typename Enum>
+struct counts_of : std::array<std::uint64_t, names_of<Enum>.size()> {
+	using counted = Enum;
+	constexpr std::uint64_t& operator[](const Enum value) { return this->data()[static_cast<std::size_t>(value)]; }
+};
 
 } // namespace celerity

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/names.hpp"
 #include "digest.hpp"
 #include "grid.hpp"
@@ -34,7 +35,11 @@ struct mapper_misfit {
 	std::int64_t number = 0;
 
 	explicit operator bool() const { return kind != kind_type::none; }
+	CELERITY_FIELDS(kind, number)
 };
+template <>
+inline constexpr std::array<const char*, 11> names_of<mapper_misfit::kind_type>{"none", "other_dims", "other_dims_than_slice", "other_dims_than_box",
+    "other_dims_than_names", "other_dims_than_widths", "not_one_dimension", "no_kernel_dimension", "no_buffer_dimension", "no_index", "no_element"};
 
 /// Immutable value. Maps a chunk of a `kernel_dims`-dimensional index space to a region of a buffer; the result is clamped to the buffer.
 class range_mapper {

@@ -39,12 +39,10 @@ struct mapped_access {
 	}
 };
 
-access_violation violation_of(const access_violation::kind_type kind, const task& node, const mapped_access& a) {
+access_violation violation_of(const access_violation::kind_type kind, const mapped_access& a) {
 	access_violation result;
 	result.kind = kind;
 	result.buffer = a.buffer->id;
-	result.kernel_dims = node.geometry.dims;
-	result.buffer_dims = a.buffer->dims;
 	result.access = a.index;
 	return result;
 }
@@ -62,11 +60,11 @@ void check_union(const task& node, const mapped_access& a, const box& whole, con
 	region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
 	if(beyond.empty() && missing.empty()) return;
 	using kind = access_violation::kind_type;
-	access_violation violation = violation_of(beyond.empty() ? kind::unwritten : kind::beyond_whole, node, a);
-	violation.chunk = whole;
-	violation.where = beyond.empty() ? std::move(missing) : std::move(beyond);
-	violation.of_chunk = std::move(of_whole);
-	violation.of_parts = std::move(of_chunks);
+	access_violation violation = violation_of(beyond.empty() ? kind::unwritten : kind::beyond_whole, a);
+	violation.chunk = {whole, node.geometry.dims};
+	violation.where = {beyond.empty() ? std::move(missing) : std::move(beyond), a.buffer->dims};
+	violation.of_chunk = {std::move(of_whole), a.buffer->dims};
+	violation.of_parts = {std::move(of_chunks), a.buffer->dims};
 	violation.num_parts = chunks.size();
 	throw access_pattern_error(std::move(violation));
 }
@@ -91,12 +89,12 @@ void check_overlap(const task& node, const std::vector<mapped_access>& group, co
 	};
 	region_map<writer> writers(box::full(buffer.extents), writer{nobody, 0});
 	const auto fail = [&](const mapped_access& a, const std::size_t chunk, const writer& other, const box& where) {
-		access_violation violation = violation_of(access_violation::kind_type::overlap, node, a);
+		access_violation violation = violation_of(access_violation::kind_type::overlap, a);
 		violation.access = other.access;
 		violation.other_access = a.index;
-		violation.chunk = chunks[other.chunk];
-		violation.other_chunk = chunks[chunk];
-		violation.where = where;
+		violation.chunk = {chunks[other.chunk], node.geometry.dims};
+		violation.other_chunk = {chunks[chunk], node.geometry.dims};
+		violation.where = {where, a.buffer->dims};
 		throw access_pattern_error(std::move(violation));
 	};
 	for(const auto& a : group) {
@@ -121,7 +119,7 @@ void check_overlap(const task& node, const std::vector<mapped_access>& group, co
 
 /// A chunk overwrites the buffer of a reduction with its partial result, so no access and no other reduction of the task may use that buffer.
 void check_reductions(const task& node) {
-	const auto fail = [&](const buffer_id id, const std::size_t access) {
+	const auto fail = [&](const buffer_id id, const std::optional<std::size_t> access) {
 		access_violation violation;
 		violation.kind = access_violation::kind_type::reduced;
 		violation.buffer = id;
@@ -134,7 +132,7 @@ void check_reductions(const task& node) {
 			if(node.accesses[a].buffer == id) fail(id, a);
 		}
 		for(std::size_t earlier = 0; earlier < r; ++earlier) {
-			if(node.reductions[earlier].buffer == id) fail(id, access_violation::no_access);
+			if(node.reductions[earlier].buffer == id) fail(id, std::nullopt);
 		}
 	}
 }
@@ -178,7 +176,7 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 		mapper_misfit misfit = access.mapper.check_dimensions(node.geometry.dims, buffer.dims);
 		if(!misfit) misfit = access.mapper.check_bounds(node.geometry.global, node.geometry.dims, buffer.extents, buffer.dims);
 		if(misfit) {
-			access_violation violation = violation_of(access_violation::kind_type::misfit, node, {i, &access, &buffer});
+			access_violation violation = violation_of(access_violation::kind_type::misfit, {i, &access, &buffer});
 			violation.misfit = misfit;
 			throw access_pattern_error(std::move(violation));
 		}

@@ -2,23 +2,25 @@
 // Checks of the declared accesses of a task before it is submitted.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/ids.hpp"
-#include "geometry/grid.hpp"
+#include "base/names.hpp"
+#include "geometry/user_boxes.hpp"
 #include "vocabulary/task.hpp"
 
 namespace celerity {
 
 /// A contradiction among the declared accesses of a task. Python words it. Fields are 0 or empty where they do not apply.
 struct access_violation {
-	static constexpr std::size_t no_access = ~std::size_t{0};
-
 	enum class kind_type : std::uint8_t {
 		unknown_buffer, ///< there is no `buffer` (any more)
 		misfit,         ///< the mapper of `access` does not fit index space and buffer
@@ -29,16 +31,18 @@ struct access_violation {
 	};
 	kind_type kind = kind_type::unknown_buffer;
 	buffer_id buffer;
-	int kernel_dims = 0;
-	int buffer_dims = 0;
-	std::size_t access = no_access; ///< position among the accesses of the task
-	std::size_t other_access = no_access;
+	std::optional<std::size_t> access; ///< position among the accesses of the task
+	std::optional<std::size_t> other_access;
 	mapper_misfit misfit;
-	box chunk, other_chunk;
-	region where;
-	region of_chunk, of_parts; ///< mapped `chunk`, and all that its `num_parts` parts are mapped to
+	user_box chunk, other_chunk;
+	user_region where;              ///< of the buffer
+	user_region of_chunk, of_parts; ///< mapped `chunk`, and the union of its `num_parts` mapped parts
 	std::size_t num_parts = 0;
+	CELERITY_FIELDS(kind, buffer, access, other_access, misfit, chunk, other_chunk, where, of_chunk, of_parts, num_parts)
 };
+template <>
+inline constexpr std::array<const char*, 6> names_of<access_violation::kind_type>{
+    "unknown_buffer", "misfit", "beyond_whole", "unwritten", "overlap", "reduced"};
 
 /// A task whose declared accesses contradict each other.
 class access_pattern_error : public std::runtime_error {

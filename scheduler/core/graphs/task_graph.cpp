@@ -119,8 +119,7 @@ void task_graph::check_initialized(const task& node, buffer_state& buffer, const
 	    .task_name = node.name,
 	    .buffer = buffer.info.id,
 	    .buffer_name = buffer.info.name,
-	    .where = unwritten,
-	    .dims = buffer.info.dims});
+	    .where = {unwritten, buffer.info.dims}});
 }
 
 } // namespace celerity

@@ -130,8 +130,8 @@ void instruction_graph_generator::warn_of_many_allocations(buffer_state& buffer,
 	    .submission = submission,
 	    .buffer = buffer.info.id,
 	    .buffer_name = buffer.info.name,
-	    .memory = memory,
-	    .count = count});
+	    .device = is_device_memory(memory) ? std::optional(device_of(memory)) : std::nullopt,
+	    .number = count});
 }
 
 void instruction_graph_generator::resize_into(const command_phase& now, buffer_state& buffer, const memory_id memory, allocation_state& target,

@@ -37,6 +37,7 @@ struct scheduler_statistics {
 	double idle_s = 0;
 	std::uint64_t released_horizons = 0;
 	std::uint64_t executed_horizons = 0;
+	CELERITY_FIELDS(counts, busy_s, idle_s, released_horizons, executed_horizons)
 };
 
 /// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `throttle`, the notify functions and

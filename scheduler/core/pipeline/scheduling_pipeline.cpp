@@ -78,7 +78,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 	}
 	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), wants_memory});
 	if(m_held.size() >= max_held_commands) {
-		if(!m_warned_cap && m_notify) m_notify({.kind = planning_notice::kind_type::full_lookahead, .submission = submission, .count = max_held_commands});
+		if(!m_warned_cap && m_notify) m_notify({.kind = planning_notice::kind_type::full_lookahead, .submission = submission, .number = max_held_commands});
 		m_warned_cap = true;
 		m_held.emplace_back(flush_event{});
 		++m_num_flushing;

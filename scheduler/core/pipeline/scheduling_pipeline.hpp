@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/names.hpp"
 #include "graphs/command_graph.hpp"
 #include "graphs/program_log.hpp"
@@ -48,6 +49,7 @@ struct pipeline_counts {
 	std::uint64_t commands = 0;
 	std::uint64_t instructions = 0;
 	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch or the user
+	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes)
 };
 
 class scheduling_pipeline {

@@ -225,10 +225,10 @@ bool cuda_backend::wait_for(const cuda::stream stream, const std::span<const lan
 	return true;
 }
 
-std::vector<std::pair<const char*, std::uint64_t>> cuda_backend::count_driver_calls() const {
+std::map<std::string, std::uint64_t> cuda_backend::count_driver_calls() const {
 	const auto counts = cuda::count_calls();
-	std::vector<std::pair<const char*, std::uint64_t>> named;
-	for(std::size_t i = 0; i < counts.size(); ++i) named.emplace_back(names_of<cuda::call>[i], counts[i]);
+	std::map<std::string, std::uint64_t> named;
+	for(std::size_t i = 0; i < counts.size(); ++i) named.emplace(names_of<cuda::call>[i], counts[i]);
 	return named;
 }
 

@@ -93,7 +93,7 @@ class cuda_backend final : public backend {
 
 	std::optional<bounds_violation> take_violation() override;
 	std::uint64_t completed(lane_index lane) override;
-	std::vector<std::pair<const char*, std::uint64_t>> count_driver_calls() const override;
+	std::map<std::string, std::uint64_t> count_driver_calls() const override;
 	void cancel() override;
 	void stop() override;
 
