@@ -185,7 +185,7 @@ class PureMapper:
             return identity_of(self.function)
         except CannotTell as found:
             raise ArgumentTypeError(
-                f"access.pure() cannot tell {self.function!r} from others of the same code: {found} may change. "
+                f"access.pure() cannot tell {self.function!r} from others of the same code: {found}, may change. "
                 f"Write access.pure(mapper, key=...) with a key that is another one whenever the mapper's results are."
             ) from None
 

@@ -14,7 +14,7 @@ from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.refused_operators import refuse_operators
 from celerity_py.vocabulary.submissions import Submission
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked
+from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
 _SEQUENCES = (list, tuple, memoryview)
 
@@ -68,6 +68,7 @@ class Reducer(HolderRecord):
             UsageError: If it has more than one element, or the buffer's dtype cannot hold it by NumPy's "same_kind"
                 rule: neither 0.5 nor a complex number goes into integers.
         """
+        given = value
         if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
             value = np.asarray(value)
         if getattr(value, "ndim", 0):
@@ -81,12 +82,8 @@ class Reducer(HolderRecord):
         if is_masked(value):
             refuse_masked(value, f"{self._owner.describe()} combines")
         if not can_hold(self._port.record.dtype, value):
-            dtype = self._port.record.dtype
-            raise UsageError(
-                f"{self._owner.describe()} combines {describe_value(value)} into {self._port.record.label}, whose "
-                f"elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
-                f"numpy.{dtype}(value), or make the buffer of another dtype."
-            )
+            what = f"{describe_value(value)} into {self._port.record.label}"
+            refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
         self._base[()] = self._operation(self._base, value)
         self._port.has_combined = True
 

@@ -15,12 +15,11 @@ from celerity_py.scheduler.errors import (
     OutOfBoundsAccess,
     ReadOnlyAccess,
     UnsupportedIndex,
-    UsageError,
 )
 from celerity_py.vocabulary.integers import to_int
-from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked
+from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,11 +135,8 @@ class View(HolderRecord):
             refuse_masked(value, f"{self._owner.describe()} assigns to {self._buffer.label} at {show(index)}")
         dtype = target.dtype
         if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
-            raise UsageError(
-                f"{self._owner.describe()} assigns {describe_value(value)} to {self._buffer.label} at {show(index)}, "
-                f"whose elements are {dtype}, which cannot hold it. Convert it in the kernel, for instance with "
-                f"value.astype({dtype.name!r}), or make the buffer of another dtype."
-            )
+            what = f"{describe_value(value)} to {self._buffer.label} at {show(index)}"
+            refuse_value(dtype, value, f"{self._owner.describe()} assigns {what}")
         target[...] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -268,7 +264,8 @@ class View(HolderRecord):
             return
         whole = self._buffer.box
         if box in whole:
-            remedy = "Widen the range mapper of this access, or intersect the index with that region"
+            local = "add view.box.min, or index view.array"
+            remedy = f"{widen_mapper(box, self.box, local)}, or intersect the index with that region"
         else:  # the result was clamped: a wider mapper would not help
             remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
             remedy += " with view.shape_box"

@@ -12,7 +12,7 @@ from celerity_py.calls.execution import HOST_BINDER, initialize
 from celerity_py.executor.failures.user_frames import is_ours
 from celerity_py.scheduler.errors import OutOfBoundsAccess
 from celerity_py.vocabulary.accesses import Port
-from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.parts import Part
 from celerity_py.vocabulary.submissions import line_of
 
@@ -89,10 +89,11 @@ class RuntimeDelegate:
         record = [arg for arg in submission.args if arg.__class__ is Port][access].record
         ndim = len(record.shape)
         region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
-        where = ", ".join(map(str, index[:ndim]))
+        item = _native.Box(index[:ndim], [position + 1 for position in index[:ndim]])
+        remedy = widen_mapper(item, region.bounding_box, "use the coordinates of chunk.item()")
         return OutOfBoundsAccess(
-            f"{submission.describe()} accesses {record.label} at [{where}], outside of its declared region "
-            f"{show(region)}. Widen the range mapper of this access, or test the index in the kernel "
+            f"{submission.describe()} accesses {record.label} at {show(index[:ndim])}, outside of its declared "
+            f"region {show(region)}. {remedy}, or test the index in the kernel "
             f"(the whole buffer is {show(record.box)})."
         )
 

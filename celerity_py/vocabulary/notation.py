@@ -19,6 +19,15 @@ def show(where: Any) -> str:
     return f"[{', '.join(map(_show_item, items))}]"
 
 
+def widen_mapper(index: Box, accessed: Box, local: str) -> str:
+    """The remedy for an index outside of an access; `local` is that for an index that counts from its beginning."""
+    remedy = "widen the range mapper of this access"
+    if any(accessed.min) and index.shift(*accessed.min) in accessed:
+        beginning = f"Indices are global coordinates, and this access begins at {show(accessed.min)}"
+        return f"{beginning}: if the index counts from there, {local}. Otherwise {remedy}"
+    return remedy.capitalize()
+
+
 def _show_item(item: Any) -> str:
     if item is ...:
         return "..."

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 #: Kinds of dtypes that hold a Python number, by its class.
 _KINDS_OF_NUMBERS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
@@ -53,6 +53,32 @@ def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
     if isinstance(value, list | tuple) and given.kind in _KINDS_OF_LISTS:
         return dtype.kind in _KINDS_OF_LISTS[given.kind]
     return np.can_cast(given, dtype, "same_kind")
+
+
+def refuse_value(dtype: np.dtype[Any], value: Any, use: str) -> NoReturn:
+    """Refuse a value for which `can_hold` is false.
+
+    Args:
+        dtype: Of the elements.
+        value: The value.
+        use: Who does what with it and which buffer, as the beginning of a sentence.
+
+    Raises:
+        UsageError: Always.
+    """
+    if value.__class__ is int and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        remedy = f"Elements go from {limits.min} to {limits.max}: bring the value into this range"
+    else:
+        is_number = value.__class__ in _KINDS_OF_NUMBERS
+        given = "value" if is_number or hasattr(value, "astype") else "numpy.asarray(value)"
+        given += ".real" if np.iscomplexobj(value) and dtype.kind != "c" else ""
+        type_name = {"b": "bool", "f": "float"}.get(dtype.kind, "int")
+        remedy = f"{type_name}({given})" if is_number else f"{given}.astype({dtype.name!r})"
+        remedy = f"Convert it in the kernel, for instance with {remedy}"
+    raise UsageError(
+        f"{use}, whose elements are {dtype}, which cannot hold it. {remedy}, or make the buffer of another dtype."
+    )
 
 
 def is_masked(value: Any) -> bool:

@@ -19,8 +19,32 @@ from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import execution as cuda_execution
 from celerity_py.cuda.execution import CudaBinder, CudaReducer, CudaView, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
+from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
 from celerity_py.vocabulary.submissions import Submission
+
+
+def test_a_kernel_with_an_index_outside_is_told_what_to_write() -> None:
+    record: Any = SimpleNamespace(
+        id=3, dtype=np.dtype("f4"), shape=(100,), label='B3 "u"', runtime=None, box=Box((0,), (100,))
+    )
+    task: Any = SimpleNamespace(args=[Port(record, READ)], describe=lambda: 'kernel "step" (submitted at app.py:12)')
+    delegate = RuntimeDelegate(SimpleNamespace(submissions={7: task}))  # type: ignore[arg-type]
+
+    def told(index: int) -> str:
+        error = delegate.explain_violation(7, 0, (index, 0, 0), [(40, 0, 0, 50, 1, 1)])
+        assert isinstance(error, OutOfBoundsAccess)
+        return str(error)
+
+    where = 'kernel "step" (submitted at app.py:12) accesses B3 "u" at [{}], outside of its declared region [40:50].'
+    assert told(50) == (
+        where.format(50)
+        + " Widen the range mapper of this access, or test the index in the kernel (the whole buffer is [0:100])."
+    )
+    assert told(9).startswith(
+        where.format(9) + " Indices are global coordinates, and this access begins at [40]: if the index counts from "
+        "there, use the coordinates of chunk.item(). Otherwise widen the range mapper of this access, or test the index"
+    )
 
 
 class FakeStream:

@@ -226,6 +226,18 @@ BAD_VALUES = [
     ("bool", 2, "2 of type int"),
     ("bool", 1.0, "1.0 of type float"),
 ]
+#: dtype, value, and the remedy that a message names.
+REMEDIES = [
+    ("int8", 300, "Elements go from -128 to 127: bring the value into this range"),
+    ("bool", 2, "bool(value)"),
+    ("int32", 0.5, "int(value)"),
+    ("float64", 1j, "float(value.real)"),
+    ("int32", 1 + 2j, "int(value.real)"),
+    ("int32", np.float32(1), "value.astype('int32')"),
+    ("int8", np.ones(4, np.complex64), "value.real.astype('int8')"),
+    ("float32", np.complex64(1), "value.real.astype('float32')"),
+    ("int32", [0.5] * 4, "numpy.asarray(value).astype('int32')"),
+]
 
 
 @pytest.mark.parametrize(("dtype", "value", "shown"), BAD_VALUES)
@@ -237,6 +249,18 @@ def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any
     assert text.startswith('kernel "step" (submitted at app.py:12) assigns ')
     assert f'{shown} to B3 "u" at [0:4], whose elements are {dtype}, which cannot hold it.' in text
     assert not view.array.any()
+
+
+@pytest.mark.parametrize(("dtype", "value", "remedy"), REMEDIES)
+def test_the_remedy_fits_the_type_of_the_value(dtype: str, value: Any, remedy: str) -> None:
+    record: Any = SimpleNamespace(id=3, dtype=np.dtype(dtype), label='B3 "u"', runtime=None)
+    reducer = Reducer(np.zeros((), dtype), ReductionPort(record, "sum"), TASK)
+    uses: list[Callable[[], object]] = [lambda: operator.setitem(view_of(dtype), ..., value)]
+    if not getattr(value, "ndim", 0):
+        uses.append(lambda: reducer.combine(value[:1] if isinstance(value, list) else value))
+    for use in uses:
+        with pytest.raises(UsageError, match=rf"\b{re.escape(remedy)}, or make the buffer of another dtype\."):
+            use()
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ class Halo:
 def test_what_cannot_be_told_is_refused_and_a_key_helps(mapper: Any, named: str) -> None:
     with pytest.raises(CannotTell, match=named):
         identity_of(mapper)
-    with pytest.raises(ArgumentTypeError, match=rf"{named} may change\. Write access\.pure\(mapper, key=\.\.\.\)"):
+    with pytest.raises(ArgumentTypeError, match=rf"{named}, may change\. Write access\.pure\(mapper, key=\.\.\.\)"):
         access.pure(mapper)
     assert access.pure(mapper, key=1).identity() == access.pure(mapper, key=1).identity()
     assert access.pure(mapper, key=1).identity() != access.pure(mapper, key=2).identity()

@@ -164,6 +164,17 @@ def test_an_index_outside_of_the_buffer_is_not_blamed_on_a_mapper_that_was_clamp
     assert "Widen" not in str(caught.value)
 
 
+@pytest.mark.parametrize("index", [0, slice(0, 4), (slice(1, 3), 2), Box((0, 0), (4, 6))])
+def test_an_index_that_may_count_from_the_beginning_of_the_view_is_told_so(inner: View, index: Any) -> None:
+    with pytest.raises(
+        OutOfBoundsAccess, match=r"region \[4:8, 0:6\]\. Indices are global .* add view\.box\.min.* Otherwise widen the"
+    ):
+        inner[index]
+    for elsewhere in (Box((3, 0), (8, 6)), slice(2, 5)):
+        with pytest.raises(OutOfBoundsAccess, match=r"region \[4:8, 0:6\]\. Widen the range mapper"):
+            inner[elsewhere]
+
+
 def test_an_access_that_clamping_left_nothing_of_says_so() -> None:
     nothing = view_of((10, 6), Box((0, 0), (0, 0)))
     with pytest.raises(OutOfBoundsAccess, match=r"outside of its declared region for this chunk, which is empty"):
