@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Submits that native code leaves to Python although a similar one was repeated: mistakes, and other kinds of arguments."""
+"""Submits that native code leaves to Python although a similar one was repeated: mistakes, and other arguments."""
 
 from __future__ import annotations
 
