@@ -1338,12 +1338,12 @@ class Submitter:
 
     def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """
-        function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the OpenRecording.
+        function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the Recording.
         """
 
     @property
     def open_recording(self, /) -> Any:
-        """The OpenRecording of the recording under way, or None."""
+        """The Recording under way, or None."""
 
     def replay(self, tasks: RecordedTasks, submissions: list[Any], times: int, frame: Any) -> None:
         """

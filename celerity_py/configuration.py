@@ -6,8 +6,8 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from celerity_py.scheduler.errors import ConfigurationError
 
@@ -28,34 +28,8 @@ class DeviceChoice:
     def __str__(self) -> str:
         """As it is written in `CELERITY_DEVICES`."""
         if self.kind == "list":
-            return "".join(f"{index}," for index in self.indices)
+            return ",".join(map(str, self.indices)) + ("," if self.count == 1 else "")
         return f"cpu:{self.count}" if self.kind == "cpu" else str(self.count)
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
-
-    backend: str
-    devices: DeviceChoice
-    log_level: str
-    lookahead: str
-    horizon_step: int
-    horizon_max_parallelism: int
-    run_ahead: int
-    transport: str
-    poll: str
-    check: bool
-    bounds_check: bool
-    sync: bool
-    lane_events: bool
-    overwrite_waits: str
-    kernel_lanes: int
-    stats: str
-    trace: str
-    print_graphs: str
-    dry_run_ranks: int
-    stall_s: int
 
 
 def _choice(*choices: str, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
@@ -109,6 +83,8 @@ def _output(default_name: str) -> Callable[[str], str]:
 def _devices(text: str) -> DeviceChoice:
     expected = "a count such as '2', a list such as '0,2' or '2,', or CPU devices per rank such as 'cpu:4'"
     value = text.strip().lower()
+    if not value:
+        return DeviceChoice()
     kind, colon, number = value.partition(":")
     if colon:
         if kind != "cpu" or not number.isdecimal() or not 1 <= int(number) <= 62:
@@ -125,59 +101,73 @@ def _devices(text: str) -> DeviceChoice:
     return DeviceChoice("count", int(value))
 
 
+def _setting(
+    default: Any, parse: Callable[[str], Any], *, available: tuple[Any, ...] | None = None, is_own: bool = False
+) -> Any:
+    """A field of `Configuration`.
+
+    Args:
+        default: Its value if nobody sets it.
+        parse: Makes the value of a text; raises `ValueError` with the texts that it expects.
+        available: Values that this version can obey; None means all of them.
+        is_own: Whether ranks may have different values. Settings that influence planning must be the same.
+    """
+    return field(default=default, metadata={"parse": parse, "available": available, "is_own": is_own})
+
+
 @dataclass(frozen=True)
-class _Variable:
-    default: str
-    parse: Callable[[str], Any]
-    #: Values that this version can obey; None means all of them.
-    available: tuple[Any, ...] | None = None
-    #: Whether ranks may have different values. Settings that influence planning must be the same.
-    is_own: bool = False
+class Configuration:
+    """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
+
+    backend: str = _setting(
+        "auto", _choice("auto", "cuda", "cpu", meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})
+    )
+    devices: DeviceChoice = _setting(DeviceChoice(), _devices, is_own=True)  # noqa: RUF009 - a field
+    log_level: str = _setting("warning", _choice("trace", "debug", "info", "warning", "error", "off"), is_own=True)
+    lookahead: str = _setting("auto", _choice("none", "auto", "infinite"), is_own=True)
+    horizon_step: int = _setting(4, _integer(1, 65536))
+    horizon_max_parallelism: int = _setting(64, _integer(1, 65536))
+    run_ahead: int = _setting(16, _integer(2, 65536), is_own=True)
+    transport: str = _setting(
+        "auto", _choice("auto", "host", "direct", "cuda_aware"), available=("auto", "host", "direct")
+    )
+    poll: str = _setting("adaptive", _choice("adaptive", "spin"), is_own=True)
+    check: bool = _setting(default=False, parse=_switch)
+    bounds_check: bool = _setting(default=False, parse=_switch, is_own=True)
+    sync: bool = _setting(default=False, parse=_switch, is_own=True)
+    lane_events: bool = _setting(default=True, parse=_switch, is_own=True)
+    overwrite_waits: str = _setting("device", _choice("host", "device"))
+    kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
+    stats: str = _setting("", _output("celerity_stats"), is_own=True)
+    trace: str = _setting("", _output("celerity_trace"), is_own=True)
+    print_graphs: str = _setting("", _output("celerity_graphs"), available=("",))
+    dry_run_ranks: int = _setting(0, _integer(0, 65536))
+    stall_s: int = _setting(60, _integer(0, 10**9))
 
 
-_TABLE: dict[str, _Variable] = {
-    "BACKEND": _Variable("auto", _choice("auto", "cuda", "cpu", meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})),
-    "DEVICES": _Variable("", _devices, is_own=True),
-    "LOG_LEVEL": _Variable("warning", _choice("trace", "debug", "info", "warning", "error", "off"), is_own=True),
-    "LOOKAHEAD": _Variable("auto", _choice("none", "auto", "infinite"), is_own=True),
-    "HORIZON_STEP": _Variable("4", _integer(1, 65536)),
-    "HORIZON_MAX_PARALLELISM": _Variable("64", _integer(1, 65536)),
-    "RUN_AHEAD": _Variable("16", _integer(2, 65536), is_own=True),
-    "TRANSPORT": _Variable("auto", _choice("auto", "host", "direct", "cuda_aware"), ("auto", "host", "direct")),
-    "POLL": _Variable("adaptive", _choice("adaptive", "spin"), is_own=True),
-    "CHECK": _Variable("0", _switch),
-    "BOUNDS_CHECK": _Variable("0", _switch, is_own=True),
-    "SYNC": _Variable("0", _switch, is_own=True),
-    "LANE_EVENTS": _Variable("1", _switch, is_own=True),
-    "OVERWRITE_WAITS": _Variable("device", _choice("host", "device")),
-    "KERNEL_LANES": _Variable("12", _integer(1, 12), is_own=True),
-    "STATS": _Variable("0", _output("celerity_stats"), is_own=True),
-    "TRACE": _Variable("0", _output("celerity_trace"), is_own=True),
-    "PRINT_GRAPHS": _Variable("0", _output("celerity_graphs"), ("",)),
-    "DRY_RUN_RANKS": _Variable("0", _integer(0, 65536)),
-    "STALL_S": _Variable("60", _integer(0, 10**9)),
-}
+#: The fields of `Configuration`, by their names as environment variables without the prefix.
+_TABLE: Final = {field.name.upper(): field for field in fields(Configuration)}
 
 
-def _suggestion(name: str) -> str:
+def _remedy(name: str, spell: Callable[[str], str]) -> str:
+    """The nearest name to an unknown one, or else all names, as `spell` writes them."""
     close = difflib.get_close_matches(name, _TABLE, n=1, cutoff=0.5)
-    return close[0] if close else ""
+    known = ", ".join(map(spell, close or _TABLE))
+    return f"Did you mean {known}?" if close else f"Known are {known}."
 
 
 def _parse(name: str, text: str, shown: str) -> Any:
     """The value of variable `name`; `shown` is how the user wrote the assignment."""
-    variable = _TABLE[name]
-    if name == "DEVICES" and not text.strip():
-        return DeviceChoice()
+    setting = _TABLE[name]
+    available = setting.metadata["available"]
     try:
-        value = variable.parse(text)
+        value = setting.metadata["parse"](text)
     except ValueError as error:
         raise ConfigurationError(f"{shown} is not understood: expected {error}.") from None
-    if variable.available is not None and value not in variable.available:
-        off = variable.default if name in {"BACKEND", "TRANSPORT"} else "0"
+    if available is not None and value not in available:
         raise ConfigurationError(
             f"{shown} is specified but not implemented yet in this version of celerity_py. "
-            f"Leave it unset, or set it to {off!r}."
+            f"Leave it unset, or set it to {setting.default or '0'!r}."
         )
     return value
 
@@ -202,9 +192,7 @@ def read_environment(environ: Mapping[str, str]) -> dict[str, str]:
             continue
         name = variable.removeprefix(PREFIX)
         if name not in _TABLE:
-            suggestion = _suggestion(name)
-            known = ", ".join(PREFIX + other for other in _TABLE)
-            remedy = f"Did you mean {PREFIX}{suggestion}?" if suggestion else f"Known are {known}."
+            remedy = _remedy(name, PREFIX.__add__)
             raise ConfigurationError(f"Unknown environment variable {variable}={text!r}. {remedy}")
         if text.strip():
             found[name] = text
@@ -221,37 +209,33 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
     Raises:
         ConfigurationError: If a variable is unknown, malformed or not implemented, or if two contradict each other.
     """
+    # The environment is validated even where code overrides it: otherwise a typo shows only without the override.
     texts = read_environment(environ)
-    values: dict[str, Any] = {}
-    for name, variable in _TABLE.items():
-        text = texts.get(name)
-        # The environment is validated even where code overrides it: otherwise a typo shows only without the override.
-        value = _parse(name, variable.default, name) if text is None else _parse(name, text, f"{PREFIX}{name}={text}")
-        values[name.lower()] = settings.get(name.lower(), value)
-    if values["backend"] == "cuda" and values["devices"].kind == "cpu":
+    given = {name.lower(): _parse(name, text, f"{PREFIX}{name}={text}") for name, text in texts.items()}
+    values = Configuration(**{**given, **settings})
+    devices = values.devices
+    if values.backend == "cuda" and devices.kind == "cpu":
         raise ConfigurationError(
-            f"BACKEND=cuda contradicts DEVICES=cpu:{values['devices'].count}, which asks for CPU devices. "
-            f"Unset one of the two."
+            f"BACKEND=cuda contradicts DEVICES={devices}, which asks for CPU devices. Unset one of the two."
         )
-    if values["backend"] == "cpu" and values["devices"].kind == "list":
-        listed = ",".join(map(str, values["devices"].indices))
+    if values.backend == "cpu" and devices.kind == "list":
         raise ConfigurationError(
-            f"DEVICES={listed}{',' if values['devices'].count == 1 else ''} lists GPUs of the host, "
-            f"but BACKEND=cpu. For CPU devices with own memory set DEVICES=cpu:{values['devices'].count}."
+            f"DEVICES={devices} lists GPUs of the host, but BACKEND=cpu. For CPU devices with own memory set "
+            f"DEVICES=cpu:{devices.count}."
         )
-    return Configuration(**values)
+    return values
 
 
 def compared_settings(settings: Configuration) -> dict[str, Any]:
     """The settings that must be the same on every rank, by their names as environment variables."""
-    return {PREFIX + name: getattr(settings, name.lower()) for name, variable in _TABLE.items() if not variable.is_own}
+    shared = (setting for setting in fields(settings) if not setting.metadata["is_own"])
+    return {PREFIX + setting.name.upper(): getattr(settings, setting.name) for setting in shared}
 
 
 def changed_settings(settings: Configuration) -> dict[str, Any]:
     """The settings that differ from their defaults, by their names as environment variables."""
-    defaults = resolve({}, {})
-    values = {name: getattr(settings, name.lower()) for name in _TABLE}
-    return {PREFIX + name: value for name, value in values.items() if value != getattr(defaults, name.lower())}
+    changed = (setting for setting in fields(settings) if getattr(settings, setting.name) != setting.default)
+    return {PREFIX + setting.name.upper(): getattr(settings, setting.name) for setting in changed}
 
 
 _settings: dict[str, Any] = {}
@@ -278,17 +262,13 @@ def configure(**settings: Any) -> None:
     parsed: dict[str, Any] = {}
     for name, value in settings.items():
         if name.upper() not in _TABLE or not name.islower():
-            suggestion = _suggestion(name.upper())
-            known = ", ".join(_TABLE).lower()
-            remedy = f"Did you mean {suggestion.lower()}?" if suggestion else f"Known are {known}."
+            remedy = _remedy(name.upper(), str.lower)
             raise ConfigurationError(f"configure() got an unknown setting {name}={value!r}. {remedy}")
         if value is not None:
             parsed[name] = _parse(name.upper(), _text_of(value), f"configure({name}={value!r})")
-    for name, value in settings.items():
-        if value is None:
-            _settings.pop(name, None)
-        else:
-            _settings[name] = parsed[name]
+    for name in settings:
+        _settings.pop(name, None)
+    _settings.update(parsed)
 
 
 def current() -> Configuration:
@@ -312,16 +292,3 @@ def thaw() -> None:
     """Allow `configure` again; called by the runtime when it has ended."""
     global _started  # noqa: PLW0603
     _started = False
-
-
-__all__ = [
-    "Configuration",
-    "DeviceChoice",
-    "changed_settings",
-    "compared_settings",
-    "configure",
-    "current",
-    "freeze",
-    "resolve",
-    "thaw",
-]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex
@@ -13,15 +14,15 @@ from celerity_py._native import PortRecord
 from celerity_py.calls.outer_variables import OuterVariables
 from celerity_py.kernels import name_of
 from celerity_py.runtime import lifecycle
-from celerity_py.runtime.open_recording import OpenRecording
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.submissions import Site
 
 if TYPE_CHECKING:
     from celerity_py.buffer import Buffer
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
-    from celerity_py.vocabulary.submissions import Site, Submission
+    from celerity_py.vocabulary.submissions import Submission
 
 _MOST_TIMES: Final = 2**63 - 1
 
@@ -38,12 +39,14 @@ class Recording:
 
     __slots__ = (
         *("__weakref__", "buffers", "functions", "name", "outer_variables", "queue", "runtime", "site"),
-        *("submissions", "tasks"),
+        *("submissions", "tasks", "thread"),
     )
 
-    def __init__(self, queue: Any, runtime: Runtime, opened: OpenRecording) -> None:
-        self.name = opened.name
-        self.site: Site = opened.site
+    def __init__(self, queue: Any, runtime: Runtime, name: str, frame: FrameType) -> None:
+        self.name = name
+        self.site = Site(frame)
+        #: The thread that makes it.
+        self.thread = threading.get_ident()
         self.queue = queue
         self.runtime = runtime
         self.tasks = _native.RecordedTasks()
@@ -65,6 +68,28 @@ class Recording:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise ArgumentTypeError(f"{self!r} belongs to this process and cannot be copied or pickled.")
+
+    def refuse_another(self, opened: Recording) -> NoReturn:
+        """While this one is being made: refuse another one.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            f"queue.record({opened.name}) was called while the recording of {self.name!r} (called at {self.site}) is "
+            f"under way. Recordings do not nest: record one function after the other, or one function that calls both."
+        )
+
+    def refuse(self, call: str) -> NoReturn:
+        """While this one is being made: refuse a call of its function that no replay could carry out again.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            f"{call} was called inside of {self.name!r}, which queue.record() runs (called at {self.site}). A "
+            f"recording holds kernels and host tasks only: do this before queue.record(), or after it."
+        )
 
     def note_what_may_change(self) -> None:
         """Remember the buffers, and the functions as they are now."""
@@ -123,9 +148,8 @@ def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: Fra
     """See `Queue.record`."""
     if not callable(function):
         raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
-    opened = OpenRecording(name_of(function), frame)
-    recording = Recording(queue, runtime, opened)
-    result = runtime.submitter.record(function, recording.tasks, recording.submissions, opened)
+    recording = Recording(queue, runtime, name_of(function), frame)
+    result = runtime.submitter.record(function, recording.tasks, recording.submissions, recording)
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         raise ArgumentTypeError(
             f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "

@@ -24,7 +24,6 @@ from celerity_py._native import Box, RangeMapper, Region
 _VALUES: Final = frozenset({bool, int, str, bytes, type(None), type(...), Box, Region, range})
 #: Compared by identity: a function that uses one means the object, not its contents.
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, np.ufunc, type(np.sum), RangeMapper, enum.Enum)
-_MOST_CODES: Final = 4096
 
 
 class CannotTell(Exception):  # noqa: N818 - the caller makes an error of it
@@ -140,18 +139,11 @@ class _Identity:
         raise CannotTell(f"{what}, of type {kind.__qualname__}")
 
 
-_names: dict[CodeType, tuple[str, ...]] = {}
-
-
+@functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> tuple[str, ...]:
     """The global variables that a code object, or one inside of it, reads."""
-    known = _names.get(code)
-    if known is None:
-        found = {item.argval for item in dis.get_instructions(code) if item.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                found.update(global_names(constant))
-        if len(_names) >= _MOST_CODES:
-            _names.clear()
-        known = _names[code] = tuple(sorted(found))
-    return known
+    found = {item.argval for item in dis.get_instructions(code) if item.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found.update(global_names(constant))
+    return tuple(sorted(found))

@@ -32,22 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_BLOCKS: Final = ((), (256,), (8, 32), (4, 8, 8))
 FREE_SHARED_BYTES: Final = 48 * 1024  # dynamic shared memory that every kernel may use
 
-_FORMATS: Final = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-    "complex64": "2f",
-    "complex128": "2d",
-}
+#: The formats of `struct` for the types that NumPy gives other letters.
+_FORMATS: Final = {"l": "q", "L": "Q", "F": "2f", "D": "2d"}
 _NUMBERS: Final = (bool, int, float, complex, np.bool_, np.number)
 
 
@@ -66,9 +52,9 @@ class LaunchPlan:
         #: The `_native.CudaFunction`.
         self.function = function
         self._scalars = scalars
-        dtypes = [parameter.dtype for _, parameter in scalars]
-        self._pack = struct.Struct("=" + "".join(_FORMATS[dtype.name] for dtype in dtypes if dtype is not None)).pack
-        self._converts = any(dtype is not None and dtype.kind == "c" for dtype in dtypes)
+        codes = [parameter.dtype.char for _, parameter in scalars if parameter.dtype is not None]
+        self._pack = struct.Struct("=" + "".join(_FORMATS.get(code, code) for code in codes)).pack
+        self._converts = "F" in codes or "D" in codes
 
     def pack(self, submission: Submission) -> bytes:
         """The raw bytes of the values among the arguments, one after the other.
@@ -328,11 +314,11 @@ def _convert(value: Any, parameter: Parameter, position: int, submission: Submis
             if whole == value and limits.min <= whole <= limits.max:
                 return whole
         elif dtype.kind == "f":  # rounds, as every conversion to floating point does
-            struct.pack("=" + _FORMATS[dtype.name], value)
+            struct.pack("=" + dtype.char, value)
             return float(value)
         elif dtype.kind == "c":
             number = complex(value)
-            struct.pack("=" + _FORMATS[dtype.name], number.real, number.imag)
+            struct.pack("=" + _FORMATS[dtype.char], number.real, number.imag)
             return number
         else:
             return bool(value)

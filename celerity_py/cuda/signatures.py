@@ -14,21 +14,6 @@ from celerity_py.vocabulary.operations import BY_DEVICE_TYPE
 
 _INTEGER_WORDS: Final = {"signed", "unsigned", "char", "short", "int", "long"}
 _COMPLEX: Final = {"float": "complex64", "double": "complex128"}
-_NAMED: Final = {
-    "bool": "bool",
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "__half": "float16",
-    "size_t": "uint64",
-    "ptrdiff_t": "int64",
-    "float2": "complex64",
-    "cuComplex": "complex64",
-    "cuFloatComplex": "complex64",
-    "double2": "complex128",
-    "cuDoubleComplex": "complex128",
-    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
 #: The C++ type for each dtype.
 SPELLINGS: Final = {
     "bool": "bool",
@@ -45,6 +30,16 @@ SPELLINGS: Final = {
     "float64": "double",
     "complex64": "float2",
     "complex128": "double2",
+}
+_NAMED: Final = {
+    **{spelling: dtype for dtype, spelling in SPELLINGS.items()},
+    "half": "float16",
+    "size_t": "uint64",
+    "ptrdiff_t": "int64",
+    "cuComplex": "complex64",
+    "cuFloatComplex": "complex64",
+    "cuDoubleComplex": "complex128",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
 # Text that looks like code: comments, strings (raw ones, too), and characters, but not the ' in 1'000.

@@ -100,9 +100,8 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	    .def("record", &submitter::record, "function"_a, "tasks"_a, "submissions"_a, "opened"_a,
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
-	        "OpenRecording.")
-	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"),
-	        "The OpenRecording of the recording under way, or None.")
+	        "Recording.")
+	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"), "The Recording under way, or None.")
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
 	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),
 	        "Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.")

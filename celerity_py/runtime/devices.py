@@ -112,9 +112,8 @@ def _wants_cpu(settings: Configuration) -> bool:
 def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> Devices:
     devices = settings.devices
     if devices.kind == "list":
-        listed = ",".join(map(str, devices.indices)) + ("," if len(devices.indices) == 1 else "")
         raise ConfigurationError(
-            f"DEVICES={listed} lists GPUs of the host, but this run uses the CPU. "
+            f"DEVICES={devices} lists GPUs of the host, but this run uses the CPU. "
             f"For CPU devices with own memory set DEVICES=cpu:{devices.count}."
         )
     if settings.check and devices.kind == "default" and max(num_ranks, settings.dry_run_ranks) == 1:

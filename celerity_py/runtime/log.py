@@ -5,24 +5,16 @@ from __future__ import annotations
 
 import logging
 
-TRACE = 5
-_LEVELS = {
-    "trace": TRACE,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-    "off": logging.CRITICAL + 1,
-}
 _handler: logging.Handler | None = None
 
 
 def set_up(level: str, rank: int, size: int) -> None:
     """Write messages from `level` on to standard error; an application that gave the logger handlers keeps them."""
     global _handler  # noqa: PLW0603 - one logger tree per process
-    logging.addLevelName(TRACE, "TRACE")
+    logging.addLevelName(5, "TRACE")
+    logging.addLevelName(logging.CRITICAL + 1, "OFF")
     logger = logging.getLogger("celerity_py")
-    logger.setLevel(_LEVELS[level])
+    logger.setLevel(level.upper())
     if _handler is None:
         if logger.handlers:
             return

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
-    from celerity_py.runtime.open_recording import OpenRecording
+    from celerity_py.recordings import Recording
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
@@ -309,7 +309,7 @@ class Runtime:
         Raises:
             UsageError: If this thread runs such a function.
         """
-        opened: OpenRecording | None = self.submitter.open_recording
+        opened: Recording | None = self.submitter.open_recording
         if opened is not None and opened.thread == threading.get_ident():
             opened.refuse(call)
 

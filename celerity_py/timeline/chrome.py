@@ -118,6 +118,3 @@ def merge(paths: Sequence[Path], output: Path) -> None:
             about[name] = rank
         events.extend(content["traceEvents"])
     _write(output, iter(events), about)
-
-
-__all__ = ["merge", "rows_of", "write_trace"]

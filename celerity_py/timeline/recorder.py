@@ -96,6 +96,3 @@ def agree_on_clock(communicator: Communicator) -> Clock:
     if told[communicator.rank][1]:
         return Clock(origin_ns)
     return Clock(origin_ns, (low + high) // 2, (high - low + 1) // 2)
-
-
-__all__ = ["CAPACITY", "Clock", "Tracer", "agree_on_clock", "start_trace"]

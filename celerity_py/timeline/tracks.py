@@ -205,6 +205,3 @@ def _name_lanes(lanes: Sequence[tuple[str, int]]) -> list[str]:
         seen[name] += 1
         numbered.append(f"{name} {seen[name]}" if names.count(name) > 1 else name)
     return numbered
-
-
-__all__ = ["Slice", "Timeline"]

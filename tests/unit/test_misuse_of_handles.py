@@ -255,7 +255,7 @@ def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any
 def test_the_remedy_fits_the_type_of_the_value(dtype: str, value: Any, remedy: str) -> None:
     record: Any = SimpleNamespace(id=3, dtype=np.dtype(dtype), label='B3 "u"', runtime=None)
     reducer = Reducer(np.zeros((), dtype), ReductionPort(record, "sum"), TASK)
-    uses: list[Callable[[], object]] = [lambda: operator.setitem(view_of(dtype), ..., value)]
+    uses: list[Callable[[], object]] = [lambda: view_of(dtype).__setitem__(..., value)]
     if not getattr(value, "ndim", 0):
         uses.append(lambda: reducer.combine(value[:1] if isinstance(value, list) else value))
     for use in uses:
