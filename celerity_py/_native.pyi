@@ -1185,13 +1185,8 @@ class Scheduler:
     def next_submission(self) -> int:
         """The id that the next submission will get."""
 
-    def throttle(self) -> float:
-        """
-        Block while too far ahead of execution, without the GIL; returns the seconds blocked.
-        """
-
     def release(self) -> None:
-        """Never block in throttle() again: the run has failed. Any thread."""
+        """Never let a submit wait again: the run has failed. Any thread."""
 
     def wait_until_planned(self) -> None:
         """Block until all input so far has been planned, without the GIL."""

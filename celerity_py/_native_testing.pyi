@@ -271,6 +271,11 @@ def submit(executor: celerity_py._native.Executor, records: InstructionRecords) 
     Submits recorded instructions to an executor, as the scheduler submits its own.
     """
 
+def statistics_of_one_launch() -> dict[str, Any]:
+    """
+    Statistics with all kinds of entries, as Executor.statistics() has them on GPUs.
+    """
+
 def set_scheduler_busy(executor: celerity_py._native.Executor, busy: bool) -> None:
     """
     For the statistics of an executor: time with nothing in flight while the scheduler works.
@@ -281,6 +286,11 @@ def has_kernel(executor: celerity_py._native.Executor, device: int) -> bool:
 
 def has_host_task(executor: celerity_py._native.Executor) -> bool:
     """Whether next_host_task() returns at once."""
+
+def throttle(scheduler: celerity_py._native.Scheduler) -> None:
+    """
+    Blocks while the planning is too far ahead of the execution, as a submit does.
+    """
 
 def set_paused(scheduler: celerity_py._native.Scheduler, paused: bool) -> None:
     """Holds all input of a scheduler back, or lets it go."""

@@ -25,6 +25,7 @@
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
 #include "settings.hpp"
+#include "waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -52,19 +53,13 @@ void set_flag(const nb::handle self, const nb::handle /* source */) {
 }
 
 bool sleep_until_set(spin_flag& self, const double limit_s) {
-	using clock = std::chrono::steady_clock;
-	constexpr std::chrono::nanoseconds signal_interval = std::chrono::milliseconds(100); // for signals that another thread of the process got
-	const auto deadline = clock::now() + to_nanoseconds(limit_s);
-	while(!self.is_set()) {
-		const auto left = deadline - clock::now();
-		if(left <= clock::duration::zero()) return false;
-		{
-			const nb::gil_scoped_release released;
-			self.sleep(std::min<std::chrono::nanoseconds>(left, signal_interval));
-		}
-		if(PyErr_CheckSignals() != 0) throw nb::python_error();
-	}
-	return true;
+	if(self.is_set()) return true;
+	const auto deadline = std::chrono::steady_clock::now() + to_nanoseconds(limit_s);
+	wait_until([&] {
+		const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
+		return left <= left.zero() || self.sleep(std::min<std::chrono::nanoseconds>(left, signal_interval));
+	});
+	return self.is_set();
 }
 
 nb::list run(executor_loop& self, const double timeout_s) {

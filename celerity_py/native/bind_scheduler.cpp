@@ -5,7 +5,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +15,8 @@
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "seconds.hpp"
 #include "settings.hpp"
-#include "submitter.hpp"
 #include "task_building.hpp"
+#include "waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,13 +26,6 @@ using namespace celerity::native;
 void bind_scheduler(nb::module_& m);
 
 namespace {
-
-/// Blocking waits come back this often to see whether a signal has arrived.
-constexpr std::chrono::milliseconds signal_interval{100};
-
-void check_signals() {
-	if(PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 /// A field of a part of the settings.
 template <auto Part, auto Field>
@@ -84,17 +76,6 @@ scheduler* make_scheduler(const pipeline_settings& planning, executor_loop* cons
 	return result.release(); // nanobind owns it
 }
 
-void wait_until_planned(scheduler& self) {
-	bool done = false;
-	while(!done) {
-		{
-			const nb::gil_scoped_release release;
-			done = self.wait_until_planned(signal_interval);
-		}
-		check_signals();
-	}
-}
-
 nb::dict statistics(const scheduler& self) {
 	nb::dict result = to_python(self.statistics());
 	result.update(nb::cast<nb::dict>(result.attr("pop")("counts")));
@@ -139,11 +120,10 @@ void bind_scheduler(nb::module_& m) {
 	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
 	    .def(
 	        "next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
+	    .def("release", &scheduler::release, "Never let a submit wait again: the run has failed. Any thread.")
 	    .def(
-	        "throttle", [](scheduler& self) { return static_cast<double>(throttle(self)) * 1e-9; },
-	        "Block while too far ahead of execution, without the GIL; returns the seconds blocked.")
-	    .def("release", &scheduler::release, "Never block in throttle() again: the run has failed. Any thread.")
-	    .def("wait_until_planned", &wait_until_planned, "Block until all input so far has been planned, without the GIL.")
+	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.wait_until_planned(signal_interval); }); },
+	        "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
 	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
 	    .def(

@@ -105,6 +105,8 @@ nanobind::object to_python(const T& value) {
 		return nanobind::make_tuple(value.task.value, name_of(value.phase));
 	} else if constexpr(std::is_same_v<T, point>) {
 		return nanobind::make_tuple(value[0], value[1], value[2]);
+	} else if constexpr(std::is_same_v<T, std::string>) {
+		return nanobind::cast(value);
 	} else if constexpr(requires { flatten(value); }) {
 		return nanobind::cast(flatten(value));
 	} else if constexpr(is_optional<T>) {

@@ -75,8 +75,6 @@ nanobind::object to_named(const T& value) {
 		return nanobind::make_tuple(value[0], value[1], value[2]);
 	} else if constexpr(std::is_same_v<T, pilot_message>) {
 		return nanobind::bytes(reinterpret_cast<const char*>(&value), sizeof value);
-	} else if constexpr(std::is_same_v<T, std::string>) {
-		return nanobind::cast(value);
 	} else if constexpr(described<T>) {
 		return named_tuple<T>::make(value);
 	} else if constexpr(requires { requires described<typename T::value_type>; }) {

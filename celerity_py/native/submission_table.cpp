@@ -40,8 +40,6 @@ class rollback {
 
 } // namespace
 
-void submission_table::note_thread() { m_thread = PyThread_get_thread_ident(); }
-
 bool submission_table::is_overtaken(const std::uint64_t begun) const {
 	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
 }
@@ -71,7 +69,7 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 	undo.dismiss();
 	m_num_reductions += num_reductions;
 	++m_num_submitted;
-	note_thread();
+	m_thread = PyThread_get_thread_ident();
 	return number;
 }
 

@@ -66,7 +66,6 @@ class submission_table {
 	std::uint64_t m_num_reductions = 0;
 	unsigned long m_thread = 0; ///< that submitted last
 
-	void note_thread();
 	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, bool is_known);
 	void number_line(nanobind::handle submission, task& node);
 	/// The observer runs Python code, which may raise: the task is submitted all the same.

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "executor/core/backends/cuda/cuda_function.hpp"
@@ -18,15 +17,13 @@
 #include "scheduler/core/graphs/access_checks.hpp"
 #include "task_building.hpp"
 #include "user_geometry.hpp"
+#include "waiting.hpp"
 
 namespace nb = nanobind;
 
 namespace celerity::native {
 
 namespace {
-
-/// Blocking waits come back this often to see whether a signal has arrived.
-constexpr std::chrono::milliseconds signal_interval{100};
 
 using access_type = record_type<access_record>;
 using kernel_type = record_type<kernel_record>;
@@ -97,6 +94,14 @@ std::vector<std::byte> bytes_of(PyObject* const bytes) {
 	return {begin, begin + PyBytes_GET_SIZE(bytes)};
 }
 
+/// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
+std::int64_t throttle(scheduler& target) {
+	if(target.may_submit()) return 0;
+	const std::int64_t started_ns = now_ns();
+	wait_until([&] { return target.throttle(signal_interval); });
+	return now_ns() - started_ns;
+}
+
 } // namespace
 
 nb::object make_access_maker(const nb::handle cls) {
@@ -104,19 +109,6 @@ nb::object make_access_maker(const nb::handle cls) {
 	static PyMethodDef definition{
 	    "new_access", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&make_access)), METH_FASTCALL, "new_access(buffer, mapper, port)"};
 	return nb::steal(PyCFunction_New(&definition, cls.ptr()));
-}
-
-std::int64_t throttle(scheduler& target) {
-	if(target.may_submit()) return 0;
-	const std::int64_t started_ns = now_ns();
-	for(bool may_go_on = false; !may_go_on;) {
-		{
-			const nb::gil_scoped_release release;
-			may_go_on = target.throttle(signal_interval);
-		}
-		if(PyErr_CheckSignals() != 0) throw nb::python_error();
-	}
-	return now_ns() - started_ns;
 }
 
 submitter::submitter(scheduler& target, executor_loop* const executor, nb::dict entries, const bool is_shared)

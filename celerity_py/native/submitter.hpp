@@ -20,9 +20,6 @@ namespace celerity::native {
 /// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
 nanobind::object make_access_maker(nanobind::handle access_class);
 
-/// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
-std::int64_t throttle(scheduler& target);
-
 /// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:

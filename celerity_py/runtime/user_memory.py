@@ -30,11 +30,6 @@ class UserMemory:
         self._executor = executor
         self._lent: dict[int, _Loan] = {}
 
-    @property
-    def num_lent(self) -> int:
-        """Arrays that the executor may still read."""
-        return len(self._lent)
-
     def lend(self, array: NDArray[Any], *, borrowed: bool) -> int:
         """Let the executor read an array until `let_go`; returns its raw id."""
         if self._executor is None:

@@ -203,7 +203,7 @@ def test_memory_of_dead_buffers_is_freed(queue: celerity.Queue) -> None:
     queue.wait()
     memories = queue.statistics().executor["memories"]
     assert sum(memory["current_bytes"] for memory in memories) <= 2 * 800_000
-    assert lifecycle.current().user_memory.num_lent <= 2
+    assert len(lifecycle.current().user_memory._lent) <= 2
 
 
 def test_a_handle_dies_with_its_last_reference_even_while_tasks_are_pending(queue: celerity.Queue) -> None:

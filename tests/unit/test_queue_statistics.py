@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import access
+from celerity_py import _native_testing, access
 from celerity_py.errors import ConfigurationError
 from tests.support.kernels import scale
 
@@ -108,3 +108,12 @@ def test_an_output_that_cannot_be_written_is_an_error_before_the_program_runs(va
             celerity.Queue()
     finally:
         celerity.configure(**{variable: None})
+
+
+def test_statistics_have_entries_by_kind_by_function_by_memory_and_by_buffer() -> None:
+    statistics = _native_testing.statistics_of_one_launch()
+    assert statistics["instructions"]["device_kernel"] == sum(statistics["instructions"].values()) == 1
+    assert statistics["driver_calls"] == {"cuLaunchKernel": 1}
+    assert statistics["sent_bytes"] == {"host": 0, "direct": 0}
+    assert statistics["memories"] == [{"allocations": 1, "current_bytes": 8, "peak_bytes": 16}]
+    assert statistics["allocations_by_buffer"] == {(3, 1): 1}

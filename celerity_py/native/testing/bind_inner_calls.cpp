@@ -13,6 +13,7 @@
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "task_building.hpp"
 #include "testing_bindings.hpp"
+#include "waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -77,12 +78,26 @@ void bind_inner_calls(nb::module_& m) {
 	    "submit", [](executor_loop& executor, const instruction_records& records) { executor.submit(records.batch()); }, "executor"_a, "records"_a,
 	    nb::keep_alive<1, 2>(), "Submits recorded instructions to an executor, as the scheduler submits its own.");
 	m.def(
+	    "statistics_of_one_launch",
+	    [] {
+		    executor_statistics made;
+		    made.instructions[kind_of(device_kernel_instruction{})] = 1;
+		    made.driver_calls["cuLaunchKernel"] = 1;
+		    made.memories.push_back({1, 8, 16});
+		    made.allocations_by_buffer[{buffer_id(3), host_memory}] = 1;
+		    return to_python(made);
+	    },
+	    nb::sig("def statistics_of_one_launch() -> dict[str, typing.Any]"), "Statistics with all kinds of entries, as Executor.statistics() has them on GPUs.");
+	m.def(
 	    "set_scheduler_busy", [](executor_loop& executor, const bool busy) { executor.set_scheduler_busy(busy); }, "executor"_a, "busy"_a,
 	    "For the statistics of an executor: time with nothing in flight while the scheduler works.");
 	m.def(
 	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.has_kernel(device_id(device)); }, "executor"_a, "device"_a,
 	    "Whether next_kernel(device) returns at once.");
 	m.def("has_host_task", [](executor_loop& executor) { return executor.has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
+	m.def(
+	    "throttle", [](scheduler& target) { wait_until([&] { return target.throttle(signal_interval); }); }, "scheduler"_a,
+	    "Blocks while the planning is too far ahead of the execution, as a submit does.");
 	m.def(
 	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,
 	    "Holds all input of a scheduler back, or lets it go.");

@@ -45,7 +45,7 @@ def plan(ranks: int, steps: int) -> float:
     for buffer in (u, u_next):
         submit([(buffer, 1, mapper)], "fill")
     for _ in range(steps):
-        scheduler.throttle()
+        _native_testing.throttle(scheduler)
         submit([(u_next, 2, mapper), (u, 0, neighborhood)], "step")
         u, u_next = u_next, u
     _native_testing.submit_task(scheduler, _native_testing.make_epoch())
