@@ -10,8 +10,8 @@ The runtime calls a callable during the submit, on the thread that submits, once
 between submits, except those of `pure` mappers. Every rank must get the same results.
 
 A submit raises `OutOfBoundsAccess` if `one_to_one`, `slice`, `permute` or `neighborhood` gives an item of the index
-space no element, `DimensionMismatch` if the dimensions of mapper, kernel and buffer do not fit, and `OverlappingAccess`
-if two chunks write overlapping parts.
+space no element. It raises `DimensionMismatch` if the dimensions of mapper, kernel and buffer do not fit. It raises
+`OverlappingAccess` if two chunks write overlapping parts.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def even_split(granularity: int = 1) -> RangeMapper:
     """The items of a one-dimensional index space divide dimension 0 of the buffer evenly among themselves.
 
     Args:
-        granularity: The parts of all items but the last are multiples of it, in elements.
+        granularity: The size of every part but the last is a multiple of so many elements.
 
     Raises:
         UsageError: If `granularity` is less than 1, or 2**63 or more.
@@ -165,7 +165,7 @@ def _unpacked(name: str, given: tuple[Any, ...]) -> str:
 
 
 class PureMapper:
-    """Made by `pure`."""
+    """A mapper whose results the runtime keeps between submits; made by `pure`."""
 
     __slots__ = ("function", "key")
 

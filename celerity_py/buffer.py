@@ -41,9 +41,9 @@ _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 class Buffer(StandsForArray):
     """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
 
-    Memory exists only for the boxes that tasks access. The runtime frees a buffer that goes out of scope after its last
-    use, and nobody waits for that. Collective: every rank makes the same buffers in the same order. Any thread may drop
-    the last reference.
+    Memory exists only for the boxes that tasks access. A buffer may go out of scope at any time: the runtime frees
+    its memory after the last task that uses it, without a wait. Collective: every rank makes the same buffers in the
+    same order. Any thread may drop the last reference.
 
     Args:
         shape: Extents in elements, 0 to 3 of them; an int is one dimension.
@@ -82,7 +82,7 @@ class Buffer(StandsForArray):
             UsageError: If the array is empty, has more than three dimensions, or holds objects.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
-            ArgumentTypeError: If it is a masked array.
+            ArgumentTypeError: If `array` is a masked array.
         """
         refuse_masked(array, "Buffer.from_array() got")
         contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")

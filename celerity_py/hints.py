@@ -48,7 +48,7 @@ def split_2d() -> Hint:
 
 
 def oversubscribe(factor: int) -> Hint:
-    """Cut the share of each device into `factor` chunks. Transfers of one overlap with the computation of another.
+    """Cut the share of each device into `factor` chunks. Transfers of one chunk overlap with work of another.
 
     Kernels with reductions ignore this hint.
 
@@ -75,7 +75,7 @@ def border_first(width: int = 1) -> Hint:
 
     Args:
         width: Items of a border at each such side, rounded up to the multiple that `constrain=` asks for. Take the
-            reach of the stencil, or a few items more for a kernel that runs better on them.
+            reach of the stencil, or a few items more if the kernel is faster with them.
 
     Raises:
         UsageError: If `width` is no integer from 1 to 2**32 - 1.

@@ -25,7 +25,7 @@ class CudaKernel(KernelRecord):
     """A kernel in CUDA C++, by default with one thread per item of the index space.
 
     It runs on the CUDA backend only; `celerity.kernel(cpu=f, cuda=CudaKernel(...))` adds an implementation for the CPU.
-    Its first submit compares its parameters with the arguments, and compiles it, in one process per host.
+    At the first submit the runtime compares its parameters with the arguments, and one process per host compiles it.
 
     Args:
         source: CUDA C++ that defines `__global__ void name(celerity::chunk<D>, accessor<T, D>, ..., scalars)`, with the
@@ -33,9 +33,9 @@ class CudaKernel(KernelRecord):
         name: The name of the function in `source`.
         block: Threads per block, one int per dimension; x is the last one.
         shared_bytes: Dynamic shared memory per block, in bytes.
-        grid: Blocks per dimension, likewise; None derives them from the chunk.
-        items: How many neighbouring items each thread works on, per dimension, likewise; None: one each. `chunk.item()`
-            is the first of them, the constant `chunk.items(dimension)` their number. At most 1024 per dimension.
+        grid: Blocks, one int per dimension; None derives them from the chunk.
+        items: Neighbouring items that each thread works on, one int per dimension, at most 1024; None: 1 per dimension.
+            `chunk.item()` is the first of these items, and the constant `chunk.items(dimension)` their number.
 
     Raises:
         ArgumentTypeError: If source and name are no strings, or extents and bytes no integers.
@@ -176,7 +176,7 @@ def kernel(
 
     Raises:
         ArgumentTypeError: If an implementation is not callable, or `cpu` is a `CudaKernel`.
-        UsageError: If there are `function` and an implementation per backend.
+        UsageError: If both `function` and `cpu` or `cuda` are given.
     """
     if function is None and cpu is None and cuda is None:
         return functools.partial(kernel, name=name)

@@ -89,7 +89,7 @@ class Queue:
             name: The task's name in messages and timelines; by default that of the kernel.
             hints: One or several of `celerity.hints`.
             constrain: One int per dimension of `shape`, in items: extents of chunks are multiples of it.
-            unknown: Nothing: `args` have no names.
+            unknown: Refused, because `args` have no names.
 
         Raises:
             UsageError: If the index space is empty, an access does not fit, or two chunks write overlapping parts;
@@ -123,9 +123,9 @@ class Queue:
             on: "once" (on one rank), "master" (on rank 0), or an index space that the ranks divide among themselves.
             name: The task's name in messages and timelines; by default that of the function.
             constrain: Not available yet for host tasks.
-            unordered: Whether only data orders the task: it neither waits for earlier host tasks nor do later ones wait
+            unordered: If true, the task waits for its data only: not for earlier host tasks, and later ones do not wait
                 for it.
-            unknown: Nothing: `args` have no names.
+            unknown: Refused, because `args` have no names.
 
         Raises:
             UsageError: As for `parallel_for`.
@@ -152,8 +152,8 @@ class Queue:
     def record(self, function: Callable[[], Any]) -> Recording:
         """Run a function, and remember its kernels and host tasks for `replay`. Collective.
 
-        The submits of the function are carried out as always. Buffers that take turns are recorded as one full turn:
-        after the last submit of the function, each name stands for the same buffer as before the first.
+        The kernels and host tasks that the function submits run as always. If buffers take turns, record one full turn:
+        after the function, each name stands for the same buffer as before it.
 
         Args:
             function: Called once, without arguments, on this thread. Its result is dropped.
@@ -162,7 +162,7 @@ class Queue:
             The recording. It keeps no buffer alive.
 
         Raises:
-            ArgumentTypeError: If it is no function without arguments, or returns a coroutine or generator.
+            ArgumentTypeError: If `function` is no function without arguments, or returns a coroutine or generator.
             UsageError: If the function makes buffers, fences, waits, flushes, records or replays, or drops a buffer
                 that its tasks access. What it has submitted before stays submitted.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
