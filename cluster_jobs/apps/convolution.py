@@ -241,8 +241,7 @@ def main() -> int:
     )
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
-    frame.add_replay_argument(parser)
-    frame.add_benchmark_argument(parser)
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     passes = arguments.passes
     make = mosaic if arguments.benchmark else photograph
@@ -255,14 +254,12 @@ def main() -> int:
         )
         blurring = Blurring(queue, original, weights)
         if arguments.benchmark:
-            submit = functools.partial(blurring.run, hints, lambda: None)
-            batch = functools.partial(frame.submit_of(queue, arguments, submit), passes)
-            frame.print_figures(frame.measure(queue, batch, size=arguments.size, steps=passes))
+            submit = frame.submit_of(queue, arguments, functools.partial(blurring.run, hints, lambda: None))
+            frame.print_figures(frame.measure(queue, submit, size=arguments.size, steps=passes))
             return 0
         start = time.perf_counter()
         with frame.progress("passes", passes) as advance:
-            submit = functools.partial(blurring.run, hints, advance)
-            frame.submit_of(queue, arguments, submit)(passes)
+            frame.submit_of(queue, arguments, functools.partial(blurring.run, hints, advance))(passes)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -278,9 +275,7 @@ def main() -> int:
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"original": original, f"{passes} passes": result}, colours="gray")
-    if arguments.verify and not frame.agrees(result, reference(original, weights, passes)):
-        return 1
-    return 0
+    return int(arguments.verify and not frame.agrees(result, reference(original, weights, passes)))
 
 
 if __name__ == "__main__":

@@ -93,42 +93,38 @@ def stencil_hints(
     return (*given, celerity.hints.border_first(first)) if first else given
 
 
-def add_replay_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--replay` to the arguments of an application whose steps repeat; see `submit_of`."""
-    parser.add_argument("--replay", action="store_true", help="record the first steps, and replay them")
-
-
 def submit_of(
-    queue: celerity.Queue, arguments: argparse.Namespace, submit: Callable[[int], None]
+    queue: celerity.Queue, arguments: argparse.Namespace, submit: Callable[[int], None], turn: int = 2
 ) -> Callable[[int], None]:
-    """Return a function that submits a number of steps: the given one, or with `--replay` one that replays two steps.
+    """Return a function that submits a number of steps: `submit` itself, or with `--replay` one that replays its steps.
 
-    Two steps are recorded, because two buffers take turns: behind two steps they have their old places.
+    So many steps as a turn has are recorded. Two buffers that take turns have their old places after two steps.
     """
     kept: list[celerity.Recording] = []
 
     def replay(steps: int) -> None:
-        turns, is_odd = divmod(steps, 2)
+        turns, rest = divmod(steps, turn)
         if turns and not kept:
-            kept.append(queue.record(lambda: submit(2)))
+            kept.append(queue.record(lambda: submit(turn)))
             turns -= 1
         if turns:
             queue.replay(kept[0], turns)
-        if is_odd:
-            submit(1)
-            kept.clear()  # the recording begins with the other buffer
+        if rest:
+            submit(rest)
+            kept.clear()  # the recording does not begin where these steps end
 
     return replay if arguments.replay else submit
 
 
-def add_benchmark_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--benchmark`, which prints what `measure` returns, with `print_figures`, and nothing else."""
+def add_benchmark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--benchmark`, which prints what `measure` returns, and nothing else; and `--replay`, see `submit_of`."""
     parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+    parser.add_argument("--replay", action="store_true", help="record the first steps, and replay them")
 
 
 def measure(
     queue: celerity.Queue,
-    batch: Callable[[], None],
+    submit: Callable[[int], None],
     *,
     size: int,
     steps: int,
@@ -138,7 +134,7 @@ def measure(
 
     Args:
         queue: Where the batches are submitted.
-        batch: Submits the steps of a batch.
+        submit: Submits so many steps.
         size: The problem size, for the figures.
         steps: Steps of a batch.
         num_batches: Batches that are not counted, because memory is allocated and code is loaded in them, and batches
@@ -152,7 +148,7 @@ def measure(
     for _ in range(sum(num_batches)):
         queue.barrier()
         start = time.perf_counter()
-        batch()
+        submit(steps)
         queue.barrier()
         times.append((time.perf_counter() - start) * 1e6 / steps)
     timed = times[num_batches[0] :]

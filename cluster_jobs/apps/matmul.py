@@ -142,9 +142,9 @@ class Matrices:
 def multiply_twice(
     queue: celerity.Queue,
     matrices: Matrices,
-    steps: int,
     hints: Sequence[celerity.hints.Hint],
     advance: Callable[[], None],
+    steps: int,
 ) -> None:
     """Submit both products, `steps` times."""
     m = matrices
@@ -169,20 +169,22 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=frame.positive_int, default=1, metavar="S", help="how often both products are computed"
     )
-    frame.add_benchmark_argument(parser)
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     size, steps, hints = arguments.size, arguments.steps, frame.hints(arguments)
 
     with celerity.Queue() as queue:
         matrices = Matrices(size)
         if arguments.benchmark:
-            batch = functools.partial(multiply_twice, queue, matrices, steps, hints, lambda: None)
-            figures = frame.measure(queue, batch, size=size, steps=steps, num_batches=WARM_UP_AND_TIMED_BATCHES)
+            submit = frame.submit_of(
+                queue, arguments, functools.partial(multiply_twice, queue, matrices, hints, lambda: None)
+            )
+            figures = frame.measure(queue, submit, size=size, steps=steps, num_batches=WARM_UP_AND_TIMED_BATCHES)
             frame.print_figures(figures)
             return 0
         start = time.perf_counter()
         with frame.progress("products", steps) as advance:
-            multiply_twice(queue, matrices, steps, hints, advance)
+            frame.submit_of(queue, arguments, functools.partial(multiply_twice, queue, matrices, hints, advance))(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -200,9 +202,7 @@ def main() -> int:
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"D = A (B C)": result}, colours="RdBu", centred=True)
-    if arguments.verify and not frame.agrees(result, reference(size)):
-        return 1
-    return 0
+    return int(arguments.verify and not frame.agrees(result, reference(size)))
 
 
 if __name__ == "__main__":

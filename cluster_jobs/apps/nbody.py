@@ -16,7 +16,6 @@ N-Body Simulation with CUDA", GPU Gems 3, chapter 31.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -335,16 +334,15 @@ def main() -> int:
     )
     parser.add_argument("--steps", type=frame.positive_int, default=100, metavar="S", help="time steps")
     frame.add_hint_arguments(parser, dimensions=1)
-    frame.add_replay_argument(parser)
-    frame.add_benchmark_argument(parser)
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     num_bodies, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
         simulation = Simulation(queue, num_bodies, frame.hints(arguments), arguments.oversubscribe)
         if arguments.benchmark:
-            batch = functools.partial(frame.submit_of(queue, arguments, simulation.advance), steps)
-            figures = frame.measure(queue, batch, size=num_bodies, steps=steps)
+            submit = frame.submit_of(queue, arguments, simulation.advance)
+            figures = frame.measure(queue, submit, size=num_bodies, steps=steps)
             time_us = figures.get("us_per_step")  # none in a dry run
             rates = {"interactions_per_s": num_bodies**2 / time_us * 1e6} if time_us else {}
             frame.print_figures(figures | rates)
@@ -385,9 +383,7 @@ def main() -> int:
         pictures = {"at the start": simulation.start[0], f"after {steps} steps": positions}
         panels = {title: column_density(places) for title, places in pictures.items()}
         frame.save_picture(arguments.output, panels, colours="inferno")
-    if arguments.verify and not verify(simulation.start, (positions, velocities), steps, before_each):
-        return 1
-    return 0
+    return int(arguments.verify and not verify(simulation.start, (positions, velocities), steps, before_each))
 
 
 if __name__ == "__main__":

@@ -287,8 +287,7 @@ class Simulation:
         self.emission = celerity.Buffer.from_array(scene.emission, name="emission")
         self.factors = celerity.Buffer((patches, patches), np.float32, name="factors")
         self.delays = celerity.Buffer((patches, patches), np.uint8, name="delays")
-        self.history: celerity.Buffer
-        self.recording: celerity.Recording | None = None
+        self.start_over()
         queue.parallel_for(
             patches,
             find_transport,
@@ -298,23 +297,14 @@ class Simulation:
             reach_of(steps),
         )
 
-    def run(self, after_each: Callable[[], None] = lambda: None) -> None:
-        """Submit all steps, from darkness on, into a new history."""
+    def start_over(self) -> None:
+        """Make a new history."""
         self.history = celerity.Buffer((self.steps, *self.emission.shape), np.float32, name="history")
-        self.submit(after_each)
 
-    def run_recorded(self) -> None:
-        """Submit all steps into the history of the first run: that run is recorded, later ones are replays of it."""
-        if self.recording is None:
-            self.history = celerity.Buffer((self.steps, *self.emission.shape), np.float32, name="history")
-            self.recording = self.queue.record(self.submit)
-        else:
-            self.queue.replay(self.recording, 1)
-
-    def submit(self, after_each: Callable[[], None] = lambda: None) -> None:
-        """Submit all steps."""
+    def run(self, steps: int, after_each: Callable[[], None] = lambda: None) -> None:
+        """Submit the first steps, from darkness on."""
         (patches,) = self.emission.shape
-        for step in range(self.steps):
+        for step in range(steps):
             self.queue.parallel_for(
                 patches,
                 advance_light,
@@ -356,8 +346,7 @@ def main() -> int:
         __doc__ or "", size=1000, size_name="--patches", size_help="triangles of the room, about"
     )
     parser.add_argument("--steps", type=frame.positive_int, default=96, metavar="S", help="time steps")
-    parser.add_argument("--replay", action="store_true", help="record a run, and replay it")
-    frame.add_benchmark_argument(parser)
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     steps = arguments.steps
     scene = room.furnish(arguments.size)
@@ -368,18 +357,21 @@ def main() -> int:
     with celerity.Queue() as queue:
         simulation = Simulation(queue, scene, steps)
         if arguments.benchmark:
-            batch = simulation.run_recorded if arguments.replay else simulation.run
-            figures = frame.measure(queue, batch, size=arguments.size, steps=steps)
+            submit = frame.submit_of(queue, arguments, simulation.run, turn=steps)
+
+            def run(steps: int) -> None:
+                if not arguments.replay:
+                    simulation.start_over()
+                submit(steps)
+
+            figures = frame.measure(queue, run, size=arguments.size, steps=steps)
             frame.print_figures(figures | {"patches": patches} | frame.resizes(queue))
             return 0
         queue.wait()
         start = time.perf_counter()
         with frame.progress("steps", steps) as advance:
-            if arguments.replay:
-                simulation.run_recorded()
-                simulation.run_recorded()
-            else:
-                simulation.run(advance)
+            submit = frame.submit_of(queue, arguments, lambda count: simulation.run(count, advance), turn=steps)
+            submit(2 * steps if arguments.replay else steps)
             # Asked for before the wait, lookahead allocates host memory for the last row together with all others.
             is_wanted = arguments.verify or arguments.output
             future = queue.fence(simulation.history, on="master") if is_wanted else None
@@ -405,9 +397,7 @@ def main() -> int:
     if arguments.output:
         shown = sorted({steps // 8, steps // 4, steps - 1})
         room.draw(arguments.output, scene, {f"light after {step + 1} steps": history[step] for step in shown})
-    if arguments.verify and not verify(scene, history, rounding=rounding):
-        return 1
-    return 0
+    return int(arguments.verify and not verify(scene, history, rounding=rounding))
 
 
 if __name__ == "__main__":

@@ -167,9 +167,7 @@ def main() -> int:
         return 0
     if arguments.output:
         frame.save_picture(arguments.output, {"light per step and patch": np.log10(result + 1e-6)}, colours="magma")
-    if arguments.verify and not frame.agrees(result, reference(patches, steps), rounding=rounding):
-        return 1
-    return 0
+    return int(arguments.verify and not frame.agrees(result, reference(patches, steps), rounding=rounding))
 
 
 if __name__ == "__main__":

@@ -165,8 +165,7 @@ def main() -> int:
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
-    frame.add_replay_argument(parser)
-    frame.add_benchmark_argument(parser)
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
 
@@ -179,14 +178,14 @@ def main() -> int:
             for name in ("u", "u_next")
         ]
         if arguments.benchmark:
-            submit = functools.partial(advance_waves, queue, states, hints, lambda: None)
-            batch = functools.partial(frame.submit_of(queue, arguments, submit), steps)
-            frame.print_figures(frame.measure(queue, batch, size=size, steps=steps))
+            submit = frame.submit_of(
+                queue, arguments, functools.partial(advance_waves, queue, states, hints, lambda: None)
+            )
+            frame.print_figures(frame.measure(queue, submit, size=size, steps=steps))
             return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:
-            submit = functools.partial(advance_waves, queue, states, hints, advance)
-            frame.submit_of(queue, arguments, submit)(steps)
+            frame.submit_of(queue, arguments, functools.partial(advance_waves, queue, states, hints, advance))(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -207,9 +206,7 @@ def main() -> int:
     if arguments.output:
         title = f"height after {steps} steps"
         frame.save_picture(arguments.output, {title: result}, colours="RdBu", centred=True)
-    if arguments.verify and not frame.agrees(result, reference(size, steps)):
-        return 1
-    return 0
+    return int(arguments.verify and not frame.agrees(result, reference(size, steps)))
 
 
 if __name__ == "__main__":

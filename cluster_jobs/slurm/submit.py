@@ -88,7 +88,7 @@ def measurable_apps() -> list[str]:
     return [
         file.stem
         for file in sorted(_APPS.glob("*.py"))
-        if "frame.add_benchmark_argument(" in file.read_text() and file.stem != "frame"
+        if "frame.add_benchmark_arguments(" in file.read_text() and file.stem != "frame"
     ]
 
 

@@ -25,6 +25,7 @@ RUNS = {
     "wave_sim --replay": ["--size", "131", "--steps", "61", "--replay"],
     "matmul": ["--size", "97"],
     "matmul --split-2d": ["--size", "97", "--split-2d"],
+    "matmul --replay": ["--size", "97", "--steps", "3", "--replay"],
     "convolution": ["--size", "67", "--radius", "3", "--passes", "3"],
     "convolution --border": ["--size", "67", "--radius", "3", "--passes", "3", "--border", "4"],
     "convolution --split-2d": ["--size", "67", "--radius", "3", "--passes", "3", "--split-2d"],

@@ -53,7 +53,7 @@ APPS = {
             cpu_sizes=(512,),
             steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
             check=("--size", "515", "--steps", "60"),
-            ablations=frozenset({"split", "oversubscription", "border", "planning"}),
+            ablations=frozenset({"split", "oversubscription", "border"}),
             work_name="12 bytes per cell",
             work=lambda run: 12 * run["size"] ** 2,
             limit=COPY,
@@ -66,7 +66,7 @@ APPS = {
             cpu_sizes=(1024,),
             steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500),
             check=("--size", "1021", "--steps", "20"),
-            ablations=frozenset({"oversubscription", "planning"}),
+            ablations=frozenset({"oversubscription"}),
             work_name="20 operations per pair",
             work=lambda run: 20 * run["size"] ** 2,
             limit=PRODUCT_OF_FLOATS,
@@ -78,7 +78,7 @@ APPS = {
             cpu_sizes=(500,),
             steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
             check=("--size", "301", "--steps", "40"),
-            ablations=frozenset({"planning"}),
+            ablations=frozenset(),
             work_name="5 bytes per pair of patches",
             work=lambda run: 5 * run["patches"] ** 2,
             limit=COPY,
@@ -102,7 +102,7 @@ APPS = {
             cpu_sizes=(256,),
             steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
             check=("--size", "211", "--steps", "6"),
-            ablations=frozenset({"split", "oversubscription", "border", "planning"}),
+            ablations=frozenset({"split", "oversubscription", "border"}),
             work_name="162 operations per pixel, not fused",
             work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3),
             limit=PRODUCT_OF_FLOATS,
@@ -144,7 +144,7 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
         Variant("replayed", arguments=("--replay",)),
     ),
 }
-OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "transport"})
+OF_ALL_APPS = frozenset({"events", "lookahead", "overwrites", "planning", "transport"})
 
 
 def variants_of(app: ScalingApp, ablation: str) -> tuple[Variant, ...]:
