@@ -3,7 +3,8 @@
 
 Before the call, a pattern fills the elements of `write` accesses; afterwards it must be gone. An access to a region of
 several boxes gets a copy of its bounding box, with a pattern between the boxes. The pattern shows writes between the
-boxes, and results that are computed from there.
+boxes, and results that are computed from there. On GPUs, whose arrays cannot be read-only, the elements of `read`
+accesses are compared with their values before the call.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from celerity_py._native import Box, Region, box_from_flat
-from celerity_py.calls.fill_patterns import UNWRITTEN, Fill, fill_of, outside, position_of
+from celerity_py.calls.fill_patterns import UNWRITTEN, fill_of, outside, position_of
 from celerity_py.calls.outer_variables import OuterVariables
-from celerity_py.calls.read_checks import UnprotectedReads
-from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess
+from celerity_py.calls.views import address_of
+from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.vocabulary.accesses import READ, WRITE, Port
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import Submission
@@ -35,8 +36,9 @@ _copies = itertools.count(1)
 
 
 class _Patch(NamedTuple):
-    """A box of elements with a pattern."""
+    """A box of elements with a pattern, which may be the values that they had before the call."""
 
+    port: Port
     box: Box
     words: Any  # where the elements lie, as an array of words with one dimension more
     pattern: Any  # of the same shape, or one word
@@ -54,13 +56,10 @@ class CallChecks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads = threading.local()
         self._suspicions: dict[Any, _Suspicion] = {}
         self.outer_variables = OuterVariables()
-
-    def note(self, submission: Submission) -> None:
-        """Note the outer variables of a task at its submit, to compare them when it runs. Application thread."""
-        self.outer_variables.note(submission)
+        #: Of random patterns; has a lock of its own.
+        self.generator = np.random.Generator(np.random.SFC64())
 
     @contextmanager
     def around(self, submission: Submission, bindings: Sequence[Any], binder: Any) -> Iterator[Sequence[Any]]:
@@ -77,6 +76,7 @@ class CallChecks:
         Raises:
             IncompleteWrite: If the call leaves elements of a `write` access unwritten.
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
+            ReadOnlyAccess: If it changes elements that it declares to read.
             UsageError: If the function uses a variable from outside that has changed since the submit.
         """
         self.outer_variables.compare(submission)
@@ -84,17 +84,10 @@ class CallChecks:
         try:
             yield call.bindings
         finally:
-            call.forget_copies()
+            for copy in call.copies:
+                copy.forget()
         self.outer_variables.compare(submission)
         call.verify()
-
-    @property
-    def generator(self) -> np.random.Generator:
-        """This thread's generator of random patterns."""
-        known = getattr(self._threads, "generator", None)
-        if known is None:
-            known = self._threads.generator = np.random.Generator(np.random.SFC64())
-        return known
 
     def find_unwritten(self, key: Any, hits: Any, count: int, chance: float) -> Any:
         """The elements that cannot have their pattern by chance, among all that still have it.
@@ -107,10 +100,12 @@ class CallChecks:
             count: How many were filled.
             chance: Probability that an element gets its pattern by chance.
         """
-        if hits.size == 0 or chance == 0 or _tail(count, chance, hits.size) < _CREDIBLE:
+        if chance == 0 or (hits.size > 0 and _tail(count, chance, hits.size) < _CREDIBLE):
             return hits
         with self._lock:
             before = self._suspicions.pop(key, None)
+            if hits.size == 0:
+                return hits
             calls = 1
             if before is not None:
                 again = np.intersect1d(before.positions, hits, assume_unique=True)
@@ -123,12 +118,6 @@ class CallChecks:
             self._suspicions[key] = _Suspicion(hits, calls)
         return hits[:0]
 
-    def acquit(self, key: Any) -> None:
-        """Forget the suspicion of a call after which no element has its pattern."""
-        if key in self._suspicions:
-            with self._lock:
-                self._suspicions.pop(key, None)
-
 
 def _tail(count: int, chance: float, hits: int) -> float:
     """An upper bound (Chernoff's) for the probability of so many hits by chance."""
@@ -140,194 +129,160 @@ class _Call:
     """One call, with the patterns that were filled in for it."""
 
     def __init__(self, checks: CallChecks, submission: Submission, bindings: Sequence[Any], binder: Any) -> None:
-        self._checks = checks
-        self._submission = submission
-        self._binder = binder
+        self.checks = checks
+        self.submission = submission
+        self.binder = binder
         self.ports = [arg for arg in submission.args if arg.__class__ is Port]
         self.bindings = list(bindings)
+        self.copies: list[_Copy] = []
         self._accesses: list[_CheckedAccess] = []
-        self._has_copies = False
         times = Counter(binding.buffer for binding in bindings if binding is not None)
         for position, (port, binding) in enumerate(zip(self.ports, bindings, strict=True)):
             if binding is None:
                 continue
             # With two views of one buffer, a kernel may read through one view what it writes through the other.
-            is_alone = times[binding.buffer] == 1
-            if port.mode != WRITE and (len(binding.accessed) == 1 or not is_alone):
-                if port.mode != READ:
-                    self._accesses.append(_CheckedAccess(self, position, port, binding, (), None))
-                continue
-            self._accesses.append(self._fill(position, port, binding, is_alone=is_alone))
-        self._reads = None if binder.protects_reads else UnprotectedReads(self, self.ports, self.bindings)
+            if len(binding.accessed) > 1 and times[binding.buffer] == 1:
+                self.copies.append(_Copy(self, position, port, binding))
+                self.bindings[position] = self.copies[-1].binding
+            if port.mode != READ:
+                self._accesses.append(_CheckedAccess(self, position, port, self.bindings[position], []))
+        for access in self._accesses:
+            if access.port.mode == WRITE:
+                for box in self._exclusive(access.port, access.binding):
+                    access.patches.append(self.fill_box(access.port, access.binding, box, UNWRITTEN))
+        self._reads: list[_Patch] = []
+        for port, binding in zip(self.ports, self.bindings, strict=True):
+            if binding is not None and port.mode == READ and not binder.protects_reads:
+                for box in self._exclusive(port, binding):
+                    words = self.words(port, binding, box)
+                    self._reads.append(_Patch(port, box, words, words.copy()))
 
-    def _fill(self, position: int, port: Port, binding: Any, *, is_alone: bool) -> _CheckedAccess:
-        ndim = len(port.record.shape)
-        boxes = [box_from_flat(flat, ndim) for flat in binding.accessed]
-        copy = _Copy(self, position, port, binding, boxes) if len(boxes) > 1 and is_alone else None
-        if copy is not None:
-            self.bindings[position] = binding = copy.binding
-            self._has_copies = True
-        if port.mode != WRITE:
-            return _CheckedAccess(self, position, port, binding, (), copy)
-        unread = Region(boxes)
-        if not is_alone:
-            for other, given in zip(self.ports, self.bindings, strict=True):
-                if given is not None and given.buffer == binding.buffer and other.mode != WRITE:
-                    unread = unread - Region([box_from_flat(flat, ndim) for flat in given.accessed])
-        patches = [self.fill_box(port, binding, box, UNWRITTEN) for box in unread.boxes if box]
-        return _CheckedAccess(self, position, port, binding, patches, copy)
+    def _exclusive(self, port: Port, binding: Any) -> Iterator[Box]:
+        """The elements of an access that no access of the buffer in another mode has as well."""
+        region = region_of(binding, port)
+        for other, given in zip(self.ports, self.bindings, strict=True):
+            if given is not None and given.buffer == binding.buffer and other.mode != port.mode:
+                region = region - region_of(given, other)
+        return filter(None, region.boxes)
 
-    def words(self, port: Port, binding: Any) -> Any:
-        """The allocation of a binding as an array of words, and where it lies."""
+    def words(self, port: Port, binding: Any, box: Box) -> Any:
+        """The elements of a box in the allocation of a binding, as an array of words."""
         fill = fill_of(port.record.dtype)
         allocated = box_from_flat(binding.allocated_box, len(port.record.shape))
-        return self._binder.array_at(binding.address, (*allocated.shape, fill.num_words), fill.word), allocated
+        words = self.binder.array_at(binding.address, (*allocated.shape, fill.num_words), fill.word)
+        return words[(*box.relative_slices(allocated), ...)]
 
     def fill_box(self, port: Port, binding: Any, box: Box, mark: int) -> _Patch:
         """Put a pattern into a box of an allocation."""
         fill = fill_of(port.record.dtype)
-        words, allocated = self.words(port, binding)
-        where = words[(*box.relative_slices(allocated), ...)]
+        words = self.words(port, binding, box)
         pattern = fill.constant(mark)
         if pattern is None:
-            pattern = self._binder.from_host(fill.random(self._checks.generator, box.shape))
-        where[...] = pattern
-        return _Patch(box, where, pattern)
+            pattern = self.binder.xp.asarray(fill.random(self.checks.generator, box.shape))
+        words[...] = pattern
+        return _Patch(port, box, words, pattern)
 
-    def new_words(self, shape: tuple[int, ...], fill: Fill) -> Any:
-        """An array of words for elements of this shape."""
-        return self._binder.empty((*shape, fill.num_words), fill.word)
-
-    def address_of(self, array: Any) -> int:
-        """Where an array begins."""
-        return int(self._binder.address_of(array))
-
-    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """The array as one of NumPy."""
-        return self._binder.to_host(array)  # type: ignore[no-any-return]
-
-    def forget_copies(self) -> None:
-        """The views of copies are gone with the call."""
-        for access in self._accesses:
-            if access.copy is not None:
-                access.copy.forget()
+    def find_changed(self, patch: _Patch) -> np.ndarray[Any, Any] | None:
+        """Which elements of a patch have lost their pattern; None if none has."""
+        changed: np.ndarray[Any, Any] = self.binder.to_host((patch.words != patch.pattern).any(axis=-1))
+        return changed if changed.any() else None
 
     def verify(self) -> None:
         """Look for patterns everywhere, and copy the results back from copies."""
-        if self._reads is not None:
-            self._reads.verify()
-        for access in self._accesses:
-            if access.copy is not None:
-                access.copy.verify(self.describe())
+        for patch in self._reads:
+            changed = self.find_changed(patch)
+            if changed is not None:
+                raise ReadOnlyAccess(
+                    f"{self.submission.describe()} has changed {int(changed.sum())} elements of "
+                    f"{patch.port.record.label}, first at {show(_first_of(changed, patch.box))}, which it declares to "
+                    f"read. Declare the access as read_write, or work on a copy: view[box].copy()."
+                )
+        for copy in self.copies:
+            copy.verify()
         for access in self._accesses:
             access.verify_writes()
-        if self._has_copies:
+        if self.copies:
             for access in self._accesses:
                 access.verify_sources()
-        for access in self._accesses:
-            if access.copy is not None:
-                access.copy.put_back()
-
-    def describe(self) -> str:
-        """The task."""
-        return self._submission.describe()
-
-    def unwritten(self, access: _CheckedAccess, hits: Any, count: int) -> Any:
-        """See `CallChecks.find_unwritten`."""
-        submission = self._submission
-        key = (submission.code, submission.lasti, submission.name, access.position, tuple(access.binding.accessed))
-        if hits.size == 0:
-            self._checks.acquit(key)
-            return hits
-        return self._checks.find_unwritten(key, hits, count, fill_of(access.port.record.dtype).chance)
+        for copy in self.copies:
+            copy.put_back()
 
 
-class _CheckedAccess:
+class _CheckedAccess(NamedTuple):
     """An access of the call, with the patterns that were filled in for it."""
 
-    def __init__(  # noqa: PLR0917 - a record
-        self, call: _Call, position: int, port: Port, binding: Any, patches: Sequence[_Patch], copy: _Copy | None
-    ) -> None:
-        self.call = call
-        self.position = position
-        self.port = port
-        self.binding = binding
-        self.patches = patches
-        self.copy = copy
+    call: _Call
+    position: int
+    port: Port
+    binding: Any
+    patches: list[_Patch]
 
     def verify_writes(self) -> None:
         """Raise if elements still have their pattern."""
         if not self.patches:
             return
-        masks = [self.call.to_host((patch.words == patch.pattern).all(axis=-1)) for patch in self.patches]
-        count = sum(mask.size for mask in masks)
-        flat = masks[0].reshape(-1) if len(masks) == 1 else np.concatenate([mask.reshape(-1) for mask in masks])
-        hits = self.call.unwritten(self, np.flatnonzero(flat), count)
+        call, record = self.call, self.port.record
+        masks = [call.binder.to_host((patch.words == patch.pattern).all(axis=-1)) for patch in self.patches]
+        flat = np.concatenate([mask.reshape(-1) for mask in masks])
+        submission = call.submission
+        key = (submission.code, submission.lasti, submission.name, self.position, tuple(self.binding.accessed))
+        hits = call.checks.find_unwritten(key, np.flatnonzero(flat), flat.size, fill_of(record.dtype).chance)
         if hits.size == 0:
             return
         index, first = 0, int(hits[0])
         while first >= masks[index].size:
             first -= masks[index].size
             index += 1
-        mask = masks[index]
-        box = box_around(mask, np.unravel_index(first, mask.shape), self.patches[index].box)
+        box = box_around(masks[index], first, self.patches[index].box)
         raise IncompleteWrite(
-            f"{self.call.describe()} declares write access to {self.port.record.label} {self.region}, but leaves "
-            f"{hits.size} of these {count} elements unwritten, first {show(box)}. A write access promises that the "
-            f"kernel overwrites all of the mapped region: the old contents are neither transferred nor kept. Declare "
-            f"the access as read_write, or narrow its range mapper, or write every element."
+            f"{submission.describe()} declares write access to {record.label} "
+            f"{show(region_of(self.binding, self.port))}, but leaves {hits.size} of these {flat.size} elements "
+            f"unwritten, first {show(box)}. A write access promises that the kernel overwrites all of the mapped "
+            f"region: the old contents are neither transferred nor kept. Declare the access as read_write, or narrow "
+            f"its range mapper, or write every element."
         )
 
     def verify_sources(self) -> None:
         """Raise if elements were computed from elements outside of the region of another access."""
-        fill = fill_of(self.port.record.dtype)
+        call, record = self.call, self.port.record
+        fill = fill_of(record.dtype)
         if self.port.mode == READ or fill.shift is None:
             return
-        words, allocated = self.call.words(self.port, self.binding)
         for flat in self.binding.accessed:
-            box = box_from_flat(flat, len(self.port.record.shape))
-            marks = self.call.to_host(fill.marks_in(words[(*box.relative_slices(allocated), ...)])).max(axis=-1)
-            if not marks.any():
-                continue
+            box = box_from_flat(flat, len(record.shape))
+            marks = call.binder.to_host(fill.marks_in(call.words(self.port, self.binding, box))).max(axis=-1)
             position = position_of(int(marks.max()))
-            if position is None or position >= len(self.call.ports):
+            if position is None or position >= len(call.ports):
                 continue
-            first = np.unravel_index(int(np.argmax(marks)), marks.shape)
-            where = [a + int(b) for a, b in zip(box.min, first, strict=True)]
-            read = self.call.ports[position]
+            read = call.ports[position]
             raise OutOfBoundsAccess(
-                f"{self.call.describe()} computes {self.port.record.label} at {show(tuple(where))} from elements of "
-                f"{read.record.label} that lie outside of its declared region "
-                f"{region_of(self.call.bindings[position], read)}. view.array is the bounding box of the access, and "
+                f"{call.submission.describe()} computes {record.label} at {show(_first_of(marks, box))} from elements "
+                f"of {read.record.label} that lie outside of its declared region "
+                f"{show(region_of(call.bindings[position], read))}. view.array is the bounding box of the access, and "
                 f"what lies between the boxes of the region is undefined: index the view by the boxes, or widen the "
                 f"range mapper."
             )
-
-    @property
-    def region(self) -> str:
-        """What the access declares."""
-        return region_of(self.binding, self.port)
 
 
 class _Copy:
     """A copy of the bounding box of an access whose region is no box."""
 
-    def __init__(self, call: _Call, position: int, port: Port, binding: Any, boxes: list[Box]) -> None:
-        fill = fill_of(port.record.dtype)
+    def __init__(self, call: _Call, position: int, port: Port, binding: Any) -> None:
         self._call = call
         self._port = port
-        self._boxes = boxes
-        self._box = box_from_flat(binding.bounding_box, len(port.record.shape))
-        self._original, self._allocated = call.words(port, binding)
-        self._words = call.new_words(self._box.shape, fill)
+        self._original = binding
+        self._boxes = [box_from_flat(flat, len(port.record.shape)) for flat in binding.accessed]
+        whole = box_from_flat(binding.bounding_box, len(port.record.shape))
+        fill = fill_of(port.record.dtype)
+        self._words = call.binder.xp.empty((*whole.shape, fill.num_words), fill.word)
         self._key = ("copy", next(_copies))
         self.binding = binding._replace(
-            allocation=self._key, address=call.address_of(self._words), allocated_box=binding.bounding_box
+            allocation=self._key, address=address_of(self._words), allocated_box=binding.bounding_box
         )
-        outside_boxes = (Region([self._box]) - Region(boxes)).boxes
+        outside_boxes = (Region([whole]) - Region(self._boxes)).boxes
         self._patches = [call.fill_box(port, self.binding, box, outside(position)) for box in outside_boxes]
         if port.mode != WRITE:
-            self._copy(to_original=False)
+            self._copy(binding, self.binding)
 
     def forget(self) -> None:
         """Let nobody find the memory of this copy again."""
@@ -336,42 +291,40 @@ class _Copy:
     def put_back(self) -> None:
         """Copy what was written."""
         if self._port.mode != READ:
-            self._copy(to_original=True)
+            self._copy(self.binding, self._original)
 
-    def _copy(self, *, to_original: bool) -> None:
+    def _copy(self, source: Any, destination: Any) -> None:
         for box in self._boxes:
-            original = self._original[(*box.relative_slices(self._allocated), ...)]
-            copy = self._words[(*box.relative_slices(self._box), ...)]
-            if to_original:
-                original[...] = copy
-            else:
-                copy[...] = original
+            self._call.words(self._port, destination, box)[...] = self._call.words(self._port, source, box)
 
-    def verify(self, who: str) -> None:
+    def verify(self) -> None:
         """Raise if something was written between the boxes."""
         if self._port.mode == READ:
             return
         for patch in self._patches:
-            changed = self._call.to_host((patch.words != patch.pattern).any(axis=-1))
-            if not changed.any():
-                continue
-            first = np.unravel_index(int(np.argmax(changed)), changed.shape)
-            raise OutOfBoundsAccess(
-                f"{who} writes {self._port.record.label} {show(box_around(changed, first, patch.box))}, outside of its "
-                f"declared region {region_of(self.binding, self._port)}. view.array is the bounding box of the access: "
-                f"index the view by the boxes of the region, or widen the range mapper."
-            )
+            changed = self._call.find_changed(patch)
+            if changed is not None:
+                box = box_around(changed, int(np.argmax(changed)), patch.box)
+                raise OutOfBoundsAccess(
+                    f"{self._call.submission.describe()} writes {self._port.record.label} {show(box)}, outside of its "
+                    f"declared region {show(region_of(self.binding, self._port))}. view.array is the bounding box of "
+                    f"the access: index the view by the boxes of the region, or widen the range mapper."
+                )
 
 
-def region_of(binding: Any, port: Port) -> str:
-    """What a binding declares, for messages."""
-    boxes = [box_from_flat(flat, len(port.record.shape)) for flat in binding.accessed]
-    return show(boxes[0] if len(boxes) == 1 else Region(boxes))
+def region_of(binding: Any, port: Port) -> Region:
+    """The elements that a binding declares."""
+    return Region([box_from_flat(flat, len(port.record.shape)) for flat in binding.accessed])
 
 
-def box_around(mask: np.ndarray[Any, Any], first: Sequence[Any], whole: Box) -> Box:
+def _first_of(mask: np.ndarray[Any, Any], whole: Box) -> tuple[int, ...]:
+    """The coordinates of the first of the largest elements of a mask over a box."""
+    return tuple(a + int(b) for a, b in zip(whole.min, np.unravel_index(int(np.argmax(mask)), mask.shape), strict=True))
+
+
+def box_around(mask: np.ndarray[Any, Any], first: int, whole: Box) -> Box:
     """The largest box of true elements that begins at `first` and grows in the last dimension first."""
-    low = [int(index) for index in first]
+    low = [int(index) for index in np.unravel_index(first, mask.shape)]
     high = [index + 1 for index in low]
     for dim in reversed(range(mask.ndim)):
         while high[dim] < mask.shape[dim]:
@@ -381,5 +334,4 @@ def box_around(mask: np.ndarray[Any, Any], first: Sequence[Any], whole: Box) -> 
             if not mask[ahead].all():
                 break
             high[dim] += 1
-    offset = whole.min
-    return Box([a + b for a, b in zip(offset, low, strict=True)], [a + b for a, b in zip(offset, high, strict=True)])
+    return Box(low, high).shift(*whole.min)

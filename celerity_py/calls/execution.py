@@ -81,9 +81,17 @@ class Binder:
     reducer_type: type[Reducer] = Reducer
     #: Whether arrays of read accesses refuse writes.
     protects_reads = True
+    #: The array module, NumPy or CuPy.
+    xp: Any = np
+    array_at = staticmethod(array_at)
 
     def run_kernel(
-        self, submission: Submission, device: int, call: KernelCall, checks: CallChecks | None = None
+        self,
+        submission: Submission,
+        device: int,
+        call: KernelCall,
+        checks: CallChecks | None = None,
+        stream: Any = None,
     ) -> None:
         """Run one chunk of a kernel on the device of this number, as the rank counts its own.
 
@@ -91,7 +99,7 @@ class Binder:
             BaseException: Any exception of call().
         """
         whole: Any = submission.box
-        chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, None, np)
+        chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, stream, self.xp)
         self.call(submission, chunk, call.accesses, call.reductions, checks)
 
     def call(
@@ -125,7 +133,7 @@ class Binder:
         try:
             returned = submission.function(part, *arguments)
         except ValueError as error:
-            told = self._explain(submission, error)
+            told = _find_read_only(submission, error) if self.protects_reads else None
             if told is None:
                 raise
         if told is not None:
@@ -143,28 +151,9 @@ class Binder:
         if found is not None:
             look_after(submission, arguments, found)
 
-    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
-        return _find_read_only(submission, error)
-
-    def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A writable array over foreign memory."""
-        return array_at(address, shape, dtype)
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array without elements."""
-        return np.empty(shape, dtype)
-
-    def from_host(self, array: Any) -> Any:
-        """An array of NumPy as one of this kind."""
-        return array
-
     def to_host(self, array: Any) -> Any:
         """An array of this kind as one of NumPy."""
         return np.asarray(array)
-
-    def address_of(self, array: Any) -> int:
-        """Where the memory of an array begins."""
-        return int(array.__array_interface__["data"][0])
 
     def map(
         self, address: int, shape: tuple[int, ...], dtype: Any
@@ -195,7 +184,7 @@ class Binder:
         ndim = len(record.shape)
         if binding is None:
             nothing = Box((0,) * ndim, (0,) * ndim)
-            array = self.empty((0,) * ndim, record.dtype)
+            array = self.xp.empty((0,) * ndim, record.dtype)
             return self.view_type(array, nothing, nothing, None, writable, record, submission)
         accessed = binding.accessed
         arrays = record.arrays.get(binding.allocation)
@@ -234,6 +223,7 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
         raise InternalError(
             f"{record.label} was asked for initial contents, but has no function. This is a bug in celerity_py."
         )
+    who = f"The function of {record.label} (made at {record.site})"
     ndim = len(record.shape)
     allocated = box_from_flat(allocated_flat, ndim)
     target = array_at(address, allocated.shape, record.dtype)
@@ -243,20 +233,17 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
             returned = record.initializer(box)
             contents = np.asarray(returned)
         except BaseException as error:
-            raise TaskFailed(
-                f"The function of {record.label} (made at {record.site}) raised {describe_error(error)} "
-                f"for the box {show(box)}."
-            ) from error
-        refuse_masked(returned, f"The function of {record.label} (made at {record.site}) returned")
+            raise TaskFailed(f"{who} raised {describe_error(error)} for the box {show(box)}.") from error
+        refuse_masked(returned, f"{who} returned")
         if contents.shape != box.shape:
             raise UsageError(
-                f"The function of {record.label} (made at {record.site}) returned an array of shape {contents.shape} "
-                f"for the box {show(box)}. It must return the contents of the box, of shape {box.shape}."
+                f"{who} returned an array of shape {contents.shape} for the box {show(box)}. It must return "
+                f"the contents of the box, of shape {box.shape}."
             )
         if not np.can_cast(contents.dtype, record.dtype, "same_kind"):
             raise UsageError(
-                f"The function of {record.label} (made at {record.site}) returned {contents.dtype} for the box "
-                f"{show(box)}, which does not convert to {record.dtype}. Use astype() if that is what you want."
+                f"{who} returned {contents.dtype} for the box {show(box)}, which does not convert to {record.dtype}. "
+                f"Use astype() if that is what you want."
             )
         where: Any = (*box.relative_slices(allocated), ...)
         target[where] = contents

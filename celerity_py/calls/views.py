@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from itertools import product
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias
 
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.scheduler.errors import (
@@ -24,28 +24,13 @@ from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_maske
 if TYPE_CHECKING:
     import numpy as np
 
+    from celerity_py.vocabulary.buffer_records import BufferRecord
+    from celerity_py.vocabulary.submissions import Submission
+
 _Item: TypeAlias = "slice | SupportsIndex | EllipsisType"
 Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
 
 _MAX_SELF_ASSIGNMENT = 4096  # elements; a smaller array is copied onto itself faster than compared
-
-
-class Owner(Protocol):
-    """Tells an error message whose view it is."""
-
-    def describe(self) -> str:
-        """The task and the line that submitted it."""
-
-
-class BufferLike(Protocol):
-    """The properties of a buffer that its views use."""
-
-    box: Box
-    dtype: np.dtype[Any]
-
-    @property
-    def label(self) -> str:
-        """Id and name of the buffer."""
 
 
 class View(HolderRecord):
@@ -72,8 +57,8 @@ class View(HolderRecord):
         box: Box,
         declared: Region | None,
         writable: bool,
-        buffer: BufferLike,
-        owner: Owner,
+        buffer: BufferRecord,
+        owner: Submission,
     ) -> None:
         """Made by the runtime: `base` is the array over `allocated`; `declared` is None where it is just `box`."""
         self._base = base
@@ -312,10 +297,11 @@ def _is_same_array(target: Any, value: Any) -> bool:
         and value.shape == target.shape
         and value.strides == target.strides
         and value.dtype == target.dtype
-        and _address_of(value) == _address_of(target)
+        and address_of(value) == address_of(target)
     )
 
 
-def _address_of(array: Any) -> Any:
-    interface = getattr(array, "__array_interface__", None)
-    return array.data.ptr if interface is None else interface["data"]  # CuPy's other interface would synchronise
+def address_of(array: Any) -> int:
+    """Where the memory of an array of NumPy or CuPy begins."""
+    interface = getattr(array, "__array_interface__", None)  # CuPy's other interface would synchronise
+    return int(array.data.ptr if interface is None else interface["data"][0])

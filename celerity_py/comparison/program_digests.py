@@ -42,7 +42,7 @@ class Origins:
     def of(self, submission: Submission) -> Origin:
         """The origin of a task that is being submitted."""
         if self.checks is not None:
-            self.checks.note(submission)
+            self.checks.outer_variables.note(submission)
         if not self._is_compared:
             return _UNKNOWN
         values = 0

@@ -7,13 +7,12 @@ import math
 from functools import partial
 from typing import Any
 
-from celerity_py._native import KernelCall, box_from_flat
+from celerity_py._native import KernelCall
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.execution import Binder
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
-from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Submission
 
 _MAX_STREAMS = 256  # lanes are few, but each runtime makes its own
@@ -85,22 +84,26 @@ class CudaBinder(Binder):
     protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
+        import cupy
+
         self._ordinal = ordinal
+        self.xp = cupy
 
     def run_kernel(
-        self, submission: Submission, device: int, call: KernelCall, checks: CallChecks | None = None
+        self,
+        submission: Submission,
+        device: int,
+        call: KernelCall,
+        checks: CallChecks | None = None,
+        stream: Any = None,
     ) -> None:
         """Run one chunk of a kernel. Work that the kernel puts on the stream may still run when this returns.
 
         Checks wait for the stream.
         """
-        import cupy
-
-        whole: Any = submission.box
         stream = stream_of(self._ordinal, call.stream)
         with on_device(self._ordinal), stream:
-            chunk = Chunk(box_from_flat(call.chunk, len(whole.min)), whole, device, stream, cupy)
-            self.call(submission, chunk, call.accesses, call.reductions, checks)
+            super().run_kernel(submission, device, call, checks, stream)
 
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array over foreign device memory."""
@@ -108,34 +111,13 @@ class CudaBinder(Binder):
 
     def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
         """The same function twice: CuPy has no read-only arrays for accesses that only read."""
-        import cupy
-
-        memory = cupy.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
-        make = partial(cupy.ndarray, shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+        memory = self.xp.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
+        make = partial(self.xp.ndarray, shape, dtype, self.xp.cuda.MemoryPointer(memory, 0))
         return make, make
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A CuPy array without elements."""
-        import cupy
-
-        return cupy.empty(shape, dtype)
-
-    def from_host(self, array: Any) -> Any:
-        """An array of NumPy as one of CuPy, on the current stream."""
-        import cupy
-
-        return cupy.asarray(array)
 
     def to_host(self, array: Any) -> Any:
         """An array of CuPy as one of NumPy; waits for the current stream."""
         return array.get()
-
-    def address_of(self, array: Any) -> int:
-        """Where the memory of an array begins."""
-        return int(array.data.ptr)
-
-    def _explain(self, submission: Submission, error: ValueError) -> BaseException | None:
-        return None  # no array is read-only, so none refuses to be written
 
 
 def release_cached_memory(ordinal: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from celerity_py import _native
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.empty_reductions import EmptyReductions
+from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.executor.failures.failure import attempt
@@ -36,7 +37,7 @@ from celerity_py.runtime.run_summary import log_choices
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
-from celerity_py.runtime.user_memory import UserMemory, address_of
+from celerity_py.runtime.user_memory import UserMemory
 from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from celerity_py import _native
+from celerity_py.calls.views import address_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,8 +65,3 @@ class UserMemory:
     def clear(self) -> None:
         """At the end of the run, let go of everything."""
         self._lent.clear()
-
-
-def address_of(array: NDArray[Any]) -> int:
-    """Where an array's first element lies."""
-    return int(array.__array_interface__["data"][0])

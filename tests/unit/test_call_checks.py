@@ -331,5 +331,5 @@ def test_a_box_grows_in_the_last_dimension_first() -> None:
     mask = np.zeros((4, 5), bool)
     mask[1:3, 2:] = True
     mask[3, 2:4] = True
-    assert box_around(mask, (1, 2), Box((10, 20), (14, 25))) == Box((11, 22), (13, 25))
-    assert box_around(np.array(True), (), Box((), ())) == Box((), ())
+    assert box_around(mask, 7, Box((10, 20), (14, 25))) == Box((11, 22), (13, 25))
+    assert box_around(np.array(True), 0, Box((), ())) == Box((), ())

@@ -33,8 +33,8 @@ TASK: Any = FakeTask()
 
 def view_of(dtype: str) -> View:
     array = np.zeros(4, dtype)
-    buffer = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
-    return View(array, buffer.box, buffer.box, None, True, buffer, FakeTask())
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
+    return View(array, buffer.box, buffer.box, None, True, buffer, TASK)
 
 
 def add_in_place(handle: Any) -> None:

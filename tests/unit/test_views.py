@@ -40,7 +40,9 @@ def view_of(
     where: Any = (*allocated.slices, ...)
     base = contents(shape)[where].copy()
     base.flags.writeable = writable
-    return View(base, allocated, box, declared, writable, FakeBuffer(shape), FakeTask())
+    buffer: Any = FakeBuffer(shape)
+    task: Any = FakeTask()
+    return View(base, allocated, box, declared, writable, buffer, task)
 
 
 @pytest.fixture
