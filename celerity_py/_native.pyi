@@ -80,7 +80,6 @@ class Box:
             ValueError: If this box begins before `origin`.
         """
 
-    @overload
     def shift(self, *offsets: int) -> Box:
         """
         The box moved by `offsets`. An empty box stays empty.
@@ -93,10 +92,6 @@ class Box:
             UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.
         """
 
-    @overload
-    def shift(self, *amounts: Never, **unknown: Never) -> Box: ...
-
-    @overload
     def shrink(self, *widths: int) -> Box:
         """
         The box with `widths` elements less on both sides; empty if nothing is left.
@@ -108,10 +103,6 @@ class Box:
             DimensionMismatch: If there are more or fewer integers than dimensions.
         """
 
-    @overload
-    def shrink(self, *amounts: Never, **unknown: Never) -> Box: ...
-
-    @overload
     def grow(self, *widths: int) -> Box:
         """
         The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
@@ -123,9 +114,6 @@ class Box:
         Raises:
             DimensionMismatch: If there are more or fewer integers than dimensions.
         """
-
-    @overload
-    def grow(self, *amounts: Never, **unknown: Never) -> Box: ...
 
     def flat(self) -> tuple[int, int, int, int, int, int]:
         """
@@ -589,12 +577,12 @@ class CudaFunction:
     A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.
     """
 
-    def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple], checks_bounds: bool = False, items: Sequence[int] = []) -> None:
+    def __init__(self, functions: Sequence[int], block: Sequence[int], grid: Sequence[int] | None, shared_bytes: int, parameters: Sequence[tuple[str, int, int, bytes]], checks_bounds: bool = False, items: Sequence[int] = []) -> None:
         """
         functions: a CUfunction per local device. block, grid, items of each thread: extents, x last; a grid of None is derived from the chunk.
 
-        parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
-        ("scalar", bytes, alignment).
+        parameters, in the order of the kernel's: (kind, dimensions of a chunk or accessor, bytes of a scalar or element, identity of a reducer) each. The kinds
+        are "chunk", "accessor", "reducer" and "scalar".
         """
 
 def cuda_device_ids() -> list[str]:
@@ -914,6 +902,20 @@ class Executor:
     def unregister_user_memory(self, raw: int) -> None:
         """No instruction may refer to it any more. Any thread."""
 
+class ProgramDivergence(NamedTuple):
+    """
+    The first rank whose program is known to differ, at or before that entry.
+    """
+    peer: int = ...
+    entry: int = ...
+
+class ProgramEntry(NamedTuple):
+    """
+    A buffer or task: the number of the line that submitted it, and (aspect, text) each.
+    """
+    site: int = ...
+    aspects: list[Any] = ...
+
 class ProgramLog:
     """
     The buffers and tasks of this rank in program order, as digests that the ranks compare. A Scheduler adds entries; any thread may call the methods.
@@ -936,7 +938,7 @@ class ProgramLog:
 
     def compare(self, peer: int, entries: int, digest: int) -> bool:
         """
-        Compare with what another rank says of its program. False if it differs; what this rank has not come to yet is compared when it does.
+        Compare with the claim of another rank. False if the programs differ. Entries that this rank has not come to yet are compared when it does.
         """
 
     @property
@@ -944,15 +946,10 @@ class ProgramLog:
         """Whether the program of some rank is known to differ."""
 
     @property
-    def divergence(self) -> tuple[int, int] | None:
-        """
-        (rank, entry): the first rank whose program is known to differ, at or before that entry.
-        """
+    def divergence(self) -> ProgramDivergence | None: ...
 
-    def describe(self, entry: int) -> tuple[int, list[tuple[str, str]]] | None:
-        """
-        (number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.
-        """
+    def describe(self, entry: int) -> ProgramEntry | None:
+        """None if the entry is too old, or still to come."""
 
 class BufferInfo:
     """
@@ -1209,7 +1206,7 @@ class Scheduler:
 
 class StartWatch:
     """
-    A context in which this rank waits for the others to start.
+    From now to the end of a context, this rank waits for the others to start.
 
     A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended or stands still for too long.
     """

@@ -214,17 +214,17 @@ class _Matcher:
             else:
                 self._check_value(position, parameter, arg)
 
-    def native_parameters(self) -> list[tuple[Any, ...]]:
+    def native_parameters(self) -> list[tuple[str, int, int, bytes]]:
         """As `_native.CudaFunction` takes them; after `check`."""
-        natives: list[tuple[Any, ...]] = [("chunk", self._signature.dims)]
+        natives: list[tuple[str, int, int, bytes]] = [("chunk", self._signature.dims, 0, b"")]
         for parameter, arg in zip(self._signature.parameters[1:], self._submission.args, strict=True):
             if isinstance(arg, Port):
-                natives.append(("accessor", parameter.dims, arg.record.dtype.itemsize))
+                natives.append(("accessor", parameter.dims, arg.record.dtype.itemsize, b""))
             elif isinstance(arg, ReductionPort):
-                natives.append(("reducer", np.asarray(arg.identity, arg.record.dtype).tobytes()))
+                natives.append(("reducer", 0, 0, np.asarray(arg.identity, arg.record.dtype).tobytes()))
             else:
                 assert parameter.dtype is not None
-                natives.append(("scalar", parameter.dtype.itemsize, parameter.dtype.itemsize))
+                natives.append(("scalar", 0, parameter.dtype.itemsize, b""))
         return natives
 
     def _check_access(self, position: int, parameter: Parameter, port: Port) -> None:

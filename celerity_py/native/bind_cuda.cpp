@@ -19,6 +19,7 @@
 #include "executor/core/backends/cuda/cuda_backend.hpp"
 #include "executor/core/backends/cuda/cuda_driver.hpp"
 #include "executor/core/backends/cuda/cuda_function.hpp"
+#include "look_up.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,36 +27,19 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-cuda_function::parameter to_parameter(const nb::tuple& description) {
-	using kind = cuda_function::parameter::kind_type;
-	cuda_function::parameter parameter;
-	const auto name = nb::cast<std::string>(description[0]);
-	if(name == "chunk") {
-		parameter.kind = kind::chunk;
-		parameter.dims = nb::cast<std::uint32_t>(description[1]);
-	} else if(name == "accessor") {
-		parameter.kind = kind::accessor;
-		parameter.dims = nb::cast<std::uint32_t>(description[1]);
-		parameter.size_bytes = nb::cast<std::size_t>(description[2]);
-	} else if(name == "reducer") {
-		parameter.kind = kind::reducer;
-		const auto identity = nb::cast<nb::bytes>(description[1]);
-		const auto* const bytes = reinterpret_cast<const std::byte*>(identity.data());
-		parameter.identity.assign(bytes, bytes + identity.size());
-	} else if(name == "scalar") {
-		parameter.kind = kind::scalar;
-		parameter.size_bytes = nb::cast<std::size_t>(description[1]);
-		parameter.alignment_bytes = nb::cast<std::size_t>(description[2]);
-	} else {
-		throw nb::value_error(("unknown kind of parameter '" + name + "'").c_str());
-	}
-	if(parameter.dims > 3) throw nb::value_error("chunks and accessors have at most 3 dimensions");
-	return parameter;
+/// (kind, dimensions, bytes, identity)
+using flat_parameter = std::tuple<std::string, std::uint32_t, std::size_t, nb::bytes>;
+
+cuda_function::parameter to_parameter(const flat_parameter& flat) {
+	const auto& [kind, dims, size_bytes, identity] = flat;
+	if(dims > 3) throw nb::value_error("chunks and accessors have at most 3 dimensions");
+	const auto* const bytes = reinterpret_cast<const std::byte*>(identity.data());
+	return {look_up<cuda_function::parameter::kind_type>(kind, "the kind of a parameter"), dims, size_bytes, {bytes, bytes + identity.size()}};
 }
 
 std::shared_ptr<cuda_function> make_function(const std::vector<std::uintptr_t>& functions, const std::vector<std::uint32_t>& block,
-    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<nb::tuple>& parameters, const bool checks_bounds,
-    const std::vector<std::uint32_t>& items) {
+    const std::optional<std::vector<std::uint32_t>>& grid, const std::uint32_t shared_bytes, const std::vector<flat_parameter>& parameters,
+    const bool checks_bounds, const std::vector<std::uint32_t>& items) {
 	std::vector<cuda::function> handles;
 	for(const auto handle : functions) handles.push_back(reinterpret_cast<cuda::function>(handle));
 	std::vector<cuda_function::parameter> converted;
@@ -91,8 +75,8 @@ void bind_cuda(nb::module_& m) {
 	        "items"_a = std::vector<std::uint32_t>{},
 	        R"(functions: a CUfunction per local device. block, grid, items of each thread: extents, x last; a grid of None is derived from the chunk.
 
-parameters, in the order of the kernel's: ("chunk", dimensions), ("accessor", dimensions, bytes per element), ("reducer", identity) or
-("scalar", bytes, alignment).)");
+parameters, in the order of the kernel's: (kind, dimensions of a chunk or accessor, bytes of a scalar or element, identity of a reducer) each. The kinds
+are "chunk", "accessor", "reducer" and "scalar".)");
 	m.def(
 	    "cuda_device_ids",
 	    [] {

@@ -62,7 +62,7 @@ bool sleep_until_set(spin_flag& self, const double limit_s) {
 	return self.is_set();
 }
 
-nb::list run(executor_loop& self, const double timeout_s) {
+nb::object run(executor_loop& self, const double timeout_s) {
 	held_flags.is_executor = true;
 	std::vector<executor_event> events;
 	const auto flags = std::exchange(held_flags.flags, {});
@@ -72,9 +72,7 @@ nb::list run(executor_loop& self, const double timeout_s) {
 		events = self.run(to_nanoseconds(timeout_s));
 	}
 	for(const auto& [object, flag] : flags) object.dec_ref();
-	nb::list result;
-	for(const auto& event : events) result.append(std::visit([](const auto& e) { return to_named(e); }, event));
-	return result;
+	return to_named(events);
 }
 
 /// Calls a method of the executor without the GIL.
@@ -82,24 +80,6 @@ template <typename F>
 auto without_gil(F&& f) {
 	const nb::gil_scoped_release released;
 	return f();
-}
-
-nb::object next_kernel(executor_loop& self, const std::uint32_t device) {
-	const auto call = without_gil([&] { return self.next_kernel(device_id(device)); });
-	return call.has_value() ? to_named(*call) : nb::none();
-}
-
-nb::object next_host_task(executor_loop& self) {
-	const auto call = without_gil([&] { return self.next_host_task(); });
-	return call.has_value() ? std::visit([](const auto& c) { return to_named(c); }, *call) : nb::none();
-}
-
-nb::object unclaimed_pilots(executor_loop& self) {
-	return to_named(without_gil([&] { return self.unclaimed_pilots(); }));
-}
-
-nb::object active_instructions(executor_loop& self) {
-	return to_named(without_gil([&] { return self.active_instructions(); }));
 }
 
 nb::dict statistics(executor_loop& self) {
@@ -230,14 +210,19 @@ void bind_tuples(nb::module_& m) {
 
 void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
-	cls.def("next_kernel", &next_kernel, "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
+	cls.def(
+	       "next_kernel",
+	       [](executor_loop& self, const std::uint32_t device) { return to_named(without_gil([&] { return self.next_kernel(device_id(device)); })); },
+	       "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
 	       R"(The next kernel call for a device, as soon as it may begin: a CPU kernel after its predecessors, a GPU kernel once its stream waits for them.
 None after stop(). Blocks without the GIL.
 
 One thread per device.)")
 	    .def("kernel_returned", &executor_loop::kernel_returned, "ticket"_a, released(),
 	        "The kernel's function has returned; its work may still run on its lane.")
-	    .def("next_host_task", &next_host_task, nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | None"),
+	    .def(
+	        "next_host_task", [](executor_loop& self) { return to_named(without_gil([&] { return self.next_host_task(); })); },
+	        nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | None"),
 	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(
@@ -319,13 +304,17 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 		        self.notify_pilot(rank_id(source), pilot_message::parse(pilot.data(), pilot.size()));
 	        },
 	        "source_rank"_a, "pilot"_a, "A pilot has arrived. Raises ValueError if it is none, or one of another version.")
-	    .def("unclaimed_pilots", &unclaimed_pilots, nb::sig("def unclaimed_pilots(self) -> list[UnclaimedPilot]"),
+	    .def(
+	        "unclaimed_pilots", [](executor_loop& self) { return to_named(without_gil([&] { return self.unclaimed_pilots(); })); },
+	        nb::sig("def unclaimed_pilots(self) -> list[UnclaimedPilot]"),
 	        "Announced messages that nothing has asked for. On the thread that calls run(), between two calls.")
 	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
 	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
-	    .def("active_instructions", &active_instructions, nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
+	    .def(
+	        "active_instructions", [](executor_loop& self) { return to_named(without_gil([&] { return self.active_instructions(); })); },
+	        nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
 	        "The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");

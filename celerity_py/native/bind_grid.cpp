@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Box, Region, splits and range mappers for Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 
 #include <limits>
 #include <memory>
 
+#include "instruction_conversion.hpp"
+#include "scheduler/core/geometry/digest.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
+using namespace celerity::native;
 
 void bind_range_mapper(nb::module_& m);
 
@@ -47,6 +51,12 @@ Raises:
 	raise_dimension_mismatch(a + " " + operation + " " + b + ": the two have different numbers of dimensions. Use boxes of the same space.");
 }
 
+/// Raises DimensionMismatch unless two boxes or regions can lie in one space.
+template <typename A, typename B>
+void check_same_space(const A& a, const char* const operation, const B& b) {
+	if(a.dims != b.dims && a.dims != user_region::any_dims && b.dims != user_region::any_dims) raise_mismatch(repr(a), operation, repr(b));
+}
+
 user_box make_box(const nb::handle min, const nb::handle max) {
 	if(PyLong_Check(min.ptr()) && PyLong_Check(max.ptr())) {
 		raise_type_error(std::string("Box takes two tuples of integers: write Box((") + nb::repr(min).c_str() + ",), (" + nb::repr(max).c_str() + ",)).");
@@ -63,19 +73,13 @@ user_box make_box(const nb::handle min, const nb::handle max) {
 }
 
 user_box intersect(const user_box& a, const user_box& b) {
-	if(a.dims != b.dims) raise_mismatch(repr(a), "&", repr(b));
+	check_same_space(a, "&", b);
 	return {intersection(a.b, b.b), a.dims};
 }
 
-/// The overload of a method for calls with names.
-auto refuse_names(const char* const method) {
-	return [method](const user_box&, const nb::args& amounts, const nb::kwargs& unknown) -> user_box {
-		refuse_arguments(method, amounts, unknown, "it takes one integer per dimension, and none by name.");
-	};
-}
-
 /// One offset or width per dimension.
-point to_amounts(const user_box& b, const nb::args& amounts, const char* const method) {
+point to_amounts(const user_box& b, const nb::args& amounts, const nb::kwargs& unknown, const char* const method) {
+	if(unknown.size() > 0) refuse_arguments(method, amounts, unknown, "it takes one integer per dimension, and none by name.");
 	int count = 0;
 	if(amounts.size() == static_cast<std::size_t>(b.dims)) return to_point(amounts, 0, count, method);
 	raise_dimension_mismatch(std::string(method) + "() takes one integer per dimension: " + repr(b) + " has " + std::to_string(b.dims) + ", but got "
@@ -90,8 +94,8 @@ coordinate saturating_add(const coordinate a, const coordinate b) {
 
 coordinate saturating_negation(const coordinate a) { return a == std::numeric_limits<coordinate>::min() ? std::numeric_limits<coordinate>::max() : -a; }
 
-user_box shift(const user_box& b, const nb::args& offsets) {
-	const point offset = to_amounts(b, offsets, "shift");
+user_box shift(const user_box& b, const nb::args& offsets, const nb::kwargs& unknown) {
+	const point offset = to_amounts(b, offsets, unknown, "shift");
 	if(b.b.empty()) return b;
 	point min = b.b.min();
 	point max = b.b.max();
@@ -148,21 +152,15 @@ nb::tuple shape_of(const user_box& b) {
 }
 
 nb::tuple slices_relative_to(const user_box& b, const point& origin) {
-	nb::object slices = nb::steal(PyTuple_New(b.dims));
-	if(!slices.is_valid()) throw nb::python_error();
-	for(std::size_t d = 0; d < static_cast<std::size_t>(b.dims); ++d) {
+	return tuple_of(static_cast<std::size_t>(b.dims), [&](const std::size_t d) {
 		coordinate first = 0;
 		coordinate end = 0;
 		if(!b.b.empty() && (__builtin_sub_overflow(b.b.min(d), origin[d], &first) || __builtin_sub_overflow(b.b.max(d), origin[d], &end))) {
 			raise_usage_error(repr(b) + " lies 2**63 elements or more from the first element of the other box.");
 		}
-		const nb::object start = nb::steal(PyLong_FromLongLong(first));
-		const nb::object stop = nb::steal(PyLong_FromLongLong(end));
-		PyObject* const slice = PySlice_New(start.ptr(), stop.ptr(), nullptr);
-		if(slice == nullptr) throw nb::python_error();
-		PyTuple_SET_ITEM(slices.ptr(), static_cast<Py_ssize_t>(d), slice);
-	}
-	return nb::borrow<nb::tuple>(slices);
+		const nb::int_ start(first), stop(end);
+		return PySlice_New(start.ptr(), stop.ptr(), nullptr);
+	});
 }
 
 nb::tuple relative_slices(const user_box& b, const nb::handle origin_box) {
@@ -170,33 +168,21 @@ nb::tuple relative_slices(const user_box& b, const nb::handle origin_box) {
 	if(!nb::try_cast<user_box>(origin_box, origin)) {
 		raise_type_error(std::string("relative_slices takes the Box from whose first element the slices count, not ") + nb::repr(origin_box).c_str() + ".");
 	}
-	if(b.dims != origin.dims) raise_mismatch(repr(b), "relative to", repr(origin));
+	check_same_space(b, "relative to", origin);
 	for(std::size_t d = 0; d < 3 && !b.b.empty(); ++d) {
 		if(b.b.min(d) < origin.b.min(d)) throw nb::value_error((repr(b) + " begins before " + repr(origin) + ", which would give negative indices.").c_str());
 	}
 	return slices_relative_to(b, origin.b.min());
 }
 
-nb::tuple to_flat(const user_box& b, const nb::args& args, const nb::kwargs& kwargs) {
+flat_box to_flat(const user_box& b, const nb::args& args, const nb::kwargs& kwargs) {
 	if(args.size() + kwargs.size() > 0) refuse_arguments("flat", args, kwargs, "it takes nothing.");
-	nb::object flat = nb::steal(PyTuple_New(6));
-	if(!flat.is_valid()) throw nb::python_error();
-	for(std::size_t d = 0; d < 3; ++d) {
-		PyTuple_SET_ITEM(flat.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(b.b.min(d)));
-		PyTuple_SET_ITEM(flat.ptr(), static_cast<Py_ssize_t>(d + 3), PyLong_FromLongLong(b.b.max(d)));
-	}
-	return nb::borrow<nb::tuple>(flat);
+	return flatten(b.b);
 }
 
-user_box from_flat(const nb::tuple& flat, const int dims) {
-	if(flat.size() != 6 || dims < 0 || dims > 3) throw nb::value_error("box_from_flat takes six integers, and 0 to 3 dimensions.");
-	point min;
-	point max;
-	for(std::size_t d = 0; d < 3; ++d) {
-		min[d] = nb::cast<coordinate>(flat[d]);
-		max[d] = nb::cast<coordinate>(flat[d + 3]);
-	}
-	return {box(min, max), dims};
+user_box from_flat(const flat_box& flat, const int dims) {
+	if(dims < 0 || dims > 3) throw nb::value_error("box_from_flat takes six integers, and 0 to 3 dimensions.");
+	return {unflatten(flat), dims};
 }
 
 /// Whether an element, given as a tuple or (in one dimension) as an integer, lies in `container`, a user_box or user_region.
@@ -222,13 +208,10 @@ bool contains_element(const Container& container, const nb::handle element, cons
 	}
 }
 
-[[noreturn]] void refuse_as_array(const std::string& what) {
-	const nb::object type = nb::module_::import_("celerity_py.scheduler.errors").attr("ArgumentTypeError");
-	const std::string message = what
-	                            + " is no array and no index of one. A view is indexed by a box; a NumPy array by slices: array[box.slices] if it covers "
-	                              "the whole space, or array[box.relative_slices(origin)] if it begins at the first element of the box `origin`.";
-	PyErr_SetString(type.ptr(), message.c_str());
-	throw nb::python_error();
+[[noreturn]] void refuse_as_array(const std::string& part) {
+	raise_type_error(part
+	                 + " is no array and no index of one. A view is indexed by a box; a NumPy array by slices: array[box.slices] if it covers the whole "
+	                   "space, or array[box.relative_slices(origin)] if it begins at the first element of the box `origin`.");
 }
 
 [[noreturn]] void refuse_region(const nb::args& args, const nb::kwargs& unknown) {
@@ -244,11 +227,9 @@ user_region make_region(const nb::iterable& boxes) {
 	for(const nb::handle item : boxes) {
 		user_box b;
 		if(!nb::try_cast<user_box>(item, b)) raise_type_error(std::string("Region takes boxes, but got ") + nb::repr(item).c_str() + ".");
-		if(result.dims == user_region::any_dims) {
-			first = b;
-			result.dims = b.dims;
-		}
-		if(b.dims != result.dims) raise_mismatch(repr(first), "and", repr(b));
+		if(all.empty()) first = b;
+		check_same_space(first, "and", b);
+		result.dims = b.dims;
 		all.push_back(b.b);
 	}
 	result.r = region(std::move(all));
@@ -259,8 +240,7 @@ user_region make_region(const nb::iterable& boxes) {
 void bind_operator(nb::class_<user_region>& cls, const std::string& name, const char* const symbol, region (*const combine)(const region&, const region&),
     const char* const doc) {
 	const auto apply = [symbol, combine](const user_region& a, const user_region& b) {
-		const bool is_any = a.dims == user_region::any_dims || b.dims == user_region::any_dims;
-		if(!is_any && a.dims != b.dims) raise_mismatch(repr(a), symbol, repr(b));
+		check_same_space(a, symbol, b);
 		return user_region{combine(a.r, b.r), std::max(a.dims, b.dims)};
 	};
 	const auto operand = [](const nb::handle other) {
@@ -277,44 +257,27 @@ void bind_operator(nb::class_<user_region>& cls, const std::string& name, const 
 bool box_contains(const user_box& outer, const nb::handle part) {
 	user_box inner;
 	if(!nb::try_cast<user_box>(part, inner)) return contains_element(outer, part, "a Box");
-	if(outer.dims != inner.dims) raise_mismatch(repr(inner), "in", repr(outer));
+	check_same_space(inner, "in", outer);
 	return outer.b.covers(inner.b);
 }
 
 bool region_contains(const user_region& outer, const nb::handle part) {
 	const auto inner = as_region(part);
 	if(!inner.has_value()) return contains_element(outer, part, "a Region, a Box");
-	const bool is_any = outer.dims == user_region::any_dims || inner->dims == user_region::any_dims;
-	if(!is_any && outer.dims != inner->dims) raise_mismatch(repr(*inner), "in", repr(outer));
+	check_same_space(*inner, "in", outer);
 	return outer.r.covers(inner->r);
 }
 
 nb::tuple boxes_of(const user_region& r) {
-	nb::object boxes = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(r.r.boxes().size())));
-	if(!boxes.is_valid()) throw nb::python_error();
-	for(std::size_t i = 0; i < r.r.boxes().size(); ++i) {
-		PyTuple_SET_ITEM(boxes.ptr(), static_cast<Py_ssize_t>(i), nb::cast(user_box{r.r.boxes()[i], r.dims}).release().ptr());
-	}
-	return nb::borrow<nb::tuple>(boxes);
+	return tuple_of(r.r.boxes().size(), [&](const std::size_t i) { return nb::cast(user_box{r.r.boxes()[i], r.dims}).release().ptr(); });
 }
 
-Py_hash_t combine_hash(const Py_hash_t seed, const coordinate value) {
-	std::uint64_t h = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(value);
-	h *= 0x9e3779b97f4a7c15ULL;
-	h ^= h >> 32;
-	return static_cast<Py_hash_t>(h >> 1); // never -1
-}
-
-Py_hash_t hash_box(const box& b, const int dims) {
-	Py_hash_t h = dims + 1;
-	for(std::size_t d = 0; d < 3; ++d) h = combine_hash(combine_hash(h, b.min(d)), b.max(d));
-	return h;
-}
-
-Py_hash_t hash_region(const user_region& r) {
-	Py_hash_t h = 0;
-	for(const box& b : r.r) h = combine_hash(h, hash_box(b, r.dims));
-	return h;
+/// Of a box or region.
+template <typename Part>
+Py_hash_t hash_of(const Part& part) {
+	digest content;
+	content.add(part);
+	return static_cast<Py_hash_t>(content.value() >> 1U); // never -1
 }
 
 void bind_box(nb::module_& m) {
@@ -360,9 +323,8 @@ Args:
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.
     UsageError: If the result would lie beyond the coordinates that there are, -2**63 to 2**63 - 1.)")
-	    .def("shift", refuse_names("shift"), nb::sig("def shift(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def(
-	        "shrink", [](const user_box& b, const nb::args& widths) { return shrink(b, to_amounts(b, widths, "shrink")); },
+	        "shrink", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return shrink(b, to_amounts(b, widths, unknown, "shrink")); },
 	        nb::sig("def shrink(self, *widths: int) -> Box"), R"(The box with `widths` elements less on both sides; empty if nothing is left.
 
 Args:
@@ -370,9 +332,8 @@ Args:
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
-	    .def("shrink", refuse_names("shrink"), nb::sig("def shrink(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def(
-	        "grow", [](const user_box& b, const nb::args& widths) { return grow(b, to_amounts(b, widths, "grow")); },
+	        "grow", [](const user_box& b, const nb::args& widths, const nb::kwargs& unknown) { return grow(b, to_amounts(b, widths, unknown, "grow")); },
 	        nb::sig("def grow(self, *widths: int) -> Box"),
 	        R"(The box with `widths` elements more on both sides. An empty box stays empty. The result may reach out of a buffer; `&` cuts it. It ends where the
 coordinates end, at -2**63 and 2**63 - 1.
@@ -382,7 +343,6 @@ Args:
 
 Raises:
     DimensionMismatch: If there are more or fewer integers than dimensions.)")
-	    .def("grow", refuse_names("grow"), nb::sig("def grow(self, *amounts: typing.Never, **unknown: typing.Never) -> Box"))
 	    .def("flat", &to_flat, nb::sig("def flat(self) -> tuple[int, int, int, int, int, int]"),
 	        "Three coordinates of `min`, then three of `max`, as in graph records; unused dimensions are 0 and 1.")
 	    .def("__and__", &intersect, nb::is_operator(), nb::sig("def __and__(self, other: Box) -> Box"), R"(The elements in both boxes.
@@ -392,9 +352,8 @@ Raises:
 	    .def("__contains__", &box_contains, nb::arg("part").none(), nb::sig("def __contains__(self, part: Box | collections.abc.Sequence[int] | int) -> bool"),
 	        "Whether all elements of a box, or one element, are in this one.")
 	    .def("__bool__", [](const user_box& b) { return !b.b.empty(); })
-	    .def(
-	        "__eq__", [](const user_box& a, const user_box& b) { return a == b; }, nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-	    .def("__hash__", [](const user_box& b) { return hash_box(b.b, b.dims); })
+	    .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", [](const user_box& b) { return hash_of(b.b); })
 	    .def(
 	        "__array__", [](const user_box& b, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(b)); },
 	        nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"),
@@ -435,10 +394,8 @@ Raises:
 	        nb::sig("def __contains__(self, part: Region | Box | collections.abc.Sequence[int] | int) -> bool"),
 	        "Whether all elements of a region or a box, or one element, are in this one.")
 	    .def("__bool__", [](const user_region& r) { return !r.r.empty(); })
-	    .def(
-	        "__eq__", [](const user_region& a, const user_region& b) { return a == b; }, nb::is_operator(),
-	        nb::sig("def __eq__(self, other: object, /) -> bool"))
-	    .def("__hash__", &hash_region)
+	    .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+	    .def("__hash__", [](const user_region& r) { return hash_of(r.r); })
 	    .def(
 	        "__array__", [](const user_region& r, const nb::args&, const nb::kwargs&) { refuse_as_array(repr(r)); },
 	        nb::sig("def __array__(self, *args: object, **kwargs: object) -> typing.NoReturn"),

@@ -6,31 +6,19 @@
 
 #include <memory>
 
+#include "named_tuple.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace celerity;
+using namespace celerity::native;
 
 void bind_program_log(nb::module_& m);
 
-namespace {
-
-nb::object to_python(const std::optional<program_log::divergence>& found) {
-	if(!found.has_value()) return nb::none();
-	return nb::make_tuple(found->peer.value, found->entry);
-}
-
-nb::object to_python(const std::optional<program_log::description>& found) {
-	if(!found.has_value()) return nb::none();
-	nb::list aspects;
-	for(const auto& [aspect, text] : found->aspects) aspects.append(nb::make_tuple(aspect, text));
-	return nb::make_tuple(found->site, aspects);
-}
-
-} // namespace
-
 void bind_program_log(nb::module_& m) {
+	named_tuple<program_log::divergence>::bind(m, "ProgramDivergence", "The first rank whose program is known to differ, at or before that entry.");
+	named_tuple<program_log::description>::bind(m, "ProgramEntry", "A buffer or task: the number of the line that submitted it, and (aspect, text) each.");
 	nb::class_<program_log>(m, "ProgramLog",
 	    "The buffers and tasks of this rank in program order, as digests that the ranks compare. A Scheduler adds entries; any thread may call the methods.")
 	    .def(nb::init<std::size_t>(), "num_ranks"_a)
@@ -50,13 +38,12 @@ void bind_program_log(nb::module_& m) {
 		        return self.compare(rank_id(peer), {entries, digest}) != program_log::verdict::different;
 	        },
 	        "peer"_a, "entries"_a, "digest"_a,
-	        "Compare with what another rank says of its program. False if it differs; what this rank has not come to yet is compared when it does.")
+	        "Compare with the claim of another rank. False if the programs differ. Entries that this rank has not come to yet are compared when it does.")
 	    .def_prop_ro("has_diverged", &program_log::has_diverged, "Whether the program of some rank is known to differ.")
 	    .def_prop_ro(
-	        "divergence", [](const program_log& self) { return to_python(self.first_divergence()); }, nb::sig("def divergence(self) -> tuple[int, int] | None"),
-	        "(rank, entry): the first rank whose program is known to differ, at or before that entry.")
+	        "divergence", [](const program_log& self) { return to_named(self.first_divergence()); },
+	        nb::sig("def divergence(self) -> ProgramDivergence | None"))
 	    .def(
-	        "describe", [](const program_log& self, const std::uint64_t entry) { return to_python(self.describe(entry)); }, "entry"_a,
-	        nb::sig("def describe(self, entry: int) -> tuple[int, list[tuple[str, str]]] | None"),
-	        "(number of the line that submitted it, [(aspect, text), ...]); None if the entry is too old, or still to come.");
+	        "describe", [](const program_log& self, const std::uint64_t entry) { return to_named(self.describe(entry)); }, "entry"_a,
+	        nb::sig("def describe(self, entry: int) -> ProgramEntry | None"), "None if the entry is too old, or still to come.");
 }

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -16,43 +15,22 @@ using namespace celerity;
 
 void bind_start_watch(nb::module_& m);
 
-namespace {
-
-/// A context manager around the wait.
-class python_start_watch {
-  public:
-	explicit python_start_watch(start_watch_options options) : m_options(std::move(options)) {}
-	void enter() { m_watch = std::make_unique<start_watch>(m_options); }
-	void leave() { m_watch.reset(); }
-
-  private:
-	start_watch_options m_options;
-	std::unique_ptr<start_watch> m_watch;
-};
-
-} // namespace
-
 void bind_start_watch(nb::module_& m) {
-	nb::class_<python_start_watch>(m, "StartWatch", R"(A context in which this rank waits for the others to start.
+	nb::class_<start_watch>(m, "StartWatch", R"(From now to the end of a context, this rank waits for the others to start.
 
 A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended or stands still for too long.)")
 	    .def(
 	        "__init__",
-	        [](python_start_watch* const self, std::string rank_variable, const std::uint32_t rank, const std::uint32_t num_ranks, const bool is_one_host,
+	        [](start_watch* const self, std::string rank_variable, const std::uint32_t rank, const std::uint32_t num_ranks, const bool is_one_host,
 	            const double first_report_s, const double still_limit_s) {
 		        start_watch_options options{std::move(rank_variable), rank, num_ranks, is_one_host};
 		        options.first_report = std::chrono::duration_cast<std::chrono::milliseconds>(to_nanoseconds(first_report_s));
 		        options.still_limit = std::chrono::duration_cast<std::chrono::milliseconds>(to_nanoseconds(still_limit_s));
-		        new(self) python_start_watch(std::move(options));
+		        new(self) start_watch(std::move(options));
 	        },
 	        "rank_variable"_a, "rank"_a, "num_ranks"_a, "is_one_host"_a, nb::kw_only(), "first_report_s"_a, "still_limit_s"_a,
 	        "`rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `still_limit_s`: 0 for none.")
 	    .def(
-	        "__enter__",
-	        [](python_start_watch& self) -> python_start_watch& {
-		        self.enter();
-		        return self;
-	        },
-	        nb::rv_policy::reference)
-	    .def("__exit__", [](python_start_watch& self, const nb::args&) { self.leave(); }, nb::sig("def __exit__(self, *exception: object) -> None"));
+	        "__enter__", [](const nb::object& self) { return self; }, nb::sig("def __enter__(self) -> StartWatch"))
+	    .def("__exit__", [](start_watch& self, const nb::args&) { self.stop(); }, nb::sig("def __exit__(self, *exception: object) -> None"));
 }

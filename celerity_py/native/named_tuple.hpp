@@ -77,7 +77,11 @@ nanobind::object to_named(const T& value) {
 		return nanobind::bytes(reinterpret_cast<const char*>(&value), sizeof value);
 	} else if constexpr(described<T>) {
 		return named_tuple<T>::make(value);
-	} else if constexpr(requires { requires described<typename T::value_type>; }) {
+	} else if constexpr(variant_of_kinds<T>) {
+		return std::visit([](const auto& kind) { return to_named(kind); }, value);
+	} else if constexpr(is_optional<T>) {
+		return value.has_value() ? to_named(*value) : nanobind::none();
+	} else if constexpr(requires { requires described<typename T::value_type> || variant_of_kinds<typename T::value_type>; }) {
 		nanobind::list list;
 		for(const auto& item : value) list.append(to_named(item));
 		return list;

@@ -36,10 +36,7 @@ std::string show_arguments(const nb::args& args, const nb::kwargs& kwargs) {
 } // namespace
 
 nb::tuple to_tuple(const point& p, const int count) {
-	nb::object tuple = nb::steal(PyTuple_New(count));
-	if(!tuple.is_valid()) throw nb::python_error();
-	for(int d = 0; d < count; ++d) PyTuple_SET_ITEM(tuple.ptr(), d, PyLong_FromLongLong(p[static_cast<std::size_t>(d)]));
-	return nb::borrow<nb::tuple>(tuple);
+	return tuple_of(static_cast<std::size_t>(count), [&](const std::size_t d) { return PyLong_FromLongLong(p[d]); });
 }
 
 point to_point(const nb::handle sequence, const coordinate unused, int& count, const char* const what) {

@@ -4,12 +4,26 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "scheduler/core/geometry/user_boxes.hpp"
 
 namespace celerity {
+
+/// `item` makes a new reference for each index; null with an exception of Python.
+template <typename F>
+nanobind::tuple tuple_of(const std::size_t count, F&& item) {
+	nanobind::object tuple = nanobind::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
+	if(!tuple.is_valid()) throw nanobind::python_error();
+	for(std::size_t i = 0; i < count; ++i) {
+		PyObject* const made = item(i);
+		if(made == nullptr) throw nanobind::python_error();
+		PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), made);
+	}
+	return nanobind::borrow<nanobind::tuple>(tuple);
+}
 
 /// The first `count` coordinates as a tuple.
 nanobind::tuple to_tuple(const point& p, int count);

@@ -319,7 +319,7 @@ def among(container: Any, part: Any) -> bool:
         (lambda: LINE.grow(True), "grow takes integers, but got True"),
         (lambda: LINE.shrink(True), "shrink takes integers, but got True"),
         (lambda: LINE.shift(**ANY or {"x": 1}), r"shift\(x=1\): it takes one integer per dimension"),
-        (lambda: LINE.grow((1,)), r"grow takes integers, but got \(1,\)"),  # type: ignore[call-overload]
+        (lambda: LINE.grow((1,)), r"grow takes integers, but got \(1,\)"),  # type: ignore[arg-type]
         (lambda: LINE.flat(*ANY or (1,)), r"flat\(1\): it takes nothing"),
         (
             lambda: LINE.relative_slices(*ANY or ()),

@@ -129,12 +129,12 @@ def test_a_kernel_that_fits_is_described_to_the_executor(gpus: FakeGpus) -> None
         "grid": None,
         "shared_bytes": 0,
         "parameters": [
-            ("chunk", 2),
-            ("accessor", 2, 4),
-            ("reducer", b"\x01\x00"),
-            ("accessor", 0, 8),
-            ("scalar", 4, 4),
-            ("scalar", 1, 1),
+            ("chunk", 2, 0, b""),
+            ("accessor", 2, 4, b""),
+            ("reducer", 0, 0, b"\x01\x00"),
+            ("accessor", 0, 8, b""),
+            ("scalar", 0, 4, b""),
+            ("scalar", 0, 1, b""),
         ],
         "checks_bounds": False,
         "items": (),
@@ -203,7 +203,7 @@ def test_bounds_are_checked_if_the_configuration_says_so(gpus: FakeGpus) -> None
 def test_structured_elements_are_left_to_the_compiler(gpus: FakeGpus) -> None:
     dtype = [("x", "f4"), ("tag", "i8")]
     prepare(gpus, "accessor<Particle, 1> a", port(WRITE, (8,), dtype), prelude="struct Particle { float x; };\n")
-    assert gpus.native["parameters"][1] == ("accessor", 1, 12)
+    assert gpus.native["parameters"][1] == ("accessor", 1, 12, b"")
     assert gpus.programs[0].checks[0].startswith("static_assert(sizeof(Particle) == 12,")
 
 
@@ -417,7 +417,7 @@ def test_a_kernel_without_implementation_for_gpus_is_refused(queue_of_gpus: cele
 def test_a_refused_submission_leaves_neither_record_nor_launch(
     queue_of_gpus: celerity.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = CudaFunction(functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2)])
+    made = CudaFunction(functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2, 0, b"")])
     monkeypatch.setattr(_native, "CudaFunction", lambda **_: made)
     buffer = celerity.Buffer(8, np.float32)
     runtime: Any = lifecycle.current()

@@ -53,7 +53,11 @@ class Launches:
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(
-            functions=[1], block=(8, 32), grid=None, shared_bytes=0, parameters=[("chunk", 2), ("scalar", 1, 1)]
+            functions=[1],
+            block=(8, 32),
+            grid=None,
+            shared_bytes=0,
+            parameters=[("chunk", 2, 0, b""), ("scalar", 0, 1, b"")],
         )
         parameter: Any = SimpleNamespace(dtype=np.dtype(np.uint8), text="unsigned char c")
         self.plan = LaunchPlan(function, [(1, parameter)])

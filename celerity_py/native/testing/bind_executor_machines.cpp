@@ -7,7 +7,7 @@
 
 #include "executor/core/engine/out_of_order_engine.hpp"
 #include "executor/core/transfers/receive_arbiter.hpp"
-#include "instruction_conversion.hpp"
+#include "flat_values.hpp"
 #include "testing_bindings.hpp"
 
 namespace nb = nanobind;

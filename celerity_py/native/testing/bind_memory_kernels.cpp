@@ -8,7 +8,7 @@
 
 #include "executor/core/memory/nd_copy.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
-#include "instruction_conversion.hpp"
+#include "flat_values.hpp"
 #include "look_up.hpp"
 #include "testing_bindings.hpp"
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "instruction_conversion.hpp"
+#include "flat_values.hpp"
 
 namespace nb = nanobind;
 

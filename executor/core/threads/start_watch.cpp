@@ -97,13 +97,13 @@ std::string list_of(const std::set<std::uint32_t>& ranks) {
 
 start_watch::start_watch(start_watch_options options) : m_options(std::move(options)), m_thread([this] { run(); }) {}
 
-start_watch::~start_watch() {
+void start_watch::stop() {
 	{
 		const std::lock_guard lock(m_mutex);
 		m_is_over = true;
 	}
 	m_changed.notify_all();
-	m_thread.join();
+	if(m_thread.joinable()) m_thread.join();
 }
 
 void start_watch::run() {

@@ -27,13 +27,16 @@ struct start_watch_options {
 	static constexpr int patience = 5;
 };
 
-/// From construction to destruction this rank waits for the others.
+/// From construction until stop() this rank waits for the others.
 class start_watch {
   public:
 	explicit start_watch(start_watch_options options);
 	start_watch(const start_watch&) = delete;
 	start_watch& operator=(const start_watch&) = delete;
-	~start_watch();
+	~start_watch() { stop(); }
+
+	/// Idempotent.
+	void stop();
 
   private:
 	struct neighbour {

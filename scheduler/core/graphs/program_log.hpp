@@ -63,6 +63,7 @@ class program_log {
 	struct divergence {
 		rank_id peer;
 		std::uint64_t entry = 0; ///< the first difference is at or before this entry
+		CELERITY_FIELDS(peer, entry)
 	};
 	std::optional<divergence> first_divergence() const;
 
@@ -70,6 +71,7 @@ class program_log {
 	struct description {
 		std::uint64_t site = 0; ///< the line of the program, as `task::site` has it; 0 if it is not known
 		std::vector<std::pair<std::string, std::string>> aspects;
+		CELERITY_FIELDS(site, aspects)
 	};
 	/// Nothing if the entry is too old, or still to come.
 	std::optional<description> describe(std::uint64_t entry) const;

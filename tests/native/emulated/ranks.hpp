@@ -200,8 +200,8 @@ inline cuda::function handle_of(const emulated_cuda::function& function) {
 
 inline std::shared_ptr<const native_kernel> make_kernel(const emulated_cuda::function& function, const setup& how) {
 	using parameter = cuda_function::parameter;
-	std::vector<parameter> parameters{{parameter::kind_type::chunk, 2, 0, 1, {}}};
-	for(std::size_t i = 1; i < function.parameter_bytes.size(); ++i) parameters.push_back({parameter::kind_type::accessor, 2, sizeof(value), 1, {}});
+	std::vector<parameter> parameters{{parameter::kind_type::chunk, 2, 0, {}}};
+	for(std::size_t i = 1; i < function.parameter_bytes.size(); ++i) parameters.push_back({parameter::kind_type::accessor, 2, sizeof(value), {}});
 	return std::make_shared<cuda_function>(std::vector(how.num_devices, handle_of(function)), std::vector<std::uint32_t>{8, 32}, std::vector<std::uint32_t>{},
 	    0, parameters, false);
 }

@@ -114,7 +114,7 @@ void packed_parameters::pack(const cuda_function& function, const launch_operati
 	std::size_t next_reduction = 0;
 	std::size_t next_scalar_byte = 0;
 	for(const auto& parameter : function.parameters()) {
-		begin(parameter.kind == kind::scalar ? std::min(parameter.alignment_bytes, max_alignment_bytes) : alignof(std::int64_t));
+		begin(parameter.kind == kind::scalar ? std::min(parameter.size_bytes, max_alignment_bytes) : alignof(std::int64_t));
 		switch(parameter.kind) {
 		case kind::chunk:
 			put_box(instruction.chunk, parameter.dims);

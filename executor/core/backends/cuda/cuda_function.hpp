@@ -23,9 +23,8 @@ class cuda_function final : public native_kernel {
 	struct parameter {
 		enum class kind_type : std::uint8_t { chunk, accessor, reducer, scalar };
 		kind_type kind = kind_type::scalar;
-		std::uint32_t dims = 0;         ///< of chunks and accessors
-		std::size_t size_bytes = 0;     ///< of a scalar; of an accessor's element
-		std::size_t alignment_bytes = 1; ///< of a scalar
+		std::uint32_t dims = 0;          ///< of chunks and accessors
+		std::size_t size_bytes = 0;      ///< of a scalar, which is as aligned as it is large, or of an accessor's element
 		std::vector<std::byte> identity; ///< of a reducer
 	};
 
@@ -51,6 +50,8 @@ class cuda_function final : public native_kernel {
 	std::vector<parameter> m_parameters;
 	bool m_checks_bounds;
 };
+template <>
+inline constexpr std::array<const char*, 4> names_of<cuda_function::parameter::kind_type>{"chunk", "accessor", "reducer", "scalar"};
 
 /// The values of a launch's parameters, as the driver wants them. Reused from launch to launch.
 class packed_parameters {
