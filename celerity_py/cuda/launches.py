@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,8 +25,7 @@ from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
-    from celerity_py.configuration import Configuration
-    from celerity_py.runtime.devices import Devices
+    from celerity_py.runtime.runtime import Runtime
 
 #: Threads per block, by the dimensions of the index space; x is the last one.
 DEFAULT_BLOCKS: Final = ((), (256,), (8, 32), (4, 8, 8))
@@ -75,31 +74,22 @@ class LaunchPlan:
         return self._pack(*values)
 
 
-class LaunchSettings(Protocol):
-    """The settings that all launches of one runtime share."""
-
-    configuration: Configuration
-    devices: Devices
-
-    def drain(self) -> None:
-        """Wait until no stream of this rank waits for another rank. Collective; each rank waits for itself only."""
-
-
 def prepare_launch(
-    runtime: LaunchSettings, kernel: CudaKernel, submission: Submission, known: LaunchPlan | None
-) -> tuple[LaunchPlan, bytes]:
-    """Return the plan of a launch, and the raw bytes of its scalars.
+    runtime: Runtime, submission: Submission, known: LaunchPlan | None
+) -> tuple[LaunchPlan, bytes] | None:
+    """Return the plan of a launch, and the raw bytes of its scalars; None if Python runs the kernel.
 
     Args:
         runtime: The runtime to which it is submitted.
-        kernel: The kernel.
         submission: The submission of the kernel.
         known: The plan of an earlier submit with these kinds of arguments. Without one, this checks and compiles.
 
     Raises:
         UsageError: If kernel and arguments do not fit each other, or if the kernel does not compile.
     """
-    plan = _make_plan(runtime, kernel, submission) if known is None else known
+    if submission.function.__class__ is not CudaKernel:
+        return None
+    plan = _make_plan(runtime, submission) if known is None else known
     return plan, plan.pack(submission)
 
 
@@ -111,7 +101,8 @@ def program_of(kernel: CudaKernel, assertions: Iterable[str] = (), *, checks_bou
     return Program(kernel.source, kernel.name, options, tuple(assertions))
 
 
-def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submission) -> LaunchPlan:
+def _make_plan(runtime: Runtime, submission: Submission) -> LaunchPlan:
+    kernel: CudaKernel = submission.function
     who = f"{submission.describe()}, {kernel!r}"
     signature = parse_signature(kernel.source, kernel.name, who)
     matcher = _Matcher(signature, submission)
@@ -137,7 +128,7 @@ def _make_plan(runtime: LaunchSettings, kernel: CudaKernel, submission: Submissi
         block=block,
         grid=grid,
         shared_bytes=kernel.shared_bytes,
-        parameters=matcher.native_parameters(),
+        parameters=matcher.natives,
         checks_bounds=checks_bounds,
         items=kernel.items or (),
     )
@@ -186,9 +177,11 @@ class _Matcher:
         self.scalars: list[tuple[int, Parameter]] = []
         #: Checks that only the compiler can do.
         self.assertions: list[str] = []
+        #: The parameters as `_native.CudaFunction` takes them.
+        self.natives: list[tuple[str, int, int, bytes]] = [("chunk", signature.dims, 0, b"")]
 
     def check(self) -> None:
-        """Compare.
+        """Compare, and note what the plan needs.
 
         Raises:
             UsageError: If an argument does not fit its parameter.
@@ -214,19 +207,6 @@ class _Matcher:
             else:
                 self._check_value(position, parameter, arg)
 
-    def native_parameters(self) -> list[tuple[str, int, int, bytes]]:
-        """As `_native.CudaFunction` takes them; after `check`."""
-        natives: list[tuple[str, int, int, bytes]] = [("chunk", self._signature.dims, 0, b"")]
-        for parameter, arg in zip(self._signature.parameters[1:], self._submission.args, strict=True):
-            if isinstance(arg, Port):
-                natives.append(("accessor", parameter.dims, arg.record.dtype.itemsize, b""))
-            elif isinstance(arg, ReductionPort):
-                natives.append(("reducer", 0, 0, np.asarray(arg.identity, arg.record.dtype).tobytes()))
-            else:
-                assert parameter.dtype is not None
-                natives.append(("scalar", 0, parameter.dtype.itemsize, b""))
-        return natives
-
     def _check_access(self, position: int, parameter: Parameter, port: Port) -> None:
         record = port.record
         mode = MODE_NAMES[port.mode]
@@ -249,6 +229,7 @@ class _Matcher:
         if port.mode != READ and parameter.is_const:
             remedy = f"To be written, its elements must not be const: {_accessor_for(port)}. Or use buffer.read()."
             self._refuse(position, parameter, what, remedy)
+        self.natives.append(("accessor", parameter.dims, record.dtype.itemsize, b""))
 
     def _check_reduction(self, position: int, parameter: Parameter, port: ReductionPort) -> None:
         what = f"the reduction {port.op!r} into {port.record.label}"
@@ -258,6 +239,7 @@ class _Matcher:
             self._refuse_element(position, parameter, what, port.record.dtype)
         if parameter.op != port.op:
             self._refuse(position, parameter, what, f"The kernel combines by {parameter.op!r}.")
+        self.natives.append(("reducer", 0, 0, np.asarray(port.identity, port.record.dtype).tobytes()))
 
     def _check_value(self, position: int, parameter: Parameter, value: Any) -> None:
         what = f"{value!r} of type {type(value).__name__}"
@@ -271,6 +253,7 @@ class _Matcher:
             self._refuse(position, parameter, what, "Pass a bool.")
         if parameter.dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
             self._refuse(position, parameter, what, f"It does not convert to {parameter.dtype}. Pass its real part.")
+        self.natives.append(("scalar", 0, parameter.dtype.itemsize, b""))
         self.scalars.append((position, parameter))
 
     def _refuse_element(self, position: int, parameter: Parameter, what: str, dtype: np.dtype[Any]) -> None:

@@ -158,13 +158,8 @@ class SubmitDelegate:
         return submission, task, accesses
 
     def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes] | None:
-        """Return the result of `launches.prepare_launch`, or None if Python runs the kernel.
-
-        Raises:
-            UsageError: If something is wrong.
-        """
-        function = submission.function
-        return prepare_launch(self.runtime, function, submission, known) if function.__class__ is CudaKernel else None
+        """See `launches.prepare_launch`."""
+        return prepare_launch(self.runtime, submission, known)
 
     def note_blocked(self, seconds: float) -> None:
         """Record that the program was too far ahead, and had to wait."""

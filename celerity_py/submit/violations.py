@@ -56,52 +56,42 @@ def explain(violation: AccessViolation, submission: Submission, args: Sequence[A
     return kind(f"{subject}: {text} Nothing was submitted.")
 
 
+#: How a mapper does not fit, by the kind of the misfit; follows the name of the mapper.
+_MISFITS: Final = {
+    "other_dims": "needs a buffer with as many dimensions as the kernel, {have} "
+    "Use slice(dim), slice(dim, at=index), all() or a callable.",
+    "other_dims_than_slice": "needs a buffer with as many dimensions as the kernel, or one more, {have} "
+    "Use all() or a callable.",
+    "other_dims_than_box": "needs a buffer with {needed}, but the buffer has {buffer_dims}. "
+    "Give the box as many dimensions as the buffer.",
+    "other_dims_than_names": "needs a buffer with {needed}, {have} "
+    "Name one dimension of the kernel for each dimension of the buffer.",
+    "other_dims_than_widths": "needs a kernel and a buffer with {needed}, one per extent, {have} "
+    "Give one extent per dimension, or use a callable.",
+    "not_one_dimension": "needs a kernel with 1 dimension and a buffer with at least 1, {have} Use a callable.",
+    "no_kernel_dimension": "names dimension {number} of the kernel, which has {kernel_dims}, counted from 0. "
+    "Name another one.",
+    "no_buffer_dimension": "names a dimension that the buffer does not have: it has {buffer_dims}, counted from 0. "
+    "Name another one.",
+    "no_index": "names an index that the buffer does not have: in dimension {number} they go from 0 to {last}.",
+    "no_element": "gives some items no element: the index space is {space}, and the buffer has the shape {shape}. "
+    "Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
+    "use a callable, whose results are clamped to the buffer.",
+}
+
+
 def explain_misfit(kind: str, number: int, space: Box, shape: tuple[int, ...]) -> str:
     """How a mapper does not fit an index space and a buffer of this shape; follows the name of the mapper."""
-    have = f"but the kernel has {_dimensions(space.ndim)} and the buffer has {_dimensions(len(shape))}."
-    if kind == "other_dims":
-        return (
-            f"needs a buffer with as many dimensions as the kernel, {have} "
-            f"Use slice(dim), slice(dim, at=index), all() or a callable."
-        )
-    if kind == "other_dims_than_slice":
-        return f"needs a buffer with as many dimensions as the kernel, or one more, {have} Use all() or a callable."
-    if kind == "other_dims_than_box":
-        return (
-            f"needs a buffer with {_dimensions(number)}, but the buffer has {_dimensions(len(shape))}. "
-            f"Give the box as many dimensions as the buffer."
-        )
-    if kind == "other_dims_than_names":
-        return (
-            f"needs a buffer with {_dimensions(number)}, {have} "
-            f"Name one dimension of the kernel for each dimension of the buffer."
-        )
-    if kind == "other_dims_than_widths":
-        return (
-            f"needs a kernel and a buffer with {_dimensions(number)}, one per extent, {have} "
-            f"Give one extent per dimension, or use a callable."
-        )
-    if kind == "not_one_dimension":
-        return f"needs a kernel with 1 dimension and a buffer with at least 1, {have} Use a callable."
-    if kind == "no_kernel_dimension":
-        return (
-            f"names dimension {number} of the kernel, which has {_dimensions(space.ndim)}, counted from 0. "
-            f"Name another one."
-        )
-    if kind == "no_buffer_dimension":
-        return (
-            f"names a dimension that the buffer does not have: it has {_dimensions(len(shape))}, counted from 0. "
-            f"Name another one."
-        )
-    if kind == "no_index":
-        return (
-            f"names an index that the buffer does not have: in dimension {number} they go from 0 to "
-            f"{shape[number] - 1}."
-        )
-    return (
-        f"gives some items no element: the index space is {show(space)}, and the buffer has the shape {shape}. "
-        f"Use an index space that lies inside of the buffer, such as its shape. If some items need no element, "
-        f"use a callable, whose results are clamped to the buffer."
+    kernel_dims, buffer_dims = _dimensions(space.ndim), _dimensions(len(shape))
+    return _MISFITS[kind].format(
+        have=f"but the kernel has {kernel_dims} and the buffer has {buffer_dims}.",
+        kernel_dims=kernel_dims,
+        buffer_dims=buffer_dims,
+        needed=_dimensions(number),
+        number=number,
+        last=shape[number] - 1 if kind == "no_index" else None,
+        space=show(space),
+        shape=shape,
     )
 
 

@@ -97,13 +97,15 @@ def kernel_of(parameters: str, dims: int = 2, prelude: str = "", **settings: Any
     return CudaKernel(f"{prelude}__global__ void f(celerity::chunk<{dims}> chunk{behind}) {{}}", "f", **settings)
 
 
-def submission_of(args: list[Any], dims: int = 2) -> Submission:
-    return Submission("kernel", "step", None, args, Box((0,) * dims, (8,) * dims), sys._getframe())
+def submission_of(kernel: Any, args: list[Any], dims: int = 2) -> Submission:
+    return Submission("kernel", "step", kernel, args, Box((0,) * dims, (8,) * dims), sys._getframe())
 
 
 def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settings: Any) -> bytes:
     kernel = kernel_of(parameters, dims, **settings)
-    plan, scalars = prepare_launch(gpus.runtime, kernel, submission_of([*args], dims), None)
+    launch = prepare_launch(gpus.runtime, submission_of(kernel, [*args], dims), None)
+    assert launch is not None
+    plan, scalars = launch
     assert plan.function == "native function"
     return scalars
 
@@ -214,7 +216,9 @@ def test_a_plan_that_is_known_packs_other_values_and_is_not_made_again(gpus: Fak
     kernel = kernel_of("accessor<const float, 2> a, float c")
     plan = None
     for value in (1.0, 2.0, 3.0):
-        plan, scalars = prepare_launch(gpus.runtime, kernel, submission_of([port(), value]), plan)
+        launch = prepare_launch(gpus.runtime, submission_of(kernel, [port(), value]), plan)
+        assert launch is not None
+        plan, scalars = launch
         assert scalars == struct.pack("f", value)
     assert len(gpus.programs) == 1
 
@@ -299,7 +303,7 @@ def test_an_index_space_of_other_dimensions_is_refused(gpus: FakeGpus) -> None:
     with pytest.raises(
         DimensionMismatch, match=r"\[0:8, 0:8\] has 2 dimension\(s\), but the CUDA kernel takes a celerity::chunk<1> c"
     ):
-        prepare_launch(gpus.runtime, kernel, submission_of([]), None)
+        prepare_launch(gpus.runtime, submission_of(kernel, []), None)
 
 
 @pytest.mark.parametrize("settings", [{"block": (32,)}, {"block": ()}, {"grid": (1, 1, 1)}, {"items": (4,)}])
