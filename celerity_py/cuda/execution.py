@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from celerity_py._native import KernelCall
@@ -84,10 +84,14 @@ class CudaBinder(Binder):
     protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
+        self._ordinal = ordinal
+
+    @cached_property
+    def xp(self) -> Any:
+        """CuPy, imported for the first kernel in Python."""
         import cupy
 
-        self._ordinal = ordinal
-        self.xp = cupy
+        return cupy
 
     def run_kernel(
         self,

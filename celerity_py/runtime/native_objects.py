@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from celerity_py import _native
 from celerity_py.calls.execution import HOST_BINDER, Binder
@@ -15,8 +15,6 @@ from celerity_py.runtime.devices import foreseeable_bytes
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
-    from celerity_py.configuration import Configuration
-    from celerity_py.executor.network.communicator import Communicator
     from celerity_py.runtime.devices import Devices
     from celerity_py.runtime.runtime import Runtime
 
@@ -29,70 +27,46 @@ _GATHERED_BYTES = 1 << 20
 _KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
 
 
-class Ingredients(NamedTuple):
-    """The parts from which the native objects of one run are made."""
-
-    settings: Configuration
-    communicator: Communicator
-    size: int  # ranks, also those of a dry run
-    devices: Devices
-    idle_spin_s: float
-    recorder: _native.TraceRecorder | None
-    program: _native.ProgramLog | None
-
-    @property
-    def may_be_direct(self) -> bool:
-        """Whether this rank offers its memory to the other ranks of its host."""
-        settings = self.settings
-        return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
-
-
-def make_executor(given: Ingredients) -> _native.Executor:
+def make_executor(runtime: Runtime) -> _native.Executor:
     """The native executor of this rank.
 
     Raises:
         ResourceError: If the GPUs cannot be set up.
     """
-    try:
-        return _make_executor(given)
-    except (RuntimeError, MemoryError) as error:
-        if not given.devices.is_cuda:
-            raise
-        raise ResourceError(
-            f"rank {given.communicator.rank} cannot set up its GPUs {', '.join(map(str, given.devices.ordinals))}: "
-            f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
-            f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
-        ) from error
-
-
-def _make_executor(given: Ingredients) -> _native.Executor:
-    settings, devices = given.settings, given.devices
-    has_small_copies = given.may_be_direct or devices.count > 1
+    settings, devices, communicator = runtime.configuration, runtime.devices, runtime.communicator
     executor = _native.ExecutorSettings(
-        num_ranks=given.size,
-        rank=given.communicator.rank,
+        num_ranks=runtime.size,
+        rank=runtime.rank,
         num_devices=devices.count,
-        oversubscribed=given.communicator.local_size > num_cores(),
+        oversubscribed=communicator.local_size > num_cores(),
         check=settings.check,
         lane_events=settings.lane_events,
         overwrites_wait=settings.overwrite_waits == "device",
         sync=settings.sync,
-        direct=given.may_be_direct,
-        idle_spin_s=given.idle_spin_s,
-        trace=given.recorder,
-        program=given.program,
+        direct=runtime.may_be_direct,
+        idle_spin_s=runtime.spin.idle_s,
+        trace=runtime.recorder,
+        program=runtime.program,
     )
     if not devices.is_cuda:
         return _native.Executor(executor)
-    cuda = _native.CudaSettings(
-        ordinals=list(devices.ordinals),
-        compute_lanes=settings.kernel_lanes,
-        small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
-        kernels_wait=given.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
-        kernels_raise=_KERNELS_WAIT == "2",
-        release_cached=release_cached_memory,
-    )
-    return _native.Executor(executor, cuda)
+    has_small_copies = runtime.may_be_direct or devices.count > 1
+    try:
+        cuda = _native.CudaSettings(
+            ordinals=list(devices.ordinals),
+            compute_lanes=settings.kernel_lanes,
+            small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+            kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
+            kernels_raise=_KERNELS_WAIT == "2",
+            release_cached=release_cached_memory,
+        )
+        return _native.Executor(executor, cuda)
+    except (RuntimeError, MemoryError) as error:
+        raise ResourceError(
+            f"rank {runtime.rank} cannot set up its GPUs {', '.join(map(str, devices.ordinals))}: "
+            f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
+            f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
+        ) from error
 
 
 def binders_of(devices: Devices) -> list[Binder]:
@@ -100,14 +74,12 @@ def binders_of(devices: Devices) -> list[Binder]:
     return [CudaBinder(ordinal) for ordinal in devices.ordinals] if devices.is_cuda else [HOST_BINDER] * devices.count
 
 
-def make_scheduler(
-    given: Ingredients, executor: _native.Executor | None, direct_ranks: list[bool]
-) -> _native.Scheduler:
+def make_scheduler(runtime: Runtime, direct_ranks: list[bool]) -> _native.Scheduler:
     """The native scheduler of this rank; a dry run has no executor."""
-    settings, devices = given.settings, given.devices
+    settings, devices = runtime.configuration, runtime.devices
     planning = _native.PlanningSettings(
-        num_ranks=given.size,
-        rank=given.communicator.rank,
+        num_ranks=runtime.size,
+        rank=runtime.rank,
         num_devices=devices.count,
         device_peers=devices.all_peers,
         user_device_peers=not devices.is_cuda,  # their memory is not pinned
@@ -115,13 +87,17 @@ def make_scheduler(
         lookahead=settings.lookahead,
         horizon_step=settings.horizon_step,
         horizon_max_parallelism=settings.horizon_max_parallelism,
-        program=given.program,
-        foreseeable_bytes=foreseeable_bytes(devices, given.communicator.local_size),
+        program=runtime.program,
+        foreseeable_bytes=foreseeable_bytes(devices, runtime.communicator.local_size),
         joined_bytes=_JOINED_BYTES,
         gathered_bytes=_GATHERED_BYTES,
     )
     return _native.Scheduler(
-        planning, executor, run_ahead=settings.run_ahead, idle_spin_s=given.idle_spin_s, trace=given.recorder
+        planning,
+        runtime.executor,
+        run_ahead=settings.run_ahead,
+        idle_spin_s=runtime.spin.idle_s,
+        trace=runtime.recorder,
     )
 
 

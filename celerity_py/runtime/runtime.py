@@ -23,13 +23,7 @@ from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Notifiers, RuntimeFuture
-from celerity_py.runtime.native_objects import (
-    Ingredients,
-    binders_of,
-    make_executor,
-    make_scheduler,
-    make_submitter,
-)
+from celerity_py.runtime.native_objects import binders_of, make_executor, make_scheduler, make_submitter
 from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.run_state import Phase, RunState
@@ -79,7 +73,7 @@ class Runtime:
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
         self.binders = binders_of(self.devices)
-        self._spin = spin_times(settings.poll, communicator.local_size, self.devices)
+        self.spin = spin_times(settings.poll, communicator.local_size, self.devices)
         warn_of_bound_ranks(communicator)
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
@@ -122,18 +116,16 @@ class Runtime:
     def _make_natives(self) -> None:
         settings, communicator = self.configuration, self.communicator
         direct_ranks = [False] * self.size
-        recorder = None if self.tracer is None else self.tracer.recorder
-        given = Ingredients(settings, communicator, self.size, self.devices, self._spin.idle_s, recorder, self.program)
         if not self.is_dry:
             from celerity_py.executor.failures.failure_handler import FailureTimes
             from celerity_py.executor.live_executor import LiveExecutor
             from celerity_py.executor.network.direct_peers import agree_on_direct_peers
 
-            self.executor = make_executor(given)
+            self.executor = make_executor(self)
             direct_ranks, self._must_drain = agree_on_direct_peers(
                 self.executor,
                 communicator,
-                wanted=given.may_be_direct,
+                wanted=self.may_be_direct,
                 required=settings.transport == "direct" and not settings.sync,
             )
             self.live = LiveExecutor(
@@ -148,11 +140,22 @@ class Runtime:
             )
         log_choices(settings, communicator, self.devices, direct_ranks)
         self.user_memory = UserMemory(self.executor)
-        self.scheduler = make_scheduler(given, self.executor, direct_ranks)
+        self.scheduler = make_scheduler(self, direct_ranks)
         self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
         self.submitter = self.completion.submitter = make_submitter(self)
         self.submit_kernel = self.submitter.submit_kernel
         self.submit_host_task = self.submitter.submit_host_task
+
+    @property
+    def may_be_direct(self) -> bool:
+        """Whether this rank offers its memory to the other ranks of its host."""
+        settings = self.configuration
+        return settings.transport in {"auto", "direct"} and not settings.sync and self.communicator.local_size > 1
+
+    @property
+    def recorder(self) -> _native.TraceRecorder | None:
+        """The ring of events of the timeline, if there is one."""
+        return None if self.tracer is None else self.tracer.recorder
 
     def _start_threads(self) -> None:
         if self.live is not None:
@@ -221,8 +224,7 @@ class Runtime:
     def disown(self, fork: Fork) -> None:
         """In a forked child: refuse all calls, and never touch threads or locks that only the parent has."""
         self.state.disown(fork)
-        tracer = self.tracer
-        keep_for_ever(self.scheduler, self.executor, self.submitter, tracer and tracer.recorder)
+        keep_for_ever(self.scheduler, self.executor, self.submitter, self.recorder)
         self.tracer = None
         self.completion.poison(fork.error("Future.result()"))
 
@@ -261,7 +263,7 @@ class Runtime:
             self.notices.report,
             self.state.note_seen,
             self.completion.watch,
-            self._spin.wait_s,
+            self.spin.wait_s,
             self.notifiers,
         )
         if self.tracer is not None:
