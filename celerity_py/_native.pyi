@@ -738,10 +738,12 @@ class CudaSettings:
 
     @property
     def small_copies(self) -> Any:
-        """A CUfunction per device, or none; reads their number."""
+        """
+        Two CUfunctions per device, for few copies and for many, or none; reads the number of devices.
+        """
 
     @small_copies.setter
-    def small_copies(self, handles: Sequence[int], /) -> None: ...
+    def small_copies(self, handles: Sequence[tuple[int, int]], /) -> None: ...
 
     @property
     def release_cached(self) -> Any:

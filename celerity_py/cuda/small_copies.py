@@ -20,26 +20,30 @@ struct Flag {
 };
 struct Part {
     unsigned long long source, destination;
-    unsigned long long count[3];
+    unsigned count[3], word_bytes;
     long long source_stride[2], destination_stride[2];
-    unsigned long long word_bytes;
     Flag ready;
 };
+struct Slot {
+    Part part;
+    Flag raised, answer;
+};
+template <int NUM_SLOTS>
 struct Arguments {
-    unsigned long long num_parts, waits, num_raised, num_answers;
+    unsigned num_parts, waits, num_raised, num_answers;
     unsigned* arrived;  // blocks of a launch with answers; 0 between launches
     const volatile unsigned* stop;
-    Part parts[8];
-    Flag raised[8], answers[8];
+    Slot slots[NUM_SLOTS];
 };
 
 // Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
 // After a stop nothing of this context may run, as it would take the data for good.
+template <typename Arguments>
 __device__ void raise_flags(const Arguments& arguments) {
     if (threadIdx.x != 0 || blockIdx.x != 0 || blockIdx.y != 0) return;
     __threadfence_system();
     for (unsigned i = 0; i < arguments.num_raised; ++i)
-        *arguments.raised[i].address = (unsigned)arguments.raised[i].value;
+        *arguments.slots[i].raised.address = (unsigned)arguments.slots[i].raised.value;
 }
 
 __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
@@ -55,35 +59,38 @@ __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
     __syncthreads();
 }
 
+template <typename Arguments>
 __device__ void answer(const Arguments& arguments) {
     __syncthreads();
     if (threadIdx.x != 0) return;
     __threadfence_system();
-    if (atomicAdd(arguments.arrived, 1u) != gridDim.x * gridDim.y - 1) return;
-    *arguments.arrived = 0;
-    __threadfence_system();
+    if (const unsigned num_blocks = gridDim.x * gridDim.y; num_blocks > 1) {
+        if (atomicAdd(arguments.arrived, 1u) != num_blocks - 1) return;
+        *arguments.arrived = 0;
+        __threadfence_system();
+    }
     for (unsigned i = 0; i < arguments.num_answers; ++i)
-        *arguments.answers[i].address = (unsigned)arguments.answers[i].value;
+        *arguments.slots[i].answer.address = (unsigned)arguments.slots[i].answer.value;
 }
 
 // Where word i of the part lies, from its first byte, in source and destination.
 template <typename Word>
-__device__ void locate(const Part& part, unsigned long long i, long long& from, long long& to) {
-    const unsigned long long run = i / part.count[0];
-    const unsigned long long word = i - run * part.count[0];
-    const unsigned long long plane = run / part.count[1];
-    const unsigned long long row = run - plane * part.count[1];
+__device__ void locate(const Part& part, unsigned i, long long& from, long long& to) {
+    const unsigned run = i / part.count[0];
+    const long long word = i - run * part.count[0];
+    const long long plane = run / part.count[1];
+    const long long row = run - plane * part.count[1];
     from = word * sizeof(Word) + row * part.source_stride[0] + plane * part.source_stride[1];
     to = word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
 }
 
 template <typename Word>
 __device__ void copy(const Part& part) {
-    const unsigned long long total = part.count[0] * part.count[1] * part.count[2];
+    const unsigned total = part.count[0] * part.count[1] * part.count[2];
     const char* const source = reinterpret_cast<const char*>(part.source);
     char* const destination = reinterpret_cast<char*>(part.destination);
-    const unsigned long long stride = gridDim.x * (unsigned long long)blockDim.x;
-    unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+    const unsigned stride = gridDim.x * blockDim.x;
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     // Four loads at a time are under way: the data lies behind a link.
     for (; i + 3 * stride < total; i += 4 * stride) {
         Word words[4];
@@ -104,8 +111,9 @@ __device__ void copy(const Part& part) {
     }
 }
 
-extern "C" __global__ void celerity_small_copies(const __grid_constant__ Arguments arguments) {
-    const Part& part = arguments.parts[blockIdx.y];
+template <typename Arguments>
+__device__ void copy_all(const Arguments& arguments) {
+    const Part& part = arguments.slots[blockIdx.y].part;
     if (arguments.num_raised > 0) raise_flags(arguments);
     if (arguments.waits && part.ready.address != nullptr) wait(part.ready, arguments.stop);
     switch (part.word_bytes) {
@@ -117,16 +125,20 @@ extern "C" __global__ void celerity_small_copies(const __grid_constant__ Argumen
     }
     if (arguments.num_answers > 0) answer(arguments);
 }
+
+// A launch takes the longer, the more bytes of arguments it has.
+extern "C" __global__ void celerity_few_copies(const __grid_constant__ Arguments<2> arguments) { copy_all(arguments); }
+extern "C" __global__ void celerity_many_copies(const __grid_constant__ Arguments<8> arguments) { copy_all(arguments); }
 """
 
 _modules: dict[int, Any] = {}  # by ordinal; they live as long as the process
 
 
-def small_copy_functions(ordinals: Sequence[int]) -> list[int]:
-    """Compile the kernel for each GPU, or take it from CuPy's cache on disk.
+def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int]]:
+    """Compile the kernels for each GPU, or take them from CuPy's cache on disk.
 
     Returns:
-        A CUfunction per ordinal.
+        Per ordinal the CUfunctions for up to 2 and up to 8 copies.
     """
     import cupy
 
@@ -135,6 +147,10 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[int]:
         if ordinal not in _modules:
             with on_device(ordinal):
                 module = cupy.RawModule(code=_SOURCE, options=("--std=c++17",))
-                _modules[ordinal] = module.get_function("celerity_small_copies").kernel, module
-        functions.append(int(_modules[ordinal][0].ptr))
+                _modules[ordinal] = (
+                    [module.get_function(name).kernel for name in ("celerity_few_copies", "celerity_many_copies")],
+                    module,
+                )
+        few, many = _modules[ordinal][0]
+        functions.append((int(few.ptr), int(many.ptr)))
     return functions

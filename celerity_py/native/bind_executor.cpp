@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -121,13 +122,15 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
-	        [](cuda_options& self, const std::vector<std::uintptr_t>& handles) {
+	        [](cuda_options& self, const std::vector<std::pair<std::uintptr_t, std::uintptr_t>>& handles) {
 		        self.small_copies.clear();
-		        for(const auto handle : handles) self.small_copies.push_back(reinterpret_cast<cuda::function>(handle));
+		        for(const auto& [few, many] : handles) {
+			        self.small_copies.push_back({reinterpret_cast<cuda::function>(few), reinterpret_cast<cuda::function>(many)});
+		        }
 	        },
 	        nb::for_getter(nb::sig("def small_copies(self) -> typing.Any")),
-	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[int], /) -> None")),
-	        "A CUfunction per device, or none; reads their number.")
+	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int]], /) -> None")),
+	        "Two CUfunctions per device, for few copies and for many, or none; reads the number of devices.")
 	    .def_prop_rw(
 	        "release_cached", [](const cuda_options& self) { return self.release_cached != nullptr; },
 	        [](cuda_options& self, nb::callable release) {

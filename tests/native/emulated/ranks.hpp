@@ -135,17 +135,22 @@ struct flag_to_see {
 	std::uint64_t value;
 };
 struct small_copy {
-	std::uint64_t source, destination, count[3];
+	std::uint64_t source, destination;
+	std::uint32_t count[3], word_bytes;
 	std::int64_t source_stride[2], destination_stride[2];
-	std::uint64_t word_bytes;
 	flag_to_see ready;
 };
+struct small_copy_slot {
+	small_copy part;
+	flag_to_see raised, answer;
+};
+template <std::size_t NumSlots>
 struct small_copies {
-	std::uint64_t num_parts, waits, num_raised, num_answers;
+	static constexpr std::size_t num_slots = NumSlots;
+	std::uint32_t num_parts, waits, num_raised, num_answers;
 	std::uint32_t* arrived;
 	std::uint32_t* stop;
-	small_copy parts[8];
-	flag_to_see raised[8], answers[8];
+	small_copy_slot slots[NumSlots];
 };
 
 inline void raise(const shared_flag& flag) {
@@ -153,25 +158,30 @@ inline void raise(const shared_flag& flag) {
 	emulated_cuda::count_flag_write();
 }
 
-inline bool is_stopped(const small_copies& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
+inline bool is_stopped(const auto& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
 
-inline bool may_copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+template <typename Arguments>
+bool may_copy_small(void* const* const parameters) {
+	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
 	for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
-		const shared_flag flag{arguments.raised[i].address, static_cast<std::uint32_t>(arguments.raised[i].value)};
+		const auto& raised = arguments.slots[i].raised;
+		const shared_flag flag{raised.address, static_cast<std::uint32_t>(raised.value)};
 		if(!is_reached(flag)) raise(flag); // this is asked again and again, and the flag may have gone to another message
 	}
-	const auto is_ready = [](const small_copy& part) {
-		return part.ready.address == nullptr || is_reached({part.ready.address, static_cast<std::uint32_t>(part.ready.value)});
+	const auto is_ready = [](const small_copy_slot& slot) {
+		const auto& ready = slot.part.ready;
+		return ready.address == nullptr || is_reached({ready.address, static_cast<std::uint32_t>(ready.value)});
 	};
-	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.parts, arguments.parts + arguments.num_parts, is_ready);
+	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.num_parts, is_ready);
 }
 
-inline void copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies*>(parameters[0]);
+template <typename Arguments>
+void copy_small(void* const* const parameters) {
+	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
+	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
 	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
 	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
-		const auto& part = arguments.parts[i];
+		const auto& part = arguments.slots[i].part;
 		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
 			for(std::uint64_t row = 0; row < part.count[1]; ++row) {
 				const auto offset = [&](const std::int64_t* const stride) {
@@ -183,7 +193,10 @@ inline void copy_small(void* const* const parameters) {
 		}
 	}
 	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
-	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) { raise({arguments.answers[i].address, static_cast<std::uint32_t>(arguments.answers[i].value)}); }
+	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
+		const auto& answer = arguments.slots[i].answer;
+		raise({answer.address, static_cast<std::uint32_t>(answer.value)});
+	}
 }
 
 inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
@@ -192,7 +205,8 @@ inline const emulated_cuda::function advance_by_all_function{advance_function.pa
 inline const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
 inline const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
 inline const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
-inline const emulated_cuda::function small_copies_function{{sizeof(small_copies)}, copy_small, may_copy_small};
+template <typename Arguments>
+inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {
 	return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function));
@@ -321,7 +335,7 @@ class rank {
 		options.may_spin = false;
 		options.kernels_wait = m_how.kernels_wait;
 		options.kernels_raise = m_how.kernels_raise;
-		options.small_copies.assign(m_how.num_devices, handle_of(small_copies_function));
+		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>)});
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 

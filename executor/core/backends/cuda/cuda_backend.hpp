@@ -39,7 +39,7 @@ struct cuda_options {
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
-	std::vector<cuda::function> small_copies; ///< the kernel of `cuda_small_copies` per device; empty: copy engines move all
+	std::vector<cuda_small_copies::functions> small_copies; ///< per device; empty: copy engines move all
 	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool kernels_wait = false;
 	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready

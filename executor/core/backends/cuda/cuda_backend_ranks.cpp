@@ -76,7 +76,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 
 void cuda_backend::prepare_small_copies() {
 	m_small_copies.resize(m_devices.size());
-	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_function(m_options.small_copies[d]);
+	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_functions(m_options.small_copies[d]);
 	if(!m_options.kernels_wait || m_devices.size() > 1) return;
 	int has_timeout = 0; // a GPU with a display ends kernels that run for seconds
 	m_driver.check(m_driver.device_get_attribute(&has_timeout, cuda::attribute_kernel_timeout, m_devices.front().handle), "cuDeviceGetAttribute");

@@ -7,8 +7,8 @@ namespace celerity {
 
 namespace {
 
-constexpr std::uint64_t threads_per_block = 256;
-constexpr std::uint64_t max_blocks_per_part = 64;
+constexpr std::uint32_t threads_per_block = 256;
+constexpr std::uint32_t max_blocks_per_part = 64;
 constexpr std::uint64_t largest_word_bytes = 16;
 
 } // namespace
@@ -22,19 +22,19 @@ void cuda_small_copies::clear() {
 bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
 	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
-	auto& p = m_arguments.parts[m_arguments.num_parts++];
+	auto& p = m_arguments.slots[m_arguments.num_parts++].part;
 	p.source = reinterpret_cast<std::uintptr_t>(source) + copy.source_offset_bytes;
 	p.destination = reinterpret_cast<std::uintptr_t>(destination) + copy.destination_offset_bytes;
 	std::uint64_t common = p.source | p.destination | copy.run_bytes | largest_word_bytes;
 	for(std::size_t i = 0; i < 2; ++i) {
 		const auto& loop = copy.loops[i];
-		p.count[i + 1] = loop.count;
+		p.count[i + 1] = static_cast<std::uint32_t>(loop.count); // as max_bytes is
 		p.source_stride_bytes[i] = static_cast<std::int64_t>(loop.source_stride_bytes);
 		p.destination_stride_bytes[i] = static_cast<std::int64_t>(loop.destination_stride_bytes);
 		if(loop.count > 1) common |= loop.source_stride_bytes | loop.destination_stride_bytes;
 	}
-	p.word_bytes = common & -common; // the lowest bit that is set anywhere
-	p.count[0] = copy.run_bytes / p.word_bytes;
+	p.word_bytes = static_cast<std::uint32_t>(common & -common); // the lowest bit that is set anywhere
+	p.count[0] = static_cast<std::uint32_t>(copy.run_bytes / p.word_bytes);
 	p.ready = to_flag(ready);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 	return true;
@@ -42,24 +42,24 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 
 void cuda_small_copies::wait_in_kernel(const std::span<const shared_flag> answers) {
 	m_arguments.waits = 1;
-	for(const auto& answer : answers) m_arguments.answers.at(m_arguments.num_answers++) = to_flag(answer);
+	for(const auto& answer : answers) m_arguments.slots.at(m_arguments.num_answers++).answer = to_flag(answer);
 }
 
 bool cuda_small_copies::raise_first(const std::span<const shared_flag> flags) {
-	if(flags.size() > m_arguments.raised.size()) return false;
-	for(const auto& flag : flags) m_arguments.raised.at(m_arguments.num_raised++) = to_flag(flag);
+	if(flags.size() > m_arguments.slots.size()) return false;
+	for(const auto& flag : flags) m_arguments.slots.at(m_arguments.num_raised++).raised = to_flag(flag);
 	return true;
 }
 
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
 	// All blocks of a part look at its flag, across the bus. More than a few looks at a time slow the GPU down.
-	const std::uint64_t most_blocks = m_arguments.waits != 0 ? 1 : max_blocks_per_part;
-	const auto blocks = std::clamp<std::uint64_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most_blocks);
+	const std::uint32_t most_blocks = m_arguments.waits != 0 ? 1 : max_blocks_per_part;
+	const auto blocks = std::clamp<std::uint32_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most_blocks);
+	const auto num_slots = std::max({m_arguments.num_parts, m_arguments.num_raised, m_arguments.num_answers});
+	const auto function = num_slots <= few_parts ? m_functions.few : m_functions.many;
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
-	driver.check(driver.launch(m_function, static_cast<unsigned>(blocks), static_cast<unsigned>(m_arguments.num_parts), 1, threads_per_block, 1, 1, 0, stream,
-	                 parameters, nullptr),
-	    "cuLaunchKernel");
+	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 } // namespace celerity

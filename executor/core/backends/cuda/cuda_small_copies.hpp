@@ -14,17 +14,23 @@
 
 namespace celerity {
 
-/// The launch of a kernel that is compiled elsewhere, once per device; see celerity_py/cuda/small_copies.py, which has the same layout.
+/// The launch of kernels that are compiled elsewhere, once per device; see celerity_py/cuda/small_copies.py, which has the same layout.
 class cuda_small_copies {
   public:
 	static constexpr std::size_t max_parts = 8;
+	static constexpr std::size_t few_parts = 2;
 	/// Larger copies are left to the copy engines, which are faster there.
 	static constexpr std::size_t max_bytes = std::size_t{1} << 20;
 	/// Larger copies leave waiting to their stream: all blocks of a kernel that waits look at the flags, across the bus.
 	static constexpr std::size_t max_waiting_bytes = std::size_t{1} << 17;
 
-	void set_function(const cuda::function function) { m_function = function; }
-	bool is_available() const { return m_function != nullptr; }
+	/// Two, because a launch takes the longer, the more bytes of arguments it has.
+	struct functions {
+		cuda::function few = nullptr; ///< for up to `few_parts` copies, flags and answers
+		cuda::function many = nullptr;
+	};
+	void set_functions(const functions& compiled) { m_functions = compiled; }
+	bool is_available() const { return m_functions.many != nullptr; }
 	/// From now on the kernel may wait for flags. `arrived` is a word of the device, 0, for this object alone; its launches with flags follow each other.
 	/// Launches that wait end, and the context with them, when `stop` is not 0.
 	void allow_flags(const cuda::device_pointer arrived, const std::uint32_t* const stop) {
@@ -51,27 +57,31 @@ class cuda_small_copies {
 	struct part {
 		std::uint64_t source;
 		std::uint64_t destination;
-		std::uint64_t count[3];               ///< words in a run, runs, planes of runs
-		std::int64_t source_stride_bytes[2];  ///< of runs and planes
+		std::uint32_t count[3];              ///< words in a run, runs, planes of runs
+		std::uint32_t word_bytes;            ///< 16, 8, 4, 2 or 1: addresses and strides are multiples of it
+		std::int64_t source_stride_bytes[2]; ///< of runs and planes
 		std::int64_t destination_stride_bytes[2];
-		std::uint64_t word_bytes;             ///< 16, 8, 4, 2 or 1: addresses and strides are multiples of it
 		flag ready;                           ///< without address if the data is there
 	};
+	struct slot {
+		struct part part;
+		flag raised; ///< before the waits
+		flag answer;
+	};
+	/// The kernel for few copies takes as many of the slots as it needs.
 	struct arguments {
-		std::uint64_t num_parts;
-		std::uint64_t waits; ///< 0: the flags of the parts have been reached
-		std::uint64_t num_raised;
-		std::uint64_t num_answers;
+		std::uint32_t num_parts;
+		std::uint32_t waits; ///< 0: the flags of the parts have been reached
+		std::uint32_t num_raised;
+		std::uint32_t num_answers;
 		std::uint64_t arrived;
 		std::uint64_t stop;
-		std::array<part, max_parts> parts;
-		std::array<flag, max_parts> raised; ///< before the waits
-		std::array<flag, max_parts> answers;
+		std::array<slot, max_parts> slots;
 	};
-	cuda::function m_function = nullptr;
+	functions m_functions;
 	arguments m_arguments{};
 	std::size_t m_total_bytes = 0;
-	std::uint64_t m_most_words = 0;
+	std::uint32_t m_most_words = 0;
 
 	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
 };
