@@ -1191,7 +1191,7 @@ class Scheduler:
         """Block until all input so far has been planned, without the GIL."""
 
     def flush(self) -> None:
-        """Compile what lookahead holds back."""
+        """Compile the commands that lookahead holds back."""
 
     @property
     def has_notices(self) -> bool:
@@ -1291,7 +1291,7 @@ def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
     """
 
 class SubmitMemo:
-    """What submits of one kernel have found out; see Submitter."""
+    """The memo of a kernel: the checked kinds of its calls; see Submitter."""
 
     def __init__(self) -> None: ...
 
@@ -1328,7 +1328,7 @@ class Submitter:
         """Queue.parallel_for, called from this frame."""
 
     def submit_host_task(self, *given: Any) -> None:
-        """Queue.host_task, with what SubmitDelegate.plan_host_task takes."""
+        """Queue.host_task, with the arguments of SubmitDelegate.plan_host_task."""
 
     def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """

@@ -124,7 +124,7 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.wait_until_planned(signal_interval); }); },
 	        "Block until all input so far has been planned, without the GIL.")
-	    .def("flush", &scheduler::flush, "Compile what lookahead holds back.")
+	    .def("flush", &scheduler::flush, "Compile the commands that lookahead holds back.")
 	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
 	    .def(
 	        "notices", [](const scheduler& self) { return to_named(self.notices()); }, nb::sig("def notices(self) -> list[PlanningNotice]"),

@@ -74,7 +74,7 @@ void bind_submitter(nb::module_& m) {
 	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a,
 	    nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
 	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
-	nb::class_<submit_memo>(m, "SubmitMemo", "What submits of one kernel have found out; see Submitter.")
+	nb::class_<submit_memo>(m, "SubmitMemo", "The memo of a kernel: the checked kinds of its calls; see Submitter.")
 	    .def(nb::init<>())
 	    .def(
 	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
@@ -96,7 +96,7 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "constrain"_a.none(), "frame"_a,
 	        "Queue.parallel_for, called from this frame.")
 	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
-	        "Queue.host_task, with what SubmitDelegate.plan_host_task takes.")
+	        "Queue.host_task, with the arguments of SubmitDelegate.plan_host_task.")
 	    .def("record", &submitter::record, "function"_a, "tasks"_a, "submissions"_a, "opened"_a,
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "

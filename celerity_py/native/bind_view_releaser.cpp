@@ -14,7 +14,7 @@ void bind_view_releaser(nb::module_& m);
 
 namespace {
 
-/// What an attribute was set to; it is not set behind this.
+/// The value of an attribute, which is not set behind this.
 nb::object take(PyObject*& attribute) { return nb::steal(std::exchange(attribute, nullptr)); }
 
 /// Every array that is made of a view refers, by its chain of bases, to the array that the view was made with; that one belongs to one call only. So

@@ -89,11 +89,10 @@ void submitter::submit_again(const recorded_tasks::entry& known, nb::object subm
 	if(has_reductions) submission = m_delegate.attr("renew")(submission);
 	task node = known.node;
 	node.site = site;
-	std::optional<native_launch> launch = known.launch;
-	m_table.enter_again(submission, std::move(node), std::move(launch), now_ns());
+	m_table.enter(submission, std::move(node), std::optional(known.launch), now_ns(), true);
 	if(has_reductions) m_delegate.attr("note_reductions")(submission, m_table.num_reductions());
 	if(known.node.kind == task_kind::device_kernel) ++m_num_repeated;
-	now.begun = m_scheduler.next_submission().value; // what another thread submits from here on overtakes the next task
+	now.begun = m_scheduler.next_submission().value; // a submit of another thread overtakes the next task from here on
 }
 
 } // namespace celerity::native

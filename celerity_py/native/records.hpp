@@ -83,7 +83,7 @@ struct access_record {
 	static constexpr std::array names{"buffer", "mapper", "port"};
 };
 
-/// What is left of an access or reduction after the submit; only accesses have a mode.
+/// The rest of an access or reduction after the submit; only accesses have a mode.
 struct port_record {
 	PyObject_HEAD PyObject *record, *buffer_id, *mode, *runtime, *kind;
 	static constexpr std::array names{"record", "buffer_id", "mode", "runtime", "kind"};
@@ -95,7 +95,7 @@ struct kernel_record {
 	static constexpr std::array names{"name", "memo", "_cpu", "_cuda"};
 };
 
-/// Views and reducers: what a kernel gets of an allocation.
+/// Views and reducers, the arguments of kernels over an allocation.
 struct holder_record {
 	PyObject_HEAD PyObject *array, *base;
 	static constexpr std::array names{"_array", "_base"};

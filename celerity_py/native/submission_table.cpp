@@ -49,7 +49,7 @@ void submission_table::number_line(const nb::handle submission, task& node) {
 	if(m_is_shared) node.site = number_line(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
 }
 
-nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const bool is_known) {
+nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const bool is_copy) {
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
 	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
@@ -61,7 +61,7 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 	if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
 	if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 	const std::size_t num_reductions = node.reductions.size();
-	if(is_known) {
+	if(is_copy) {
 		m_scheduler.submit_again(std::move(node));
 	} else {
 		m_scheduler.submit(std::move(node));
@@ -77,13 +77,10 @@ void submission_table::observe(const nb::handle submission, const nb::object& nu
 	if(m_observer) m_observer(number, submission, started_ns);
 }
 
-void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
-	number_line(submission, node);
-	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), false), started_ns);
-}
-
-void submission_table::enter_again(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns) {
-	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), true), started_ns);
+void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns,
+    const bool is_copy) {
+	if(!is_copy) number_line(submission, node);
+	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), is_copy), started_ns);
 }
 
 void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::int64_t started_ns) {

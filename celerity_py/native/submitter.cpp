@@ -138,7 +138,7 @@ int submitter::traverse(const visitproc visit, void* const arg) const {
 
 // ---- one way for kernels and host tasks
 
-void submitter::submit_kernel(const kernel_call& given) {
+void submitter::submit_kernel(const parallel_for_call& given) {
 	call now = begin("parallel_for()");
 	work made;
 	made.args = given.args;
@@ -150,9 +150,8 @@ void submitter::submit_kernel(const kernel_call& given) {
 	}
 	submit_memo::entry found;
 	plan(given, space, made, found);
-	const nb::object submission = made.submission;
 	finish(now, std::move(made));
-	remember(given, submission, std::move(found));
+	remember(given.kernel, std::move(found));
 }
 
 void submitter::submit_host_task(const nb::args& given) {
@@ -206,78 +205,85 @@ void submitter::finish(call& now, work&& made) {
 	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;
 }
 
-// ---- what Python finds out
+// ---- new calls, with answers of Python
 
-void submitter::plan(const kernel_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
+void submitter::plan(const parallel_for_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
 	take_over(m_delegate.attr("plan_kernel")(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame,
 	              known_space ? known_space : nb::none()),
 	    out.submission, out.node);
 	found.geometry = out.node.geometry;
 	found.code_digest = out.node.code_digest;
-	found.repeats = m_may_repeat && given.constrain.is_none();
+	found.repeats = m_may_repeat && given.constrain.is_none() && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr())
+	                && std::all_of(m_kinds.begin(), m_kinds.end(), [this](const auto kind) { return is_plain(kind); });
+	if(found.repeats) {
+		for(const nb::handle hint : m_hints) found.hints.push_back(nb::borrow(hint));
+	} else {
+		find_kinds(submission_type::of(out.submission.ptr()).args);
+	}
+	for(const auto kind : m_kinds) found.kinds.push_back(plain_base(kind));
 	if(m_is_cuda) prepare_launch(given.kernel, out, found);
 }
 
 void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::entry& found) {
 	const submit_memo* const memo = memo_of(kernel);
-	find_kinds(submission_type::of(out.submission.ptr()).args);
-	const auto known = memo != nullptr ? find(*memo, found.geometry.dims, false) : nullptr;
-	const nb::object plan = known != nullptr && known->plan ? known->plan : nb::none(); // Python may have run the kernel before
-	const nb::object prepared = m_delegate.attr("prepare_launch")(out.submission, plan);
+	const bool is_kept = std::find(found.kinds.begin(), found.kinds.end(), 0U) == found.kinds.end();
+	const auto known = memo != nullptr && is_kept ? find<nb::object>(*memo, found.geometry.dims, found.kinds, nullptr) : nullptr;
+	const nb::object known_plan = known != nullptr && known->plan ? known->plan : nb::none(); // Python may have run the kernel before
+	const nb::object prepared = m_delegate.attr("prepare_launch")(out.submission, known_plan);
 	if(prepared.is_none()) return;
-	found.plan = prepared[0];
-	found.native = nb::cast<std::shared_ptr<cuda_function>>(found.plan.attr("function"));
+	const nb::object plan = prepared[0];
+	found.native = nb::cast<std::shared_ptr<cuda_function>>(plan.attr("function"));
 	out.launch = native_launch{found.native, bytes_of(nb::object(prepared[1]).ptr()), found.geometry.global};
-	const nb::object packing = found.plan.attr("packing");
+	const nb::object packing = plan.attr("packing");
 	if(packing.is_none()) {
 		found.repeats = false;
 	} else {
 		found.pack = packing[0];
 		found.scalars = nb::cast<std::vector<std::size_t>>(packing[1]);
+		found.repeats &= found.scalars.size() <= max_scalars;
 	}
+	if(is_kept) found.plan = plan;
 }
 
-void submitter::remember(const kernel_call& given, const nb::handle submission, submit_memo::entry&& found) {
-	if(!kernel_type::has_own_class(given.kernel.ptr())) return;
-	found.repeats = found.repeats && found.scalars.size() <= max_scalars && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr()) && are_plain();
-	if(!found.repeats) {
-		if(!found.plan) return;
-		find_kinds(submission_type::of(submission.ptr()).args);
-	}
-	submit_memo& memo = nb::cast<submit_memo&>(nb::handle(kernel_type::of(given.kernel.ptr()).memo));
-	if(memo.owner != m_id) {
-		memo.owner = m_id;
-		memo.entries.clear();
-	}
-	if(find(memo, found.geometry.dims, found.repeats) != nullptr) return; // a value did not fit, or the shape is one that is looked at each time
-	found.kinds = m_kinds;
-	if(found.repeats) {
-		for(const nb::handle hint : m_hints) found.hints.push_back(nb::borrow(hint));
-	}
-	if(memo.entries.size() >= max_entries) memo.entries.erase(memo.entries.begin());
-	memo.entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
+void submitter::remember(const nb::handle kernel, submit_memo::entry&& found) const {
+	submit_memo* const memo = memo_of(kernel);
+	if(memo == nullptr || (!found.repeats && !found.plan)) return;
+	// A value may not have fitted, and some shapes are looked at each time.
+	if(find(*memo, found.geometry.dims, found.kinds, found.repeats ? &found.hints : nullptr) != nullptr) return;
+	if(memo->entries.size() >= max_entries) memo->entries.erase(memo->entries.begin());
+	memo->entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
 }
 
-bool submitter::are_plain() const {
-	return std::all_of(m_kinds.begin(), m_kinds.end(),
-	    [this](const auto kind) { return is_port(kind) || std::find(m_plain_types.begin(), m_plain_types.end(), kind) != m_plain_types.end(); });
+bool submitter::is_plain(const submit_memo::argument_kind kind) const {
+	return is_port(kind) || std::find(m_plain_types.begin(), m_plain_types.end(), kind) != m_plain_types.end();
+}
+
+submit_memo::argument_kind submitter::plain_base(const submit_memo::argument_kind kind) const {
+	if(is_plain(kind)) return kind;
+	PyObject* const bases = reinterpret_cast<PyTypeObject*>(kind)->tp_mro;
+	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases); ++i) {
+		if(const auto base = reinterpret_cast<submit_memo::argument_kind>(PyTuple_GET_ITEM(bases, i)); is_plain(base)) return base;
+	}
+	return 0;
 }
 
 submit_memo* submitter::memo_of(const nb::handle kernel) const {
 	if(!kernel_type::has_own_class(kernel.ptr())) return nullptr;
 	submit_memo* result = nullptr;
 	PyObject* const memo = kernel_type::of(kernel.ptr()).memo;
-	return memo != nullptr && nb::try_cast<submit_memo*>(nb::handle(memo), result) && result->owner == m_id ? result : nullptr;
+	if(memo == nullptr || !nb::try_cast<submit_memo*>(nb::handle(memo), result)) return nullptr;
+	if(std::exchange(result->owner, m_id) != m_id) result->entries.clear();
+	return result;
 }
 
-// ---- what is known already
+// ---- calls that repeat earlier ones
 
-bool submitter::repeat(const kernel_call& given, const nb::object& box_object, work& out) {
+bool submitter::repeat(const parallel_for_call& given, const nb::object& box_object, work& out) {
 	const submit_memo* const memo = memo_of(given.kernel);
 	if(memo == nullptr || !find_kinds(given.args.ptr()) || !find_hints(given.hints.ptr())) return false;
 	const user_box space = nb::cast<const user_box&>(box_object);
-	// Owned, as all below: what is allocated may call the garbage collector, which may call destructors, which may do anything.
-	const auto known = find(*memo, space.dims, true);
+	// Owned, as all below: an allocation may call the garbage collector, which may call destructors, which may do anything.
+	const auto known = find(*memo, space.dims, m_kinds, &m_hints);
 	if(known == nullptr) return false;
 	const kernel_record& kernel = kernel_type::of(given.kernel.ptr());
 	PyObject* const implementation = m_is_cuda ? kernel.cuda : kernel.cpu;
@@ -338,11 +344,13 @@ bool submitter::find_hints(PyObject* const hints) {
 	return true;
 }
 
-std::shared_ptr<const submit_memo::entry> submitter::find(const submit_memo& memo, const int dims, const bool repeats) const {
+template <typename Hint>
+std::shared_ptr<const submit_memo::entry> submitter::find(const submit_memo& memo, const int dims, const std::vector<submit_memo::argument_kind>& kinds,
+    const std::vector<Hint>* const hints) {
 	const auto is_same = [](const nb::handle a, const nb::handle b) { return a.is(b); };
 	const auto found = std::find_if(memo.entries.begin(), memo.entries.end(), [&](const auto& known) {
-		return known->geometry.dims == dims && known->kinds == m_kinds
-		       && (!repeats || (known->repeats && std::equal(known->hints.begin(), known->hints.end(), m_hints.begin(), m_hints.end(), is_same)));
+		return known->geometry.dims == dims && known->kinds == kinds
+		       && (hints == nullptr || (known->repeats && std::equal(known->hints.begin(), known->hints.end(), hints->begin(), hints->end(), is_same)));
 	});
 	return found == memo.entries.end() ? nullptr : *found;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Submits tasks. Python tells what is new in a call, and words what is wrong; the rest is done here.
+// Submits tasks. Python answers questions about new calls, and words errors; the rest is done here.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +23,7 @@ nanobind::object make_access_maker(nanobind::handle access_class);
 /// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:
-	/// An odd number for each `Port.kind`, or the address of the type of a plain value, which is even.
+	/// An odd number for each `Port.kind`, or the address of the type of a value, which is even. Entries have plain types alone, whose addresses stay theirs.
 	using argument_kind = std::uintptr_t;
 
 	struct entry {
@@ -52,13 +52,13 @@ struct recorded_tasks {
 };
 
 /// Of `Queue.parallel_for`.
-struct kernel_call {
+struct parallel_for_call {
 	nanobind::handle kernel, shape;
 	nanobind::tuple args;
 	nanobind::handle name, hints, constrain, frame;
 };
 
-/// Submits what a program calls a queue for. All members with the GIL.
+/// Carries out the calls of queues that submit. All members with the GIL.
 class submitter {
   public:
 	/// `executor`, `entries` and `is_shared` are those of the submission table.
@@ -66,8 +66,8 @@ class submitter {
 
 	/// A `SubmitDelegate`, before the first kernel or host task. Its attributes are read now.
 	void set_delegate(nanobind::object delegate);
-	void submit_kernel(const kernel_call& given);
-	/// `given`: what the delegate's `plan_host_task` takes; the second one is the tuple of arguments.
+	void submit_kernel(const parallel_for_call& given);
+	/// `given`: the arguments of the delegate's `plan_host_task`; the second one is the tuple of arguments of the task.
 	void submit_host_task(const nanobind::args& given);
 
 	/// Calls the function, and keeps the kernels and host tasks that this thread submits meanwhile. No signal handler can leave the recording open.
@@ -143,26 +143,30 @@ class submitter {
 	void submit_again(const recorded_tasks::entry& known, nanobind::object submission, std::uint64_t site, call& now);
 	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }
 	bool is_inside();
-	/// Whether all arguments with m_kinds are accesses, or values of plain types.
-	bool are_plain() const;
+	/// The kind of a port, or a plain type.
+	bool is_plain(submit_memo::argument_kind kind) const;
+	/// The plain type from which the type of a value derives; 0 if there is none.
+	submit_memo::argument_kind plain_base(submit_memo::argument_kind kind) const;
 
 	/// False, with nothing done, if something is new or wrong, or if code of others would have to run.
-	bool repeat(const kernel_call& given, const nanobind::object& box_object, work& out);
+	bool repeat(const parallel_for_call& given, const nanobind::object& box_object, work& out);
 	/// By the delegate. `known_space`: null if the shape is new.
-	void plan(const kernel_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
+	void plan(const parallel_for_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
 	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
-	void remember(const kernel_call& given, nanobind::handle submission, submit_memo::entry&& found);
+	void remember(nanobind::handle kernel, submit_memo::entry&& found) const;
 
-	/// Null if the kernel keeps nothing for this submitter.
+	/// The memo of a kernel, without entries for other submitters. Null for a function.
 	submit_memo* memo_of(nanobind::handle kernel) const;
-	/// Null for what runs code of others to be compared, too.
+	/// Null if the shape is new, or if comparing it would run code of others.
 	nanobind::object find_space(PyObject* shape) const;
 	/// Sets m_kinds. `args`: a tuple or list, with accesses or with ports. False if an access is none of this runtime, or has a mapper that Python has to ask.
 	bool find_kinds(PyObject* args);
 	/// Sets m_hints. False if the hints are neither one hint nor a tuple or list.
 	bool find_hints(PyObject* hints);
-	/// The entry of earlier calls with m_kinds, and with m_hints for a repeated call. Null if there is none.
-	std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, bool repeats) const;
+	/// The entry of earlier calls with these kinds of arguments. With `hints`, one that repeats calls with these hints. Null if there is none.
+	template <typename Hint>
+	static std::shared_ptr<const submit_memo::entry> find(const submit_memo& memo, int dims, const std::vector<submit_memo::argument_kind>& kinds,
+	    const std::vector<Hint>* hints);
 	nanobind::object make_submission(PyObject* function, PyObject* label, PyObject* args, PyObject* box, PyObject* frame) const;
 	/// False if a value does not fit as it is.
 	bool make_launch(const submit_memo::entry& known, PyObject* args, const box& space, native_launch& out) const;

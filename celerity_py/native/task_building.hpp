@@ -14,7 +14,7 @@
 
 namespace celerity::native {
 
-/// What Python says of a task or buffer for comparisons between ranks: (digest of the code, digest of values or contents).
+/// Digests that Python makes for comparisons between ranks: (of the code, of values or contents).
 using origin = std::tuple<std::uint64_t, std::uint64_t>;
 /// `celerity_py.hints.Division`: whether in two dimensions, chunks per device, items of borders.
 using division = std::tuple<bool, std::uint32_t, std::uint32_t>;

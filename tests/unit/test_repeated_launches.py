@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -142,10 +143,25 @@ def test_the_plan_of_a_launch_is_made_once_for_each_kind_of_arguments() -> None:
     launches.submit(1, port=1)
     launches.submit(2, port=1)
     plan = launches.plan
-    assert launches.known == [None, None, plan, plan, None]
+    assert launches.known == [None, plan, plan, plan, None]
     launches.submitter = launches.make_submitter()
     launches.submit(1)
     assert launches.known[-1] is None
+
+
+def test_a_type_is_not_taken_for_a_dead_one_at_the_same_address() -> None:
+    launches = Launches()
+    dead = type("Count", (int,), {})
+    address = id(dead)
+    launches.submit(dead(1))
+    launches.table.clear()  # which holds the value, and so its type
+    del dead
+    gc.collect()
+    others = [type("Measure", (float,), {})]
+    while id(others[-1]) != address and len(others) < 1000:
+        others.append(type("Measure", (float,), {}))
+    launches.submit(others[-1](1))
+    assert launches.known == [None, None]
 
 
 def test_a_kernel_that_python_runs_on_a_gpu_has_no_plan_in_any_index_space() -> None:

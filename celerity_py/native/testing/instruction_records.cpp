@@ -15,7 +15,7 @@ namespace nb = nanobind;
 namespace celerity::native {
 namespace {
 
-/// Reads what to_python() gives. Spans lie in the arena. Throws the exceptions of Python if a field is missing, or of another type.
+/// Reads records, which to_python() makes. Spans lie in the arena. Throws the exceptions of Python if a field is missing, or of another type.
 class record_reader {
   public:
 	explicit record_reader(arena& storage) : m_arena(&storage) {}
