@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 from weakref import ref
 
 import numpy as np
@@ -29,11 +29,14 @@ from celerity_py.vocabulary.accesses import (
     check_mapper,
     new_access,
 )
-from celerity_py.vocabulary.buffer_records import BufferOwner, BufferRecord
-from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Site
 from celerity_py.vocabulary.type_rules import refuse_masked
+
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 
@@ -230,7 +233,7 @@ class Buffer(StandsForArray):
             record.runtime.destroy_buffer(record)
 
 
-def check_alive(record: BufferRecord, runtime: BufferOwner) -> None:
+def check_alive(record: BufferRecord, runtime: Runtime) -> None:
     """Refuse buffers of a runtime that has ended.
 
     Raises:
@@ -254,7 +257,7 @@ def _record_of(shape: Any, dtype: npt.DTypeLike, name: str | None, frame: FrameT
 
 def _shape_of(shape: Any) -> tuple[int, ...]:
     try:
-        extents = tuple(map(to_int, shape)) if isinstance(shape, Sequence) else (to_int(shape),)
+        extents = to_ints(shape)
     except TypeError:
         raise ArgumentTypeError(f"A buffer's shape is an int or a sequence of ints, not {shape!r}.") from None
     if len(extents) > 3:

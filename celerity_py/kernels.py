@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, overload
 
 from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
-from celerity_py.vocabulary.integers import is_int, to_int
+from celerity_py.vocabulary.integers import is_int, to_int, to_ints
 from celerity_py.vocabulary.submissions import Site
 
 # The limits of CUDA; x first.
@@ -87,7 +87,7 @@ def _extents(given: Any, what: str, most: tuple[int, ...]) -> tuple[int, ...] | 
     if given is None:
         return None
     try:
-        extents = tuple(map(to_int, given if isinstance(given, Sequence) else (given,)))
+        extents = to_ints(given)
     except TypeError:
         raise ArgumentTypeError(f"CudaKernel() takes one int per dimension as {what}=, not {given!r}.") from None
     if len(extents) > 3:
@@ -215,12 +215,10 @@ def refuse_backend(kernel: Kernel | CudaKernel) -> NoReturn:
     Raises:
         UsageError: Always.
     """
+    backend, remedy = "CPU", f"celerity.kernel(cpu=f, cuda={kernel.name})"
     if isinstance(kernel, Kernel) and kernel.cuda is None:
-        raise UsageError(
-            f"The kernel {kernel.name!r} has no implementation for the CUDA backend, which this run uses. "
-            f"Give it one with celerity.kernel(cpu=f, cuda=g), or run with CELERITY_BACKEND=cpu."
-        )
+        backend, remedy = "CUDA", "celerity.kernel(cpu=f, cuda=g), or run with CELERITY_BACKEND=cpu"
     raise UsageError(
-        f"The kernel {kernel.name!r} has no implementation for the CPU backend, which this run uses. "
-        f"Give it one with celerity.kernel(cpu=f, cuda={kernel.name})."
+        f"The kernel {kernel.name!r} has no implementation for the {backend} backend, which this run uses. "
+        f"Give it one with {remedy}."
     )

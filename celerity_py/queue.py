@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Never, NoReturn, SupportsIndex, TypeAlias
 
 from celerity_py._native import Box
@@ -191,9 +191,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        runtime = self._runtime
-        runtime.check_usable("replay()")
-        runtime.refuse_in_recording("queue.replay()")
+        self._runtime_for("replay()")
         replay(self, recording, times, _getframe(1))
 
     # ---- results
@@ -217,9 +215,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        runtime = self._runtime
-        runtime.check_usable("fence()")
-        runtime.refuse_in_recording("queue.fence()")
+        runtime = self._runtime_for("fence()")
         if not isinstance(buffer, Buffer):
             raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
         record = buffer.record
@@ -258,10 +254,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If a task failed; the original exception is the cause.
         """
-        runtime = self._runtime
-        runtime.check_usable("wait()")
-        runtime.refuse_in_recording("queue.wait()")
-        runtime.wait("none", _getframe(1))
+        self._runtime_for("wait()").wait("none", _getframe(1))
 
     def barrier(self) -> None:
         """Wait until all earlier submits are complete on all ranks. Collective.
@@ -270,10 +263,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If a task failed; the original exception is the cause.
         """
-        runtime = self._runtime
-        runtime.check_usable("barrier()")
-        runtime.refuse_in_recording("queue.barrier()")
-        runtime.wait("barrier", _getframe(1))
+        self._runtime_for("barrier()").wait("barrier", _getframe(1))
 
     def flush(self) -> None:
         """Release the commands that lookahead holds back, without a wait for them. Any rank may call this by itself.
@@ -282,10 +272,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        runtime = self._runtime
-        runtime.check_usable("flush()")
-        runtime.refuse_in_recording("queue.flush()")
-        runtime.scheduler.flush()
+        self._runtime_for("flush()").scheduler.flush()
 
     def statistics(self) -> RuntimeStatistics:
         """Return the counters of this rank since the runtime started; docs/how_to.md explains them.
@@ -299,6 +286,13 @@ class Queue:
         runtime = self._runtime
         runtime.check_usable("statistics()")
         return runtime.statistics()  # type: ignore[no-any-return]
+
+    def _runtime_for(self, call: str) -> Any:
+        """The runtime, for a call that no recording holds."""
+        runtime = self._runtime
+        runtime.check_usable(call)
+        runtime.refuse_in_recording(f"queue.{call}")
+        return runtime
 
     # ---- life
 
@@ -331,9 +325,7 @@ class Queue:
     def __enter__(self) -> Queue:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self._close(_getframe(1))
             return

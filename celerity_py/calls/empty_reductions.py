@@ -9,7 +9,7 @@ import threading
 from celerity_py.calls.execution import Flat
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.kernels import CudaKernel
-from celerity_py.vocabulary.submissions import Submission, line_of
+from celerity_py.vocabulary.submissions import Submission
 
 _log = logging.getLogger(__name__)
 
@@ -60,12 +60,10 @@ class EmptyReductions:
                 return
             self._warned.add(record.id)
         _log.warning(
-            "%s (submitted at %s:%d): no chunk has combined a value into %s, so that its %s is %s, as of nothing. Call "
+            "%s: no chunk has combined a value into %s, so that its %s is %s, as of nothing. Call "
             "combine() in the kernel, or use include_current=True to keep the value of the buffer then. (Said once per "
             "buffer.)",
-            submission.label,
-            submission.code.co_filename,
-            line_of(submission.code, submission.lasti),
+            submission.describe(),
             record.label,
             {"min": "minimum", "max": "maximum"}[port.op],
             port.identity,

@@ -8,8 +8,6 @@ context of a GPU current, and afterwards the context that was current before, wh
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from celerity_py import _native
 
 
@@ -29,7 +27,5 @@ class on_device:  # noqa: N801 - reads as a function
     def __enter__(self) -> None:
         self._previous = _native.cuda_enter(self._ordinal)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _native.cuda_leave(self._previous)

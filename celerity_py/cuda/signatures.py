@@ -136,12 +136,7 @@ def dtype_of(text: str) -> np.dtype[Any] | None:
 
 def _integer(words: list[str]) -> np.dtype[Any] | None:
     sign = "u" if "unsigned" in words else ""
-    if "char" in words:
-        bits = 8
-    elif "short" in words:
-        bits = 16
-    else:
-        bits = 64 if "long" in words else 32
+    bits = next((bits for word, bits in (("char", 8), ("short", 16), ("long", 64)) if word in words), 32)
     return np.dtype(f"{sign}int{bits}")
 
 

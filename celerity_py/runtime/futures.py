@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from celerity_py import _native
+from celerity_py.runtime.run_state import RunState
 from celerity_py.vocabulary.refused_operators import StandsForArray
 
 T = TypeVar("T")
@@ -49,11 +50,10 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     #: Set once and for all, by `dict.setdefault`.
     _outcome: _Outcome | None = None
 
-    def __init__(  # noqa: PLR0917 - a record; does not call the base class, which makes locks
+    def __init__(  # does not call the base class, which makes locks
         self,
-        check_caller: Callable[[str], None],
+        state: RunState,
         look_after: Callable[[], None],
-        note_seen: Callable[[BaseException], None],
         watch: Callable[[RuntimeFuture[Any], _native.SpinFlag, float], bool] | None = None,
         spin_s: float = 0.0,
         notifiers: Notifiers | None = None,
@@ -61,9 +61,8 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         """Made by the runtime.
 
         Args:
-            check_caller: Raises if the calling thread must not wait.
+            state: Of the run, which refuses waits inside of tasks, and is told about exceptions that a caller gets.
             look_after: Called now and then while a thread waits, to report the notices of native threads.
-            note_seen: Told about the exception that a caller gets to see.
             watch: Looks at a flag for some seconds, without the interpreter lock; True if it has seen the end, and has
                 fulfilled the future unless that is private.
             spin_s: How long a thread that waits does so before it sleeps.
@@ -81,9 +80,8 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self.is_private = False
         #: With a timeline: called with the time since which a thread has waited, and the submission.
         self.note_wait: Callable[[int, int], None] | None = None
-        self._check_caller = check_caller
+        self._run_state = state
         self._look_after = look_after
-        self._note_seen = note_seen
         self._watch = watch
         self._spin_s = spin_s
         self._notifiers = notifiers or Notifiers()
@@ -130,7 +128,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         assert outcome is not None
         if outcome.error is None:
             return outcome.value  # type: ignore[no-any-return]
-        self._note_seen(outcome.error)
+        self._run_state.note_seen(outcome.error)
         try:
             raise outcome.error
         finally:
@@ -142,7 +140,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         assert self._outcome is not None
         error = self._outcome.error
         if error is not None:
-            self._note_seen(error)
+            self._run_state.note_seen(error)
         return error
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
@@ -207,7 +205,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         """Whether `watch` has seen the end."""
         if self._outcome is not None:
             return False
-        self._check_caller(call)
+        self._run_state.check_waiter(call)
         started_ns = time.perf_counter_ns()
         try:
             return self._block(timeout)

@@ -6,16 +6,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
 
-from celerity_py import configuration
+from celerity_py import _native, configuration
+from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
 from celerity_py.runtime import forks, log
 from celerity_py.runtime.runtime import Runtime
-from celerity_py.runtime.start_watch import watch_start
 
 if TYPE_CHECKING:
     from celerity_py.executor.network.communicator import Communicator
 
+_FIRST_REPORT_S: Final = 5.0
 _current: Runtime | None = None
 _communicator: Communicator | None = None
 _last_known: tuple[int, int] | None = None  # rank and size of a run that has ended
@@ -60,15 +62,33 @@ def _connect(stall_s: float) -> Communicator:
     global _communicator, _has_exit_hook  # noqa: PLW0603
     if _communicator is None:
         from celerity_py.executor.interpreter_settings import register_exit_hook
-        from celerity_py.executor.network.launch_detection import make_communicator
 
-        with watch_start(stall_s):
+        with _watch_start(stall_s):
             _communicator = make_communicator()
         if not _has_exit_hook:
             register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
             os.register_at_fork(after_in_child=_enter_child)
             _has_exit_hook = True
     return _communicator
+
+
+def _watch_start(stall_s: float) -> AbstractContextManager[object]:
+    """Watch over the start until the context is left: then all ranks have come.
+
+    After 5 s it prints which ranks of this host are missing. MPI would wait for them for ever. Therefore it ends this
+    process with status 1 if one of them has ended, or if the missing ranks have not computed for `stall_s`. Ranks of
+    other hosts cannot be observed, so it ends this process in any case after five times `stall_s`.
+
+    Args:
+        stall_s: In seconds; 0 to end the process only if a rank has ended.
+    """
+    place = find_place(os.environ)
+    if place is None:
+        return nullcontext()
+    size = detect_launch(os.environ).size or 0
+    return _native.StartWatch(
+        place.variable, place.rank, size, place.is_one_host, first_report_s=_FIRST_REPORT_S, still_limit_s=stall_s
+    )
 
 
 def _leave() -> None:

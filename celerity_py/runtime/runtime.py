@@ -77,7 +77,7 @@ class Runtime:
         warn_of_bound_ranks(communicator)
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
-        self.state = RunState(self._refuse_repeats)
+        self.state = RunState(lambda: self.submitter.refuse())  # noqa: PLW0108 - there is no submitter yet
         self.check_usable = self.state.check
         self.inside = self.state.inside
         self.completion = Completion(self)
@@ -251,20 +251,12 @@ class Runtime:
             self.live.stop()
         self.notifiers.stop()
 
-    def _refuse_repeats(self) -> None:
-        self.submitter.refuse()
-
     # ---- submitting
 
     def new_future(self) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future: RuntimeFuture[Any] = RuntimeFuture(
-            self.state.check_waiter,
-            self.notices.report,
-            self.state.note_seen,
-            self.completion.watch,
-            self.spin.wait_s,
-            self.notifiers,
+            self.state, self.notices.report, self.completion.watch, self.spin.wait_s, self.notifiers
         )
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
@@ -281,7 +273,7 @@ class Runtime:
         self.submitter.submit_epoch(submission, action)
         self._poison_late(future)
         if self.is_dry:
-            self._finish_dry_run()
+            self.scheduler.wait_until_planned()
             future.fulfil(None)
         return future
 
@@ -302,9 +294,6 @@ class Runtime:
         """Wait until no stream of this rank waits for another rank. Collective; each rank waits for itself only."""
         if self._must_drain:
             self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
-
-    def _finish_dry_run(self) -> None:
-        self.scheduler.wait_until_planned()
 
     def refuse_in_recording(self, call: str) -> None:
         """Refuse a call in a function that is being recorded, as no replay could carry it out again.

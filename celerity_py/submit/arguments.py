@@ -7,7 +7,7 @@ import difflib
 import inspect
 from collections.abc import Mapping
 from types import CodeType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.buffer import check_alive
@@ -16,8 +16,10 @@ from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
-from celerity_py.vocabulary.buffer_records import BufferOwner
 from celerity_py.vocabulary.index_spaces import box_of
+
+if TYPE_CHECKING:
+    from celerity_py.runtime.runtime import Runtime
 
 _MAX_CACHED = 4096
 
@@ -26,7 +28,7 @@ arities: dict[int, tuple[CodeType, int, type]] = {}
 
 
 def collect(
-    args: tuple[Any, ...], runtime: BufferOwner, who: str
+    args: tuple[Any, ...], runtime: Runtime, who: str
 ) -> tuple[list[Access], list[tuple[int, str, str, bool]], list[Any], bool]:
     """Sort the arguments of a task.
 

@@ -74,13 +74,10 @@ class Timeline:
 
     def ordered_tracks(self) -> Iterator[tuple[str, list[Slice]]]:
         """Names and slices of the tracks that have any, from top to bottom."""
-        between = (*self._launchers(), *self._lanes)
-        for name in (*_FIRST, *between, *_LAST):
+        launchers = sorted(name for name in self.tracks if name.endswith("launcher"))
+        for name in (*_FIRST, *launchers, *self._lanes, *_LAST):
             if name in self.tracks:
                 yield name, self.tracks[name]
-
-    def _launchers(self) -> list[str]:
-        return sorted(name for name in self.tracks if name.endswith("launcher"))
 
     # ---- names
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import Box
 
@@ -14,17 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from celerity_py.buffer import Buffer
+    from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.submissions import Site
-
-
-class BufferOwner(Protocol):
-    """The runtime, as buffers see it."""
-
-    #: Threads that run user code for the runtime.
-    inside: set[int]
-
-    def destroy_buffer(self, record: BufferRecord) -> None:
-        """Free a buffer after its last use; called when the user's handle dies, on any thread."""
 
 
 class BufferRecord:
@@ -33,7 +24,7 @@ class BufferRecord:
     __slots__ = ("arrays", "box", "dtype", "handle", "id", "initializer", "name", "runtime", "shape", "site")
 
     #: Set, with `id`, when the runtime makes the buffer.
-    runtime: BufferOwner
+    runtime: Runtime
     #: The user's handle, as long as it lives.
     handle: ReferenceType[Buffer]
 

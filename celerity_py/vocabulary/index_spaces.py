@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
-from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.notation import show
 
 _MAX_CACHED = 4096
@@ -26,12 +24,9 @@ def box_of(shape: Any, who: str) -> Box:
         ends = (shape.start, shape.stop)
         remedy = f"{ends[1]}" if ends[0] == 0 else f"Box(({ends[0]},), ({ends[1]},))"
         raise ArgumentTypeError(f"{who}: an index space is no range, but its extents: write {remedy} for {shape!r}.")
-    if isinstance(shape, Box):
-        box = shape
-    else:
+    if not isinstance(shape, Box):
         try:
-            extents = tuple(shape) if isinstance(shape, Sequence) else (to_int(shape),)
-            extents = tuple(map(to_int, extents))
+            extents = to_ints(shape)
         except TypeError:
             raise ArgumentTypeError(
                 f"{who}: an index space is an int, a tuple of ints, or a Box, not {shape!r}."
@@ -42,19 +37,14 @@ def box_of(shape: Any, who: str) -> Box:
             )
         if any(extent < 0 for extent in extents):
             raise UsageError(f"{who}: the extents of an index space are positive, but {extents} has a negative one.")
-        if any(extent < 1 for extent in extents):
-            raise UsageError(
-                f"{who}: the index space {extents} is empty. Leave the call out if there is nothing to do."
-            )
-        if math.prod(extents) >= _ITEMS_LIMIT:
-            raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {extents} has more.")
-        box = Box((0,) * len(extents), extents)
+    shown = show(shape) if isinstance(shape, Box) else extents
     try:
+        box = shape if isinstance(shape, Box) else Box((0,) * len(extents), extents)
         num_items = box.size
     except UsageError:
-        raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {show(box)} has more.") from None
+        raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {shown} has more.") from None
     if num_items == 0:
-        raise UsageError(f"{who}: the index space {show(box)} is empty. Leave the call out if there is nothing to do.")
+        raise UsageError(f"{who}: the index space {shown} is empty. Leave the call out if there is nothing to do.")
     try:
         if len(boxes) >= _MAX_CACHED:
             boxes.clear()
@@ -71,8 +61,7 @@ def granularity_of(constrain: Any, box: Box, who: str) -> tuple[int, ...]:
         UsageError: If it is something else.
     """
     try:
-        given = tuple(constrain) if isinstance(constrain, Sequence) else (to_int(constrain),)
-        given = tuple(map(to_int, given))
+        given = to_ints(constrain)
     except TypeError:
         raise ArgumentTypeError(f"{who}: constrain= takes one int per dimension, not {constrain!r}.") from None
     if len(given) != box.ndim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -28,3 +29,12 @@ def to_int(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError("a truth value")
     return operator.index(value)
+
+
+def to_ints(values: Any) -> tuple[int, ...]:
+    """One integer per dimension: those of a sequence, or a single one.
+
+    Raises:
+        TypeError: As `to_int` does.
+    """
+    return tuple(map(to_int, values)) if isinstance(values, Sequence) else (to_int(values),)

@@ -58,27 +58,19 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
         equality: Whether any `==` is refused. Without it, only one with a number or an array is: it would be False, and
             no array. Other objects are compared as ever, by identity.
     """
-    operators = dict(_ORDER | _OTHERS | (_EQUALITY if equality else {}))
+    operators = dict(_ORDER | _EQUALITY | _OTHERS)
     for name, symbol in _BINARY.items():
         operators |= {name: symbol, f"r{name}": symbol, f"i{name}": f"{symbol}="}
     del operators["idivmod"]
     for name, symbol in operators.items():
-        setattr(cls, f"__{name}__", _refusing(refuse, symbol))
-    if not equality:
-        for name, symbol in _EQUALITY.items():
-            setattr(cls, f"__{name}__", _refusing_values(refuse, symbol))
+        setattr(
+            cls, f"__{name}__", _refusing(refuse, symbol, values_only=symbol in _EQUALITY.values() and not equality)
+        )
 
 
-def _refusing(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Callable[..., NoReturn]:
-    def operator(self: Any, *_: Any) -> NoReturn:
-        refuse(self, symbol)
-
-    return operator
-
-
-def _refusing_values(refuse: Callable[[Any, str], NoReturn], symbol: str) -> Callable[..., Any]:
-    def operator(self: Any, other: Any) -> Any:
-        if isinstance(other, numbers.Number | np.generic | np.ndarray):
+def _refusing(refuse: Callable[[Any, str], NoReturn], symbol: str, *, values_only: bool) -> Callable[..., Any]:
+    def operator(self: Any, *others: Any) -> Any:
+        if not values_only or isinstance(others[0], numbers.Number | np.generic | np.ndarray):
             refuse(self, symbol)
         return NotImplemented
 

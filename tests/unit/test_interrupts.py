@@ -18,6 +18,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.runtime.futures import Notifiers, RuntimeFuture
+from celerity_py.runtime.run_state import RunState
 from tests.property.interrupts import CALLS, StepInterrupt
 
 NUM_INTERRUPTS = 300
@@ -46,7 +47,7 @@ def test_a_mapper_that_is_interrupted_does_not_leave_the_thread_inside() -> None
 
 
 def make_future() -> RuntimeFuture[str]:
-    return RuntimeFuture(lambda _: None, lambda: None, lambda _: None, notifiers=Notifiers())
+    return RuntimeFuture(RunState(lambda: None), lambda: None, notifiers=Notifiers())
 
 
 def test_a_lock_that_an_interrupted_call_has_left_behind_keeps_nobody_waiting() -> None:

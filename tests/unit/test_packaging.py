@@ -33,7 +33,7 @@ INSTALLED = {
     "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
     "celerity_py/runtime": """
         __init__ devices executor_delegate forks futures lifecycle log native_objects outputs
-        planning_notices run_state run_summary runtime spinning start_watch statistics submissions_in_flight
+        planning_notices run_state run_summary runtime spinning statistics submissions_in_flight
         user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",

@@ -26,6 +26,7 @@ from celerity_py import _native, access
 from celerity_py.runtime import spinning
 from celerity_py.runtime.devices import Devices
 from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.run_state import RunState
 from celerity_py.runtime.spinning import SpinTimes, spin_times
 from celerity_py.runtime.submissions_in_flight import Completion
 from tests.support.kernels import iota, scale
@@ -104,7 +105,7 @@ def make_future(spin_s: float, look_after: Callable[[], None] = lambda: None) ->
         flag.wait(limit_s)
         return False
 
-    return RuntimeFuture(lambda _: None, look_after, lambda _: None, watch, spin_s)
+    return RuntimeFuture(RunState(lambda: None), look_after, watch, spin_s)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 0.01, math.inf])
