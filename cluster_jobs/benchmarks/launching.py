@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cluster_jobs import processes
+from cluster_jobs.benchmarks.cuda_driver import count_devices
 
 # Threads of a rank must not share one core, and a host may have fewer slots than GPUs. MPICH's launcher does not bind.
 _OPEN_MPI = {
@@ -32,6 +34,31 @@ def default_launcher() -> str:
 def on_ranks(launcher: str, num_ranks: int) -> list[str]:
     """The first words of a command for several ranks; `launcher` may have options, as in "mpirun --bind-to none"."""
     return [*shlex.split(launcher), "-n", str(num_ranks)]
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, seconds: float) -> None:
+    """Add the arguments of a benchmark that starts each of its programs several times."""
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"begin no run after so long ({seconds:g})")
+    parser.add_argument("--mpirun", default=default_launcher(), help="the launcher and its options")
+    parser.add_argument(
+        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
+    )
+
+
+def backend_and_devices(
+    parser: argparse.ArgumentParser, backend: str, asked: Sequence[int] | None
+) -> tuple[str, list[int]]:
+    """The backend that stands for "auto", and the numbers of devices to measure; refuses what this host lacks."""
+    available = count_devices() if backend != "cpu" else 0
+    if backend == "auto":
+        backend = "cuda" if available else "cpu"
+    if backend == "cpu":
+        available = max(asked or (2,))
+    numbers = list(asked or [count for count in (1, 2, 4, 8) if count <= available])
+    if not numbers or min(numbers) < 1 or max(numbers) > available:
+        parser.error(f"there are {available} GPUs, so numbers of devices cannot be {numbers}")
+    return backend, numbers
 
 
 def devices_of(backend: str, layout: str, count: int) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+from cluster_jobs.benchmarks import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,10 +37,9 @@ def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, 
     Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 
-def write(output: Path | None, rows: Sequence[Any]) -> None:
-    """Write the figures and their environment to a JSON file, if one is asked for."""
+def write(output: Path | None, rows: Sequence[Any], **more: Any) -> None:
+    """Write the figures and their environment to a JSON file, if one is asked for; `more` are further keys."""
     if output is None:
         return
-    environment = {"python": platform.python_version(), "machine": platform.processor() or platform.machine()}
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
+    output.write_text(json.dumps({"environment": environment.describe(), "rows": rows, **more}, indent=1) + "\n")

@@ -28,8 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster_jobs.benchmarks import environment, launching, report
-from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks import launching, report
 from cluster_jobs.benchmarks.granularity import task_patterns
 from cluster_jobs.benchmarks.granularity.task_patterns import PATTERNS, Point
 
@@ -193,24 +192,12 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tasks-per-device", type=int, default=4, help="tasks of a step on each device (default 4)")
     parser.add_argument("--longest-us", type=float, help="length of the longest tasks; by backend if left out")
     parser.add_argument("--sample-seconds", type=float, default=0.03, help="length of a sample (default 0.03)")
-    parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
-    parser.add_argument("--seconds", type=float, default=540, help="no further run begins after so long (default 540)")
-    parser.add_argument("--mpirun", default=launching.default_launcher(), help="the launcher and its options")
-    parser.add_argument(
-        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
-    )
+    launching.add_arguments(parser, seconds=540)
     parser.add_argument(
         "--only", choices=sorted({program.only for program in PROGRAMS}), help="this program, in this process"
     )
     options = parser.parse_args(arguments)
-    available = count_devices() if options.backend != "cpu" else 0
-    if options.backend == "auto":
-        options.backend = "cuda" if available else "cpu"
-    if options.backend == "cpu":
-        available = max(options.devices or [2])
-    options.devices = options.devices or [count for count in (1, 2, 4, 8) if count <= available]
-    if not options.devices or min(options.devices) < 1 or max(options.devices) > available:
-        parser.error(f"there are {available} GPUs, so --devices cannot be {options.devices}")
+    options.backend, options.devices = launching.backend_and_devices(parser, options.backend, options.devices)
     if options.tasks_per_device < 1 or (options.only and len(options.devices) != 1):
         parser.error("--tasks-per-device is at least 1, and --only takes one number of --devices")
     return options
@@ -230,10 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(problem, file=sys.stderr)
     rows = evaluate(sweeps)
     show(rows, options.tasks_per_device)
-    if options.output:
-        figures = {"environment": environment.describe(), "backend": options.backend, "rows": rows, "sweeps": sweeps}
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(figures | {"problems": problems}, indent=1) + "\n")
+    report.write(options.output, rows, backend=options.backend, sweeps=sweeps, problems=problems)
     return int(bool(problems))
 
 

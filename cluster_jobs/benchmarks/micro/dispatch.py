@@ -16,22 +16,18 @@ from __future__ import annotations
 import argparse
 import ctypes
 import functools
-import json
 import os
 import statistics
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import celerity_py as celerity
 from celerity_py import access
-from cluster_jobs.benchmarks import environment
+from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.micro.dispatch_by_hand import HandWritten, HandWrittenExchange, closing
 
@@ -98,14 +94,17 @@ class Ours:
         self.everything, self.own = access.all(), access.one_to_one()
         queue.host_task(_look, self.words.read(self.everything))  # host memory for all of it at once
 
+    def _submit(self, output: celerity.Buffer, *inputs: celerity.Buffer) -> None:
+        """A kernel with three accesses; without inputs it depends on the latch."""
+        a, b = inputs or (self.held, self.constant)
+        self.queue.parallel_for(1, nothing, a.read(self.everything), b.read(self.everything), output.write(self.own))
+
     # Work behind the latch; each returns the number of instructions that are issued early.
 
     def kernels(self, count: int) -> int:
         """Independent kernels with three accesses."""
         for output in self.outputs[:count]:
-            self.queue.parallel_for(
-                1, nothing, self.held.read(self.everything), self.constant.read(self.everything), output.write(self.own)
-            )
+            self._submit(output)
         return count
 
     def copies(self, count: int) -> int:
@@ -123,24 +122,14 @@ class Ours:
         """Two chains of kernels, each of which reads what both have written the step before."""
         for step in range(count // 2):
             old, new = step % 2, 1 - step % 2
-            a, b = self.crossed[0][old], self.crossed[1][old]
             for side in (0, 1):
-                out = self.crossed[side][new]
-                self.queue.parallel_for(
-                    1, nothing, a.read(self.everything), b.read(self.everything), out.write(self.own)
-                )
+                self._submit(self.crossed[side][new], self.crossed[0][old], self.crossed[1][old])
         return count // 2 * 2
 
     def _latched_inputs(self) -> int:
         """Make the first step of the crossed chains depend on the latch."""
         for side in self.crossed:
-            self.queue.parallel_for(
-                1,
-                nothing,
-                self.held.read(self.everything),
-                self.constant.read(self.everything),
-                side[0].write(self.own),
-            )
+            self._submit(side[0])
         return 2
 
     def issue(self, submit: Callable[[int], int], count: int) -> tuple[float, dict[str, Any]]:
@@ -161,7 +150,7 @@ class Ours:
             before["issued_early"] + (self._latched_inputs() if submit == self.dependencies else 0) + submit(count)
         )
         queue.flush()
-        self._wait_until_planned()
+        queue._runtime.scheduler.wait_until_planned()
         begun = time.perf_counter()
         opened.set()
         while queue.statistics().executor["issued_early"] < expected:
@@ -179,14 +168,6 @@ class Ours:
         }
         return seconds, counted
 
-    def _wait_until_planned(self) -> None:
-        seen, since = -1, time.monotonic()
-        while time.monotonic() - since < 0.02:
-            now = self.queue.statistics().scheduler["instructions"]
-            if now != seen:
-                seen, since = now, time.monotonic()
-            time.sleep(0.002)
-
     def end_to_end(self, count: int, *, with_accesses: bool) -> dict[str, float]:
         """Microseconds per independent task until all have run, and the time that the threads spent."""
         queue = self.queue
@@ -195,13 +176,8 @@ class Ours:
         begun = time.perf_counter()
         if with_accesses:
             for index in range(count):
-                queue.parallel_for(
-                    1,
-                    nothing,
-                    self.held.read(self.everything),
-                    self.constant.read(self.everything),
-                    self.outputs[index % MANY].write(self.own),
-                )
+                a, b, output = self.held, self.constant, self.outputs[index % MANY]
+                queue.parallel_for(1, nothing, a.read(self.everything), b.read(self.everything), output.write(self.own))
         else:
             for _ in range(count):
                 queue.parallel_for(1, alone)
@@ -316,27 +292,24 @@ def measure_exchange(queue: celerity.Queue, options: argparse.Namespace) -> list
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the table."""
-    table = Table(title="Dispatch, µs")
-    for column in ("what", "ours", "by hand", "ours / by hand", "target"):
-        table.add_column(column, justify="left" if column == "what" else "right")
+    lines = []
     for row in rows:
         if "what" not in row:
             continue
         ours, by_hand, target = row["ours_us"], row["by_hand_us"], row["target_us"]
         ratio = f"{ours / by_hand:.2f}" if ours and by_hand else "-"
         cells = ["-" if value is None else f"{value:.2f}" for value in (ours, by_hand)]
-        table.add_row(row["what"], *cells, ratio, "-" if target is None else f"≤ {target:g}")
-    Console(width=120).print(table)
+        lines.append((row["what"], *cells, ratio, "-" if target is None else f"≤ {target:g}"))
+    report.show("Dispatch, µs", ("what", "ours", "by hand", "ours / by hand", "target"), lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.argument_parser(__doc__)
     parser.add_argument("--tasks", type=int, default=5000, help="tasks end to end (default 5000)")
     parser.add_argument("--steps", type=int, default=500, help="steps of the exchange (default 500)")
     parser.add_argument("--rounds", type=int, default=5, help="repetitions, of which the median counts (default 5)")
     parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda", help="cpu only tries the program out")
-    parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     if options.backend == "cuda" and count_devices() == 0:
         parser.error("there is no CUDA device; --backend cpu tries the program out")
@@ -359,9 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows += measure_end_to_end(queue, hand, options)
     if celerity.is_master():
         show(rows)
-        if options.output:
-            figures = {"environment": environment.describe(), "rows": rows}
-            options.output.write_text(json.dumps(figures, indent=1) + "\n")
+        report.write(options.output, rows)
     return 0
 
 

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_jobs import processes
-from cluster_jobs.benchmarks import environment, launching, report
-from cluster_jobs.benchmarks.cuda_driver import count_devices
+from cluster_jobs.benchmarks import launching, report
 from cluster_jobs.benchmarks.scaling import scaling_plot
 from cluster_jobs.benchmarks.scaling.scaling_apps import (
     ABLATIONS,
@@ -311,12 +310,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--programs", type=_choices("ours", "peer"), default=["ours", "peer"], help="ours,peer")
     parser.add_argument("--ablate", choices=tuple(ABLATIONS), help="also measure with this taken away or changed")
     parser.add_argument("--steps", type=int, help="per batch; by application and size if left out")
-    parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
-    parser.add_argument("--seconds", type=float, default=500, help="no further run begins after so long (default 500)")
-    parser.add_argument("--mpirun", default=launching.default_launcher(), help="the launcher and its options")
-    parser.add_argument(
-        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
-    )
+    launching.add_arguments(parser, seconds=500)
     parser.add_argument(
         "--merge", type=Path, nargs="+", metavar="FILE", help="measure nothing: table and plot of these JSON files"
     )
@@ -326,14 +320,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     app = APPS[options.app]
     if options.ablate and options.ablate not in app.ablations | OF_ALL_APPS:
         parser.error(f"{app.name} has no argument for --ablate {options.ablate}")
-    available = count_devices() if options.backend != "cpu" else 0
-    if options.backend == "auto":
-        options.backend = "cuda" if available else "cpu"
-    if options.backend == "cpu":
-        available = max(options.gpus or (2,))
-    options.gpus = options.gpus or [count for count in (1, 2, 4, 8) if count <= available]
-    if not options.gpus or max(options.gpus) > available:
-        parser.error(f"there are {available} GPUs, so --gpus cannot be {options.gpus}")
+    options.backend, options.gpus = launching.backend_and_devices(parser, options.backend, options.gpus)
     options.size = options.size or list(app.sizes if options.backend == "cuda" else app.cpu_sizes)
     return options
 
@@ -375,7 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
         checked, problems = check(runner, programs, options)
         rows, failures = measure(runner, programs, options)
         problems += failures
-        figures = {"environment": environment.describe(), "backend": options.backend, "checked": checked}
+        figures = {"backend": options.backend, "checked": checked}
         if options.backend == "cuda":
             try:
                 figures["limits"] = measure_limits(max(options.gpus))
@@ -393,8 +380,7 @@ def main(arguments: list[str] | None = None) -> int:
         else "Limits are measured on GPUs only."
     )
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(figures | {"rows": rows, "problems": problems}, indent=1) + "\n")
+        report.write(options.output, rows, **figures, problems=problems)
         try:
             for path in scaling_plot.save(rows, app.title, options.output):
                 print(f"Plot: {path.resolve()}")
