@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -15,6 +16,7 @@ _PACKAGES = ("numpy", "mpi4py", "cupy-cuda13x", "cupy-cuda12x", "cupy", "nvidia-
 _VARIABLES = ("CELERITY_", "CUDA_", "NCCL_", "OMPI_MCA_", "UCX_")
 
 
+@functools.cache
 def describe() -> dict[str, Any]:
     """Versions, GPUs and the variables that matter; starts neither CUDA nor MPI."""
     versions = {}

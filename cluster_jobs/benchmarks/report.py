@@ -15,7 +15,7 @@ from rich.table import Table
 from cluster_jobs.benchmarks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _WIDTH = 200  # of a file or pipe; tables use as much of it as they need
 
@@ -25,6 +25,18 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="also write the figures to this JSON file")
     return parser
+
+
+def names_among(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """The type of an argument that takes some of the known names, separated by commas."""
+
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        if not set(names) <= set(known):
+            raise argparse.ArgumentTypeError(f"must be among {','.join(known)}, not {text}")
+        return names
+
+    return parse
 
 
 def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, num_names: int = 1) -> None:
@@ -42,4 +54,6 @@ def write(output: Path | None, rows: Sequence[Any], **more: Any) -> None:
     if output is None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"environment": environment.describe(), "rows": rows, **more}, indent=1) + "\n")
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps({"environment": environment.describe(), "rows": rows, **more}, indent=1) + "\n")
+    part.replace(output)  # a program that is cut off leaves the file whole

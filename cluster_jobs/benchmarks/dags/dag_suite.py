@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks import environment, report
+from cluster_jobs import processes
+from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.dags import dag_measure, dag_table
 from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Variant, describe
@@ -172,22 +173,13 @@ def measure_here(name: str, options: argparse.Namespace) -> dict[str, Any]:
             figures["problems"] += _problems_of(row)
             figures["rows"].append(row)
             print(dag_table.line_of(row), flush=True)
-            _write(options.output, figures)
+            report.write(options.output, **figures)
     dag_table.show_program(figures["rows"])
     return figures
 
 
 def _problems_of(row: Mapping[str, Any]) -> list[str]:
     return [f"{row['program']}, {row['regime']}, {kind}: {text}" for kind, text in row["problems"].items()]
-
-
-def _write(output: Path | None, figures: Mapping[str, Any]) -> None:
-    if output is None:
-        return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_suffix(".part")
-    part.write_text(json.dumps(figures, indent=1) + "\n")
-    part.replace(output)  # whoever is cut off leaves the file whole
 
 
 # ---- all programs, in processes of their own
@@ -204,16 +196,14 @@ def _command(name: str, options: argparse.Namespace, seconds: float, output: Pat
 
 def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """Measure a program in a process of its own, which prints as it goes; what it left, if it comes to grief."""
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "program.json"
         problem = ""
         try:
             ended = subprocess.run(  # noqa: S603 - this program
                 _command(name, options, seconds, output),
-                cwd=root,
-                env=os.environ | {"PYTHONPATH": path},
+                cwd=processes.ROOT,
+                env=os.environ | {"PYTHONPATH": processes.python_path()},
                 timeout=seconds + GRACE_S,
                 check=False,
             )
@@ -236,13 +226,7 @@ def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any
 def run_all(options: argparse.Namespace) -> dict[str, Any]:
     """All programs, one after the other."""
     about = {key: getattr(options, key) for key in ("backend", "regimes", "variants", "rounds", "scale")}
-    figures: dict[str, Any] = {
-        "environment": environment.describe(),
-        **about,
-        "counted": {},
-        "rows": [],
-        "problems": [],
-    }
+    figures: dict[str, Any] = {**about, "counted": {}, "rows": [], "problems": []}
     deadline = time.monotonic() + options.seconds
     for number, name in enumerate(options.programs):
         begun = time.monotonic()
@@ -257,7 +241,7 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
         figures["rows"] += found["rows"]
         figures["problems"] += found["problems"]
         figures["summary"] = dag_table.summarize(figures["rows"])
-        _write(options.output, figures)
+        report.write(options.output, **figures)
     return figures
 
 
@@ -279,27 +263,21 @@ def merge(files: Sequence[Path]) -> dict[str, Any]:
     return merged
 
 
-def _names(known: Sequence[str]) -> Any:
-    def parse(text: str) -> list[str]:
-        names = text.split(",")
-        if not set(names) <= set(known):
-            raise argparse.ArgumentTypeError(f"must be among {','.join(known)}, not {text}")
-        return names
-
-    return parse
-
-
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument("--programs", type=_names(ALL), default=list(ALL), help=",".join(ALL).replace("%", "%%"))
+    parser.add_argument(
+        "--programs", type=report.names_among(ALL), default=list(ALL), help=",".join(ALL).replace("%", "%%")
+    )
     parser.add_argument(
         "--regimes",
-        type=_names(tuple(REGIMES)),
+        type=report.names_among(tuple(REGIMES)),
         default=list(DEFAULT_REGIMES),
         help=f"{','.join(REGIMES)} (default all but R3b)",
     )
-    parser.add_argument("--variants", type=_names(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS))
+    parser.add_argument(
+        "--variants", type=report.names_among(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS)
+    )
     parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
     parser.add_argument("--seconds", type=float, default=330, help="time for all programs (default 330)")
     parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
@@ -336,7 +314,7 @@ def main(arguments: list[str] | None = None) -> int:
         figures = merge(options.merge) if options.merge else run_all(options)
         problems = figures["problems"]
         if options.merge:
-            _write(options.output, figures)
+            report.write(options.output, **figures)
         if figures["rows"]:
             dag_table.show_all(figures["rows"], figures["summary"])
     for problem in problems:

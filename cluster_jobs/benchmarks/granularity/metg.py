@@ -173,13 +173,6 @@ def show(rows: Sequence[dict[str, Any]], tasks_per_device: int) -> None:
     )  # fmt: skip
 
 
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if not set(names) <= set(PATTERNS):
-        raise argparse.ArgumentTypeError(f"must be among {','.join(PATTERNS)}, not {text}")
-    return names
-
-
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
@@ -188,7 +181,9 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         type=lambda text: [int(item) for item in text.split(",")],
         help="numbers of devices (default 1,2,4,8, as many as there are; 1,2 on CPUs)",
     )
-    parser.add_argument("--patterns", type=_names, default=list(PATTERNS), help=",".join(PATTERNS))
+    parser.add_argument(
+        "--patterns", type=report.names_among(PATTERNS), default=list(PATTERNS), help=",".join(PATTERNS)
+    )
     parser.add_argument("--tasks-per-device", type=int, default=4, help="tasks of a step on each device (default 4)")
     parser.add_argument("--longest-us", type=float, help="length of the longest tasks; by backend if left out")
     parser.add_argument("--sample-seconds", type=float, default=0.03, help="length of a sample (default 0.03)")

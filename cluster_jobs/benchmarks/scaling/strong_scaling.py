@@ -290,24 +290,16 @@ def _integers(text: str) -> list[int]:
     return sorted(set(values))
 
 
-def _choices(*known: str) -> Any:
-    def parse(text: str) -> list[str]:
-        values = text.split(",")
-        if not set(values) <= set(known):
-            raise argparse.ArgumentTypeError(f"must be among {','.join(known)}, not {text}")
-        return values
-
-    return parse
-
-
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
     parser.add_argument("--app", choices=tuple(APPS), default="wave_sim", help="what is computed (default wave_sim)")
     parser.add_argument("--gpus", type=_integers, help="numbers of devices (default 1,2,4,8, as many as there are)")
-    parser.add_argument("--layout", type=_choices(*LAYOUTS), default=list(LAYOUTS), help="process,rank")
+    parser.add_argument("--layout", type=report.names_among(LAYOUTS), default=list(LAYOUTS), help="process,rank")
     parser.add_argument("--size", type=_integers, help="one size or several; by application if left out")
-    parser.add_argument("--programs", type=_choices("ours", "peer"), default=["ours", "peer"], help="ours,peer")
+    parser.add_argument(
+        "--programs", type=report.names_among(("ours", "peer")), default=["ours", "peer"], help="ours,peer"
+    )
     parser.add_argument("--ablate", choices=tuple(ABLATIONS), help="also measure with this taken away or changed")
     parser.add_argument("--steps", type=int, help="per batch; by application and size if left out")
     launching.add_arguments(parser, seconds=500)
