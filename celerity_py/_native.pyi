@@ -275,12 +275,6 @@ class RangeMapper:
 
     def __repr__(self) -> str: ...
 
-ACCESS_MODES: tuple = ('read', 'write', 'read_write')
-
-REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
-
-SCALAR_TYPES: tuple = ...
-
 class TracedIssue:
     @property
     def instruction(self) -> int: ...
@@ -952,6 +946,12 @@ class ProgramLog:
 
     def describe(self, entry: int) -> ProgramEntry | None:
         """None if the entry is too old, or still to come."""
+
+ACCESS_MODES: tuple = ('read', 'write', 'read_write')
+
+REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
+
+SCALAR_TYPES: tuple = ...
 
 class BufferInfo:
     """

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "bind_executor.hpp"
+#include "bindings.hpp"
 #include "executor/core/backends/cuda/cuda_backend.hpp"
 #include "executor/core/backends/cuda/cuda_driver.hpp"
 #include "executor/core/backends/cuda/cuda_function.hpp"

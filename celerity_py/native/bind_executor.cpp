@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The executor as Python drives it. Everything that may block or work for long runs without the GIL, and no lock of the core is held while it is taken.
-#include "bind_executor.hpp"
+#include "bindings.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -30,8 +30,6 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-
-void bind_executor(nb::module_& m);
 
 namespace celerity::native {
 namespace {
@@ -242,11 +240,8 @@ One thread per device.)")
 }
 
 } // namespace
-} // namespace celerity::native
 
 void bind_executor(nb::module_& m) {
-	using namespace celerity;
-	using namespace celerity::native;
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
 	bind_tuples(m);
@@ -323,3 +318,5 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);
 }
+
+} // namespace celerity::native

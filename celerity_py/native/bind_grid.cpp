@@ -7,17 +7,15 @@
 #include <limits>
 #include <memory>
 
+#include "bindings.hpp"
 #include "instruction_conversion.hpp"
 #include "scheduler/core/geometry/digest.hpp"
 #include "user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_range_mapper(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 const char* const box_doc = R"(A half-open box of elements in the global coordinates of a buffer or an index space.
@@ -425,3 +423,5 @@ void bind_grid(nb::module_& m) {
 	bind_region(m);
 	bind_range_mapper(m);
 }
+
+} // namespace celerity::native

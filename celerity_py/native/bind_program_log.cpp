@@ -6,15 +6,14 @@
 
 #include <memory>
 
+#include "bindings.hpp"
 #include "named_tuple.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_program_log(nb::module_& m);
+namespace celerity::native {
 
 void bind_program_log(nb::module_& m) {
 	named_tuple<program_log::divergence>::bind(m, "ProgramDivergence", "The first rank whose program is known to differ, at or before that entry.");
@@ -47,3 +46,5 @@ void bind_program_log(nb::module_& m) {
 	        "describe", [](const program_log& self, const std::uint64_t entry) { return to_named(self.describe(entry)); }, "entry"_a,
 	        nb::sig("def describe(self, entry: int) -> ProgramEntry | None"), "None if the entry is too old, or still to come.");
 }
+
+} // namespace celerity::native

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings.hpp"
 #include "look_up.hpp"
 #include "named_tuple.hpp"
 #include "scheduler/core/geometry/range_mapper.hpp"
@@ -14,11 +15,8 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_range_mapper(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 user_region region_of(const nb::handle part) {
@@ -64,3 +62,5 @@ void bind_range_mapper(nb::module_& m) {
 	    .def("describe", &range_mapper::describe, "As the user would write it.")
 	    .def("__repr__", [](const range_mapper& mapper) { return "access." + mapper.describe(); });
 }
+
+} // namespace celerity::native

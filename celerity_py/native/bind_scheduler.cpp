@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "look_up.hpp"
 #include "named_tuple.hpp"
@@ -20,11 +21,8 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_scheduler(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 /// A field of a part of the settings.
@@ -134,3 +132,5 @@ void bind_scheduler(nb::module_& m) {
 	        "The notices since the last call. Any thread.")
 	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }
+
+} // namespace celerity::native

@@ -6,14 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "bindings.hpp"
 #include "executor/core/threads/start_watch.hpp"
 #include "seconds.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
 
-void bind_start_watch(nb::module_& m);
+namespace celerity::native {
 
 void bind_start_watch(nb::module_& m) {
 	nb::class_<start_watch>(m, "StartWatch", R"(From now to the end of a context, this rank waits for the others to start.
@@ -34,3 +34,5 @@ A thread of its own says for which ranks of this host it waits, and ends the pro
 	        "__enter__", [](const nb::object& self) { return self; }, nb::sig("def __enter__(self) -> StartWatch"))
 	    .def("__exit__", [](start_watch& self, const nb::args&) { self.stop(); }, nb::sig("def __exit__(self, *exception: object) -> None"));
 }
+
+} // namespace celerity::native

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings.hpp"
 #include "executor/core/threads/busy_clock.hpp"
 #include "records.hpp"
 #include "submitter.hpp"
@@ -15,11 +16,8 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_submitter(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
@@ -27,32 +25,17 @@ void submit_fence(submitter& self, const nb::handle submission, const std::uint6
 	self.table().enter_fence(submission, make_fence(buffer, where, 0, on_all), reinterpret_cast<void*>(address), now_ns());
 }
 
-/// A member of `threads` for as long as it lives.
-class membership {
-  public:
-	membership(const nb::handle threads, nb::object thread) : m_threads(threads), m_thread(std::move(thread)) {
-		m_was_there = PySet_Contains(m_threads.ptr(), m_thread.ptr()) == 1;
-		if(!m_was_there && PySet_Add(m_threads.ptr(), m_thread.ptr()) != 0) throw nb::python_error();
-	}
-	membership(const membership&) = delete;
-	membership& operator=(const membership&) = delete;
-	~membership() {
-		if(m_was_there) return;
-		PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-		PyErr_Fetch(&type, &value, &trace); // the call may have left an exception
-		if(PySet_Discard(m_threads.ptr(), m_thread.ptr()) < 0) PyErr_Clear();
-		PyErr_Restore(type, value, trace);
-	}
-
-  private:
-	nb::handle m_threads;
-	nb::object m_thread;
-	bool m_was_there = false;
-};
-
 nb::object call_inside(const nb::handle threads, const nb::handle function, const nb::args& args) {
-	const membership inside(threads, nb::int_(PyThread_get_thread_ident()));
-	return nb::borrow(function)(*args);
+	const nb::int_ thread(PyThread_get_thread_ident());
+	const bool was_there = PySet_Contains(threads.ptr(), thread.ptr()) == 1;
+	if(!was_there && PySet_Add(threads.ptr(), thread.ptr()) != 0) throw nb::python_error();
+	const nb::object result = nb::steal(PyObject_CallObject(function.ptr(), args.ptr()));
+	PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+	PyErr_Fetch(&type, &value, &trace); // of the call
+	if(!was_there && PySet_Discard(threads.ptr(), thread.ptr()) < 0) PyErr_Clear();
+	PyErr_Restore(type, value, trace);
+	if(!result) throw nb::python_error();
+	return result;
 }
 
 int traverse(PyObject* const self, const visitproc visit, void* const arg) {
@@ -134,3 +117,5 @@ Asks the delegate what is new in a call, and what to raise where something is wr
 	    .def_prop_ro("busy_ns", &submitter::busy_ns, "Time in submits of kernels and host tasks, without the time blocked.")
 	    .def_prop_ro("blocked_ns", &submitter::blocked_ns, "Time blocked because the application was too far ahead of the execution.");
 }
+
+} // namespace celerity::native

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bindings.hpp"
 #include "look_up.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "settings.hpp"
@@ -14,11 +15,8 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_tasks(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 nb::tuple division_of(const task& node) {
@@ -54,6 +52,9 @@ void bind_buffer_info(nb::module_& m) {
 } // namespace
 
 void bind_tasks(nb::module_& m) {
+	m.attr("ACCESS_MODES") = all_names<access_mode>();
+	m.attr("REDUCTION_OPERATIONS") = all_names<reduction_op>();
+	m.attr("SCALAR_TYPES") = all_names<scalar_type>();
 	bind_buffer_info(m);
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = division{false, 1, 0}, "reductions"_a = nb::tuple(),
@@ -62,3 +63,5 @@ void bind_tasks(nb::module_& m) {
 	        "on: 'once', 'master', or 'split', which divides the box among the ranks.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }
+
+} // namespace celerity::native

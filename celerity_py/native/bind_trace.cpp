@@ -3,24 +3,22 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bindings.hpp"
 #include "instruction_conversion.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity;
-using namespace celerity::native;
 
-void bind_trace(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 /// As a class whose properties are the fields: "plan" becomes "TracedPlan".
@@ -40,7 +38,7 @@ void bind_actions(nb::module_& m, std::type_identity<std::variant<Actions...>> /
 	(bind_action<Actions>(m), ...);
 }
 
-void record_call(trace_recorder& self, const std::string_view call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
+void record_call(trace_recorder& self, const std::string& call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
 	self.record({start_ns, end_ns, traced_application{look_up<application_call>(call, "a call"), submission_id(submission)}});
 }
 
@@ -55,12 +53,9 @@ void bind_trace(nb::module_& m) {
 	nb::class_<trace_recorder>(m, "TraceRecorder", "The latest actions of scheduler, executor and application, with their times. Any thread.")
 	    .def(nb::new_([](const std::size_t capacity) { return std::make_shared<trace_recorder>(capacity); }), "capacity"_a, "Keeps at least so many events.")
 	    .def_prop_ro("num_lost", &trace_recorder::num_lost, "Events that newer ones have replaced.")
-	    .def(
-	        "record_call",
-	        [](trace_recorder& self, const nb::str& call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
-		        record_call(self, call.c_str(), start_ns, end_ns, submission);
-	        },
-	        "call"_a, "start_ns"_a, "end_ns"_a, "submission"_a = 0,
+	    .def("record_call", &record_call, "call"_a, "start_ns"_a, "end_ns"_a, "submission"_a = 0,
 	        "The application was in a call ('submit', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.")
 	    .def("events", &trace_recorder::events, nb::call_guard<nb::gil_scoped_release>(), "The events so far, by start.");
 }
+
+} // namespace celerity::native

@@ -4,14 +4,13 @@
 
 #include <utility>
 
+#include "bindings.hpp"
 #include "records.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using namespace celerity::native;
 
-void bind_view_releaser(nb::module_& m);
-
+namespace celerity::native {
 namespace {
 
 /// The value of an attribute, which is not set behind this.
@@ -47,3 +46,5 @@ void bind_view_releaser(nb::module_& m) {
 None, or (position, array that the view or reducer was made with) for each that something besides this list and that array's owner refers to.)");
 	m.def("is_referred_to", &is_referred_to, "holder"_a, "index"_a, "Whether something besides this tuple refers to this item of it.");
 }
+
+} // namespace celerity::native

@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,12 +40,6 @@ inline flat_box flatten(const box& b) { return {b.min(0), b.min(1), b.min(2), b.
 inline box unflatten(const flat_box& f) {
 	return {point{{std::get<0>(f), std::get<1>(f), std::get<2>(f)}}, point{{std::get<3>(f), std::get<4>(f), std::get<5>(f)}}};
 }
-inline std::vector<flat_box> flatten(const std::span<const box> boxes) {
-	std::vector<flat_box> flat;
-	flat.reserve(boxes.size());
-	for(const box& b : boxes) flat.push_back(flatten(b));
-	return flat;
-}
 
 inline flat_allocation flatten(const allocation_id& id) { return {id.memory.value, id.raw}; }
 
@@ -56,13 +49,9 @@ inline constexpr bool is_strong_id = false;
 template <typename Tag, typename Rep>
 inline constexpr bool is_strong_id<strong_id<Tag, Rep>> = true;
 template <typename T>
-inline constexpr bool is_optional = false;
+concept is_optional = requires(const T& value) { value.has_value(); };
 template <typename T>
-inline constexpr bool is_optional<std::optional<T>> = true;
-template <typename T>
-inline constexpr bool is_pair = false;
-template <typename A, typename B>
-inline constexpr bool is_pair<std::pair<A, B>> = true;
+concept is_pair = requires(const T& value) { value.second; };
 /// Whose alternatives have names.
 template <typename T>
 concept variant_of_kinds = !std::is_null_pointer_v<std::remove_const_t<decltype(kind_names<T>)>>;

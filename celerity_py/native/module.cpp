@@ -2,27 +2,18 @@
 // The extension module of the product: the two cores, for Python. `testing/` makes another one.
 #include <nanobind/nanobind.h>
 
+#include "bindings.hpp"
+
 namespace nb = nanobind;
 
-void bind_grid(nb::module_& m);
-void bind_executor(nb::module_& m);
-void bind_names(nb::module_& m);
-void bind_program_log(nb::module_& m);
-void bind_scheduler(nb::module_& m);
-void bind_start_watch(nb::module_& m);
-void bind_submitter(nb::module_& m);
-void bind_tasks(nb::module_& m);
-void bind_trace(nb::module_& m);
-void bind_view_releaser(nb::module_& m);
-
 NB_MODULE(_native, m) {
+	using namespace celerity::native;
 	m.doc() = "Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.";
 	m.def("version", [] { return CELERITY_VERSION; }, "The version of celerity_py that this extension was built for.");
 	// Users keep boxes and mappers in module globals, which outlive the interpreter's own clean-up: nothing to warn them of.
 	nb::set_leak_warnings(false);
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
-	bind_names(m);
 	bind_trace(m);
 	bind_executor(m);
 	bind_program_log(m);

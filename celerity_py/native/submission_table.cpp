@@ -17,27 +17,6 @@ PyObject* future_of(PyObject* const submission) {
 	return future == Py_None ? nullptr : future;
 }
 
-/// Undoes the preparation of a submit that fails.
-class rollback {
-  public:
-	rollback(PyObject* const entries, PyObject* const number, executor_loop* const executor, const submission_id id)
-	    : m_entries(entries), m_number(number), m_executor(executor), m_id(id) {}
-	rollback(const rollback&) = delete;
-	rollback& operator=(const rollback&) = delete;
-	~rollback() {
-		if(m_is_done) return;
-		if(m_executor != nullptr) m_executor->take_back_launch(m_id);
-		if(PyDict_DelItem(m_entries, m_number) != 0) PyErr_Clear();
-	}
-	void dismiss() { m_is_done = true; }
-
-  private:
-	PyObject *m_entries, *m_number;
-	executor_loop* m_executor; ///< null: no launch
-	submission_id m_id;
-	bool m_is_done = false;
-};
-
 } // namespace
 
 bool submission_table::is_overtaken(const std::uint64_t begun) const {
@@ -57,16 +36,20 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 	PyObject* const future = future_of(submission.ptr());
 	if(future != nullptr) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
-	rollback undo(m_entries.ptr(), number.ptr(), launch.has_value() ? m_executor : nullptr, id);
-	if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
-	if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 	const std::size_t num_reductions = node.reductions.size();
-	if(is_copy) {
-		m_scheduler.submit_again(std::move(node));
-	} else {
-		m_scheduler.submit(std::move(node));
+	try {
+		if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
+		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
+		if(is_copy) {
+			m_scheduler.submit_again(std::move(node));
+		} else {
+			m_scheduler.submit(std::move(node));
+		}
+	} catch(...) {
+		if(launch.has_value()) m_executor->take_back_launch(id);
+		if(PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
+		throw;
 	}
-	undo.dismiss();
 	m_num_reductions += num_reductions;
 	++m_num_submitted;
 	m_thread = PyThread_get_thread_ident();

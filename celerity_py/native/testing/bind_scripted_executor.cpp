@@ -35,7 +35,7 @@ nb::object to_python(const scripted_backend::launched_kernel& kernel) {
 		}
 		const auto& place = kernel.access_places[i];
 		accesses.append(native.attr("BoundAccess")(access.buffer.value, nb::cast(flatten(access.allocation)), number_of(place.address),
-		    nb::cast(flatten(*place.array)), nb::cast(flatten(access.bounding_box)), nb::cast(flatten(access.accessed))));
+		    nb::cast(flatten(*place.array)), nb::cast(flatten(access.bounding_box)), celerity::native::to_python(access.accessed)));
 	}
 	nb::list reductions;
 	for(const auto* const address : kernel.reduction_addresses) reductions.append(native.attr("BoundReduction")(number_of(address)));

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace celerity::native {
+
+void bind_grid(nanobind::module_& m);
+void bind_range_mapper(nanobind::module_& m);
+void bind_trace(nanobind::module_& m);
+void bind_executor(nanobind::module_& m);
+void bind_cuda(nanobind::module_& m);
+void bind_program_log(nanobind::module_& m);
+void bind_tasks(nanobind::module_& m);
+void bind_scheduler(nanobind::module_& m);
+void bind_start_watch(nanobind::module_& m);
+void bind_submitter(nanobind::module_& m);
+void bind_view_releaser(nanobind::module_& m);
+
+} // namespace celerity::native
