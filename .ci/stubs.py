@@ -14,7 +14,7 @@ from nanobind.stubgen import StubGen
 class Generator(StubGen):
     """Shows a named tuple with its fields. Their types are those of the default values; None stands for any type.
 
-    The field `kind` of an event or call is a constant.
+    The field `kind` is one of the `kinds` of the type, if it names some.
     """
 
     def put_type(self, tp: Any, name: str | None) -> None:
@@ -26,8 +26,8 @@ class Generator(StubGen):
         self.depth += 1
         self.put_docstr(tp.__doc__)
         for field, default in tp._field_defaults.items():
-            names_kind = field == "kind" and tp.__name__.endswith(("Event", "Call"))
-            kind = f"{self.bind('typing', 'Literal')}[{default!r}]" if names_kind else self._type_of(default)
+            kinds = ", ".join(map(repr, getattr(tp, "kinds", ()))) if field == "kind" else ""
+            kind = f"{self.bind('typing', 'Literal')}[{kinds}]" if kinds else self._type_of(default)
             self.write_ln(f"{field}: {kind} = ...")
         self.depth -= 1
         self.write("\n")

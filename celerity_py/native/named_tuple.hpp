@@ -24,7 +24,7 @@ nanobind::object to_named(const T& value);
 template <described Struct>
 class named_tuple {
   public:
-	/// The fields of a default-constructed struct are the default arguments of the type.
+	/// The fields of a default-constructed struct are the default arguments of the type. `kinds` of the type has the values of its field `kind`, for stubs.
 	static void bind(nanobind::module_& m, const char* const name, const char* const doc) {
 		nanobind::list names;
 		if constexpr(has_kind) names.append("kind");
@@ -34,6 +34,8 @@ class named_tuple {
 		using namespace nanobind::literals;
 		s_type = make_type(name, names, "defaults"_a = defaults, "module"_a = "celerity_py._native").release().ptr();
 		nanobind::handle(s_type).attr("__doc__") = doc;
+		if constexpr(has_kind) nanobind::handle(s_type).attr("kinds") = nanobind::make_tuple(Struct::kind_name);
+		if constexpr(requires { typename Struct::kind_type; }) nanobind::handle(s_type).attr("kinds") = all_names<typename Struct::kind_type>();
 		m.attr(name) = nanobind::handle(s_type);
 	}
 
