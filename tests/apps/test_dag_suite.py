@@ -16,7 +16,7 @@ import pytest
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks.dags import dag_measure, dag_suite, dag_table
-from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
 
 ROOT = Path(__file__).parents[2]
@@ -56,13 +56,14 @@ def test_ours_is_checked_and_timed_in_each_regime_and_all_of_it_is_written(tmp_p
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("name", ALL)
-def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str) -> None:
+@pytest.mark.parametrize("variant", [Ours, Replayed])
+def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str, variant: type[Ours]) -> None:
     kind = REGIMES[regime]
     celerity.configure(backend="cpu", devices="cpu:1")  # CHECK would cut kernels in two that need one device
     try:
         with celerity.Queue() as queue:
             program = joined(name, build(name, kind, scale=1e-5))
-            ours = Ours(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+            ours = variant(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
             first = dag_measure.first_results(ours, program, from_host=kind.from_host)
             dag_measure.check_again(ours, first, from_host=kind.from_host)
     finally:
@@ -90,7 +91,7 @@ def test_from_the_host_ours_copies_what_the_hand_written_programs_copy(name: str
     assert sum(moved.values()) == dirty + read
 
 
-class Counting:
+class Counting(dag_measure.Variant):
     """A variant that does nothing, and notes in what order it is asked."""
 
     def __init__(self, name: str, log: list[str], fails_after: int = 10**9) -> None:

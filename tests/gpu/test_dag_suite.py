@@ -28,5 +28,5 @@ def test_all_variants_of_a_program_run_and_are_right(name: str, tmp_path: Path) 
     assert result.returncode == 0, result.stdout + result.stderr
     for row in json.loads(output.read_text())["rows"]:
         copies = {"c+copies"} if row["regime"].startswith("R3") else set()
-        assert row["variants"].keys() == {"a0", "a1", "b", "c", "d"} | copies
+        assert row["variants"].keys() == {"a0", "a1", "b", "c", "d", "d'"} | copies
         assert row["variants"]["b"]["waits"] == row["least_waits"]

@@ -8,6 +8,7 @@ import json
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,11 @@ class Variant(Protocol):
     def submit(self) -> None:
         """Submit a run behind the one before."""
 
+    def submit_in_a_row(self, count: int) -> None:
+        """Submit so many runs."""
+        for _ in range(count):
+            self.submit()
+
     def finish(self) -> None:
         """Wait for all runs."""
 
@@ -58,8 +64,12 @@ class Variant(Protocol):
     def read(self) -> dict[str, NDArray[Any]]:
         """The results of the latest run by itself, as the host has read them."""
 
+    def spent(self) -> dict[str, float]:
+        """Seconds that our submitting and planning have taken so far, and kernels submitted; empty without us."""
+        return {}
 
-class Ours:
+
+class Ours(Variant):
     """The program on our runtime; begin with `reset`."""
 
     name = "d"
@@ -89,7 +99,7 @@ class Ours:
 
     def submit_alone(self) -> None:
         """Submit the kernels, and fences for the results on the host."""
-        self._resident.run()
+        self.submit()
         if self.from_host:
             self._asked = self._resident.read_back(whole=self.whole)
 
@@ -113,10 +123,34 @@ class Ours:
         return self._read
 
     def spent(self) -> dict[str, float]:
-        """Seconds that submitting and planning have taken so far, and kernels submitted."""
+        """Of all variants on the queue; they take turns."""
         statistics = self.queue.statistics()
         kernels = self._resident.runs * len(self.program.steps)
         return {"submit": statistics.submit_seconds, "plan": float(statistics.scheduler["busy_s"]), "kernels": kernels}
+
+
+class Replayed(Ours):
+    """The program, recorded in its first run, and replayed in all others."""
+
+    name = "d'"
+    _recorded: celerity.Recording | None = None
+
+    def submit(self) -> None:
+        """Record, or replay once."""
+        self.submit_in_a_row(1)
+
+    def submit_in_a_row(self, count: int) -> None:
+        """Replay by one call."""
+        if self._recorded is None:
+            self._recorded = self.queue.record(self._resident.run)
+            count -= 1
+        self.queue.replay(self._recorded, count)
+        self._resident.runs += count
+
+    def reset(self) -> None:
+        """Make new buffers, and a new recording."""
+        super().reset()
+        self._recorded = None
 
 
 def count_ours(program: Program, *, is_cuda: bool) -> dict[str, int]:
@@ -196,6 +230,8 @@ class Samples:
     alone: list[float] = field(default_factory=list)
     #: Of these, until the calls that submit it have returned.
     submit: list[float] = field(default_factory=list)
+    #: See `Variant.spent`.
+    spent: Counter[str] = field(default_factory=Counter)
 
 
 def summary(samples: Sequence[float]) -> dict[str, float] | None:
@@ -220,8 +256,7 @@ def run_alone(variant: Variant) -> tuple[float, float]:
 def run_in_a_row(variant: Variant, count: int) -> float:
     """Microseconds per run."""
     begun = time.perf_counter()
-    for _ in range(count):
-        variant.submit()
+    variant.submit_in_a_row(count)
     variant.finish()
     return (time.perf_counter() - begun) * 1e6 / count
 
@@ -278,6 +313,7 @@ def measure(
 
 
 def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
+    before = variant.spent()
     run_alone(variant)  # cores and GPU may have gone to sleep during the turns of the others
     if pace.in_a_row:
         samples.in_a_row.append(run_in_a_row(variant, pace.in_a_row))
@@ -285,6 +321,7 @@ def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
         whole, submit = run_alone(variant)
         samples.alone.append(whole)
         samples.submit.append(submit)
+    samples.spent.update({key: value - before[key] for key, value in variant.spent().items()})
 
 
 def describe(error: BaseException) -> str:

@@ -8,8 +8,9 @@
 
 Programs: VEC, B&S, IMG, ML, HITS, DL, and two mixtures of our own. Variants: a0, one stream, waited for behind each
 kernel, pageable copies; a1, one stream, pinned copies; b, streams and events by hand with the fewest waits; c, a CUDA
-graph captured from b, and c+copies with its copies; d, celerity_py. Regimes: R1, data on the device and small grids;
-R2, grids that fill the device; R3 (R3b), the host renews inputs and reads an element (all) of the results; R4, tiny.
+graph captured from b, and c+copies with its copies; d, celerity_py; d', celerity_py with a recording that it replays.
+Regimes: R1, data on the device and small grids; R2, grids that fill the device; R3 (R3b), the host renews inputs and
+reads an element (all) of the results; R4, tiny.
 
 Each variant is compared with NumPy before it is timed. Rounds go through the variants in turns. A run is timed by
 itself, until the host knows that it is over, and in a row of runs that are waited for once; in R3 only by itself, and
@@ -35,12 +36,13 @@ from cluster_jobs import processes
 from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import count_devices
 from cluster_jobs.benchmarks.dags import dag_measure, dag_table
-from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Variant, describe
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed, Variant, describe
 from cluster_jobs.benchmarks.dags.dag_programs import Program
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, DEFAULT_REGIMES, REGIMES, Regime, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, least_waits_of, reduced, schedule_of, width_of
 
-VARIANTS = ("a0", "a1", "b", "c", "c+copies", "d")
+VARIANTS = ("a0", "a1", "b", "c", "c+copies", "d", "d'")
+OURS = {kind.name: kind for kind in (Ours, Replayed)}
 CPU_SCALE = 1e-3
 GRACE_S = 120.0  # for a program to start, to compute with NumPy and to end, besides its time for measuring
 
@@ -59,8 +61,8 @@ def _make_variants(
         if kind == "c+copies" and not regime.from_host:
             continue
         try:
-            if kind == "d":
-                variants.append(Ours(program, queue, from_host=regime.from_host, whole=regime.reads_whole))
+            if kind in OURS:
+                variants.append(OURS[kind](program, queue, from_host=regime.from_host, whole=regime.reads_whole))
                 continue
             from cluster_jobs.benchmarks.dags import dags_by_hand
 
@@ -89,18 +91,13 @@ def measure_regime(
             variants.remove(variant)
     began.append(time.monotonic())
     samples: dict[str, dag_measure.Samples] = {}
-    spent: dict[str, float] = {}
     if variants:
-        ours = next((variant for variant in variants if isinstance(variant, Ours)), None)
         slowest = next((variant for variant in variants if variant.name != "a0"), variants[0])
         pace = Pace.of(slowest, from_host=regime.from_host)
         row["pace"] = vars(pace)
-        before = ours.spent() if ours else {}
         samples, failed = dag_measure.measure(variants, pace, options.rounds, until)
         problems |= failed
         began.append(time.monotonic())
-        if ours and ours.name not in failed:
-            spent = {key: value - before[key] for key, value in ours.spent().items()}
         for variant in variants:
             if variant.name not in problems:
                 try:
@@ -108,7 +105,7 @@ def measure_regime(
                 except Exception as error:  # noqa: BLE001
                     problems[variant.name] = describe(error)
     row["variants"] = {
-        variant.name: _figures(variant, samples[variant.name], len(program.steps), spent)
+        variant.name: _figures(variant, samples[variant.name], len(program.steps))
         for variant in variants
         if variant.name not in problems
     }
@@ -129,9 +126,7 @@ def _structure(program: Program) -> dict[str, Any]:
     }
 
 
-def _figures(
-    variant: Variant, samples: dag_measure.Samples, kernels: int, spent: Mapping[str, float]
-) -> dict[str, Any]:
+def _figures(variant: Variant, samples: dag_measure.Samples, kernels: int) -> dict[str, Any]:
     submit = dag_measure.summary(samples.submit)
     figures: dict[str, Any] = {
         "in_a_row": dag_measure.summary(samples.in_a_row),
@@ -142,7 +137,8 @@ def _figures(
     for attribute in ("waits", "num_streams", "capture_us"):
         if getattr(variant, attribute, None) is not None:
             figures[attribute.removeprefix("num_")] = getattr(variant, attribute)
-    if isinstance(variant, Ours) and spent.get("kernels"):
+    spent = samples.spent
+    if spent["kernels"]:
         figures |= {f"{key}_us_per_kernel_in_all": spent[key] * 1e6 / spent["kernels"] for key in ("submit", "plan")}
     return figures
 
@@ -295,7 +291,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     if options.backend == "cuda" and not available:
         parser.error("there is no CUDA device; --backend cpu tries the program out")
     if options.backend == "cpu":
-        options.variants = [name for name in options.variants if name == "d"]
+        options.variants = [name for name in options.variants if name in OURS]
         if not options.variants:
             parser.error("by hand there are only programs for GPUs, and there is none")
     options.scale = options.scale or (CPU_SCALE if options.backend == "cpu" else 1.0)

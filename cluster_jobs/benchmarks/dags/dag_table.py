@@ -11,7 +11,7 @@ from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS
 
 #: A ratio is how many times as fast the first one is as the second one.
-RATIOS = (("d", "a0"), ("d", "a1"), ("d", "b"), ("c", "b"), ("d", "c"), ("d", "c+copies"))
+RATIOS = (("d", "a0"), ("d", "a1"), ("d", "b"), ("c", "b"), ("d", "c"), ("d", "c+copies"), ("d'", "c"), ("d'", "d"))
 WAYS = {"alone": "by itself", "in_a_row": "in a row"}
 
 
@@ -84,6 +84,8 @@ def aims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         ("d over a1, geometric mean of R1", ("R1",), ("d", "a1"), geometric_mean, 1.28),
         ("d over b, geometric mean of R1, R2 and R3", ("R1", "R2", "R3"), ("d", "b"), geometric_mean, 0.97),
         ("d over b, least of R1, R2 and R3", ("R1", "R2", "R3"), ("d", "b"), min, 0.90),
+        ("d' over c, geometric mean of R1", ("R1",), ("d'", "c"), geometric_mean, 0.97),
+        ("d' over c, geometric mean of R4", ("R4",), ("d'", "c"), geometric_mean, 0.90),
     )
     result: list[dict[str, Any]] = []
     for what, regimes, pair, fold, least in asked:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cluster_jobs.benchmarks.cuda_driver import Driver, DriverError
 from cluster_jobs.benchmarks.dags import dag_schedules
+from cluster_jobs.benchmarks.dags.dag_measure import Variant
 from cluster_jobs.benchmarks.dags.dag_programs import Program, Step, Use
 from cluster_jobs.benchmarks.dags.dag_schedules import Operation, Schedule
 
@@ -229,7 +230,7 @@ def issue(calls: Sequence[Call]) -> None:
             raise DriverError(f"{getattr(call, '__name__', call)} failed with status {status}")
 
 
-class HandWritten:
+class HandWritten(Variant):
     """One variant of a program.
 
     Args:
