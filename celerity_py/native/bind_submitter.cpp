@@ -68,7 +68,7 @@ void bind_submitter(nb::module_& m) {
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
-Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.)")
+Asks the delegate about the new parts of a call, and for the words of errors. An exception of the delegate leaves everything as it was.)")
 	    .def(nb::init<scheduler&, executor_loop*, nb::dict, bool>(), "scheduler"_a, "executor"_a.none(), "entries"_a, "is_shared"_a, nb::keep_alive<1, 2>(),
 	        nb::keep_alive<1, 3>(), "entries: number -> Submission, which is added to. is_shared: several ranks have to submit in the same order.")
 	    .def("set_delegate", &submitter::set_delegate, "delegate"_a, "A SubmitDelegate, before the first kernel or host task. Its attributes are read now.")
