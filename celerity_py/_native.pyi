@@ -1311,7 +1311,7 @@ class Submitter:
     """
     Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
-    Asks the delegate what is new in a call, and what to raise where something is wrong; whatever it raises leaves everything as it was.
+    Asks the delegate about the new parts of a call, and for the words of errors. An exception of the delegate leaves everything as it was.
     """
 
     def __init__(self, scheduler: Scheduler, executor: Executor | None, entries: dict, is_shared: bool) -> None:
