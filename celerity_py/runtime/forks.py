@@ -5,36 +5,24 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from celerity_py.scheduler.errors import ForkedProcess
 
 
-class Fork:
-    """The fork that made this process, which has no runtime.
+class Fork(NamedTuple):
+    """The fork that made this process, which has no runtime."""
 
-    Args:
-        rank: Of the parent.
-        parent: Its process id.
-    """
-
-    def __init__(self, rank: int, parent: int) -> None:
-        self._rank = rank
-        self._parent = parent
+    rank: int  # of the parent
+    parent: int  # its process id
 
     def error(self, call: str) -> ForkedProcess:
         """The error that a call of the runtime raises in the child."""
         return ForkedProcess(
-            f"{call}: this process ({os.getpid()}) was forked from rank {self._rank} (process {self._parent}), to "
+            f"{call}: this process ({os.getpid()}) was forked from rank {self.rank} (process {self.parent}), to "
             f"which the runtime, its threads, GPUs and messages belong. Call it there. A child that is to have a "
             f"runtime of its own must start afresh: multiprocessing.get_context('spawn'), or subprocess."
         )
-
-
-def forbids_restart(*, has_used_gpus: bool) -> bool:
-    """Whether a forked child cannot have a runtime of its own: MPI and CUDA do not survive a fork."""
-    return has_used_gpus or "mpi4py.MPI" in sys.modules
 
 
 def keep_for_ever(*objects: Any) -> None:

@@ -123,12 +123,9 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
             NestedUse: If called inside of a kernel, host task or callback before the result is there.
             CelerityError: If the runtime has failed.
         """
-        self._wait("Future.result()", timeout)
-        outcome = self._outcome
-        assert outcome is not None
+        outcome = self._await("Future.result()", timeout)
         if outcome.error is None:
             return outcome.value  # type: ignore[no-any-return]
-        self._run_state.note_seen(outcome.error)
         try:
             raise outcome.error
         finally:
@@ -136,12 +133,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception instead of the result, or None; otherwise as `result`."""
-        self._wait("Future.exception()", timeout)
-        assert self._outcome is not None
-        error = self._outcome.error
-        if error is not None:
-            self._run_state.note_seen(error)
-        return error
+        return self._await("Future.exception()", timeout).error
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
         """As in the base class. Callbacks run on a thread of the runtime, not on one that waits for the result."""
@@ -200,6 +192,15 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
             self._notifiers.post(self)
 
     # ---- waiting
+
+    def _await(self, call: str, timeout: float | None) -> _Outcome:
+        """The outcome, of which the program gets to see an error now."""
+        self._wait(call, timeout)
+        outcome = self._outcome
+        assert outcome is not None
+        if outcome.error is not None:
+            self._run_state.note_seen(outcome.error)
+        return outcome
 
     def _wait(self, call: str, timeout: float | None) -> bool:
         """Whether `watch` has seen the end."""

@@ -104,7 +104,7 @@ def _enter_child() -> None:
     parent, _process = _process, os.getpid()
     _start_lock = threading.Lock()  # another thread may have held it
     runtime, _communicator = _current, None
-    if runtime is not None or forks.forbids_restart(has_used_gpus=_has_used_gpus):
+    if runtime is not None or _has_used_gpus or "mpi4py.MPI" in sys.modules:  # MPI and CUDA do not survive a fork
         rank = _last_known[0] if _last_known is not None else 0
         _fork = _fork or forks.Fork(runtime.rank if runtime is not None else rank, parent)
     if runtime is not None and runtime.state.fork is None:

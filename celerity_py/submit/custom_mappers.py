@@ -237,21 +237,20 @@ def _warn_if_outside(
     record = given.port.record
     if any(result and result & record.box for _, result in results):
         return
-    for chunk, result in results:
-        if not result:
-            continue
-        function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
-        # If a loop makes the mapper anew for each step, one warning is enough.
-        asked = (code_of(function), submission.code, submission.lasti)
-        if asked in runtime.warned_mappers:
-            return
-        warnings.warn_explicit(
-            f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
-            f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
-            f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper and submit.)",
-            CelerityWarning,
-            submission.code.co_filename,
-            submission.line,
-        )
-        runtime.warned_mappers.add(asked)
+    chunk, result = next((found for found in results if found[1]), (None, None))
+    if result is None:
         return
+    function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
+    # If a loop makes the mapper anew for each step, one warning is enough.
+    asked = (code_of(function), submission.code, submission.lasti)
+    if asked in runtime.warned_mappers:
+        return
+    warnings.warn_explicit(
+        f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
+        f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
+        f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper and submit.)",
+        CelerityWarning,
+        submission.code.co_filename,
+        submission.line,
+    )
+    runtime.warned_mappers.add(asked)
