@@ -19,12 +19,11 @@ from celerity_py.vocabulary.operations import OPERATIONS
 class Reduction:
     """An argument of a kernel, in whose place the kernel gets a `Reducer`; made by `celerity.reduction`."""
 
-    __slots__ = ("buffer", "include_current", "native", "port")
+    __slots__ = ("buffer", "native", "port")
 
     def __init__(self, buffer: Buffer, op: str, include_current: bool) -> None:
         record = buffer.record
         self.buffer = buffer
-        self.include_current = include_current
         #: The argument of the scheduler: (buffer id, op, dtype, include_current).
         self.native = (record.id, op, record.dtype.name, include_current)
         self.port = ReductionPort(record, op, includes_current=include_current)

@@ -127,17 +127,13 @@ def dtype_of(text: str) -> np.dtype[Any] | None:
     plain = _NAMESPACES.sub("", _QUALIFIERS.sub(" ", text)).strip()
     words = plain.split()
     if words and all(word in _INTEGER_WORDS for word in words):
-        return _integer(words)
+        sign = "u" if "unsigned" in words else ""
+        bits = next((bits for word, bits in (("char", 8), ("short", 16), ("long", 64)) if word in words), 32)
+        return np.dtype(f"{sign}int{bits}")
     if plain in _NAMED:
         return np.dtype(_NAMED[plain])
     complex_type = re.fullmatch(r"complex\s*<\s*(float|double)\s*>", plain)
     return np.dtype(_COMPLEX[complex_type[1]]) if complex_type else None
-
-
-def _integer(words: list[str]) -> np.dtype[Any] | None:
-    sign = "u" if "unsigned" in words else ""
-    bits = next((bits for word, bits in (("char", 8), ("short", 16), ("long", 64)) if word in words), 32)
-    return np.dtype(f"{sign}int{bits}")
 
 
 def _find_kernels(code: str) -> list[tuple[str, str, bool]]:
@@ -211,18 +207,14 @@ def _parse_parameter(written: str, aliases: dict[str, str], who: str) -> Paramet
             f"{who}: the parameter `{text}` is a pointer, a reference or an array. Buffers are accessors, such as "
             f"celerity::accessor<float, 2>, and everything else is passed by value."
         )
-    element, name = (bare, "") if dtype_of(_resolve(bare, aliases)) is not None else _split_name(bare)
+    named = None if dtype_of(_resolve(bare, aliases)) is not None else re.fullmatch(r"(.*?)\s*\b(\w+)", bare)
+    element, name = (named[1], named[2]) if named else (bare, "")
     resolved = _resolve(element, aliases)
     dtype = dtype_of(resolved)
     if dtype is None:
         known = "bool, the integer types, float, double, __half, float2, double2 and complex<...>"
         raise UsageError(f"{who}: the parameter `{text}` has a type that no argument converts to. There are {known}.")
     return Parameter("scalar", name, text, element=resolved, dtype=dtype)
-
-
-def _split_name(declaration: str) -> tuple[str, str]:
-    match = re.fullmatch(r"(.*?)\s*\b(\w+)", declaration)
-    return (match[1], match[2]) if match else (declaration, "")
 
 
 def _parse_ours(match: re.Match[str], text: str, given: list[str], aliases: dict[str, str], who: str) -> Parameter:

@@ -31,15 +31,8 @@ _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
 _COLLECTIONS: Final = (list, dict, set, frozenset)
 
 #: Types whose values never change. The types live as long as the interpreter.
-PLAIN_TYPES: Final[frozenset[type]] = frozenset(
-    {
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        *(np.dtype(code).type for code in "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]),
-    }
+PLAIN_TYPES: Final[frozenset[type]] = frozenset({bool, int, float, complex, str}).union(
+    np.dtype(code).type for code in "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]
 )
 #: Types whose values are passed on as they are.
 accepted: set[type] = set(PLAIN_TYPES)
