@@ -249,8 +249,9 @@ class View(HolderRecord):
             return
         whole = self._buffer.box
         if box in whole:
-            local = "add view.box.min, or index view.array"
-            remedy = f"{widen_mapper(box, self.box, local)}, or intersect the index with that region"
+            last = [end - 1 for end in box.max]
+            remedy = widen_mapper(box.min, last, self.box, "add view.box.min, or index view.array")
+            remedy = f"{remedy}, or intersect the index with that region"
         else:  # the result was clamped: a wider mapper would not help
             remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
             remedy += " with view.shape_box"

@@ -89,10 +89,11 @@ class RuntimeDelegate:
         record = [arg for arg in submission.args if arg.__class__ is Port][access].record
         ndim = len(record.shape)
         region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
-        item = _native.Box(index[:ndim], [position + 1 for position in index[:ndim]])
-        remedy = widen_mapper(item, region.bounding_box, "use the coordinates of chunk.item()")
+        where = index[:ndim]
+        accessed = region.bounding_box if region else _native.Box((0,) * ndim, (0,) * ndim)
+        remedy = widen_mapper(where, where, accessed, "use the coordinates of chunk.item()")
         return OutOfBoundsAccess(
-            f"{submission.describe()} accesses {record.label} at {show(index[:ndim])}, outside of its declared "
+            f"{submission.describe()} accesses {record.label} at {show(where)}, outside of its declared "
             f"region {show(region)}. {remedy}, or test the index in the kernel "
             f"(the whole buffer is {show(record.box)})."
         )

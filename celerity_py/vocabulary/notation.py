@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 from celerity_py._native import Box, Region
@@ -19,10 +20,11 @@ def show(where: Any) -> str:
     return f"[{', '.join(map(_show_item, items))}]"
 
 
-def widen_mapper(index: Box, accessed: Box, local: str) -> str:
+def widen_mapper(first: Sequence[int], last: Sequence[int], accessed: Box, local: str) -> str:
     """The remedy for an index outside of an access; `local` is that for an index that counts from its beginning."""
     remedy = "widen the range mapper of this access"
-    if any(accessed.min) and index.shift(*accessed.min) in accessed:
+    may_be_local = all(a >= 0 and b < extent for a, b, extent in zip(first, last, accessed.shape, strict=True))
+    if any(accessed.min) and may_be_local:
         beginning = f"Indices are global coordinates, and this access begins at {show(accessed.min)}"
         return f"{beginning}: if the index counts from there, {local}. Otherwise {remedy}"
     return remedy.capitalize()

@@ -41,6 +41,9 @@ def test_a_kernel_with_an_index_outside_is_told_what_to_write() -> None:
         where.format(50)
         + " Widen the range mapper of this access, or test the index in the kernel (the whole buffer is [0:100])."
     )
+    assert told(2**63 - 1).startswith(where.format(2**63 - 1) + " Widen the range mapper")
+    nothing = delegate.explain_violation(7, 0, (9, 0, 0), [])
+    assert "outside of its declared region {}. Widen the range mapper" in str(nothing)
     assert told(9).startswith(
         where.format(9) + " Indices are global coordinates, and this access begins at [40]: if the index counts from "
         "there, use the coordinates of chunk.item(). Otherwise widen the range mapper of this access, or test the index"
