@@ -99,6 +99,7 @@ class Queue:
         """
         if unknown:
             refuse_names("parallel_for(shape, kernel", unknown, "name", "hints", "constrain")
+        # Native: submitter::submit_kernel.
         self._runtime.submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
 
     def host_task(

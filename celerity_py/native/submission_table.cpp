@@ -23,7 +23,7 @@ bool submission_table::is_overtaken(const std::uint64_t begun) const {
 	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
 }
 
-void submission_table::number_line(const nb::handle submission, task& node) {
+void submission_table::set_site(const nb::handle submission, task& node) {
 	const auto& record = record_type<submission_record>::of(submission.ptr());
 	if(m_is_shared) node.site = number_line(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
 }
@@ -41,7 +41,7 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 		if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
 		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 		if(is_copy) {
-			m_scheduler.submit_again(std::move(node));
+			m_scheduler.enqueue(std::move(node));
 		} else {
 			m_scheduler.submit(std::move(node));
 		}
@@ -62,7 +62,7 @@ void submission_table::observe(const nb::handle submission, const nb::object& nu
 
 void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns,
     const bool is_copy) {
-	if(!is_copy) number_line(submission, node);
+	if(!is_copy) set_site(submission, node);
 	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), is_copy), started_ns);
 }
 
@@ -75,7 +75,7 @@ void submission_table::enter_fence(const nb::handle submission, task&& node, voi
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id{user_memory, raw};
 		}
-		number_line(submission, node);
+		set_site(submission, node);
 		number = enter_unobserved(submission, std::move(node), std::nullopt, false);
 	} catch(...) {
 		if(raw != 0) m_executor->unregister_user_memory(raw);

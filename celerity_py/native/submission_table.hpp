@@ -66,7 +66,7 @@ class submission_table {
 	unsigned long m_thread = 0; ///< that submitted last
 
 	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, bool is_copy);
-	void number_line(nanobind::handle submission, task& node);
+	void set_site(nanobind::handle submission, task& node);
 	/// The observer runs Python code, which may raise: the task is submitted all the same.
 	void observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
 };

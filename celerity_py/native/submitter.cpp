@@ -30,7 +30,7 @@ using kernel_type = record_type<kernel_record>;
 using port_type = record_type<port_record>;
 using submission_type = record_type<submission_record>;
 
-/// There is one.
+/// The class `Access` of Python; set once, by make_access_maker().
 PyTypeObject* access_class = nullptr;
 
 bool is_port(const submit_memo::argument_kind kind) { return (kind & 1) != 0; }
@@ -149,7 +149,7 @@ void submitter::submit_kernel(const parallel_for_call& given) {
 		return;
 	}
 	submit_memo::entry found;
-	plan(given, space, made, found);
+	ask_delegate(given, space, made, found);
 	finish(now, std::move(made));
 	remember(given.kernel, std::move(found));
 }
@@ -207,7 +207,7 @@ void submitter::finish(call& now, work&& made) {
 
 // ---- new calls, with answers of Python
 
-void submitter::plan(const parallel_for_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
+void submitter::ask_delegate(const parallel_for_call& given, const nb::object& known_space, work& out, submit_memo::entry& found) {
 	take_over(m_delegate.attr("plan_kernel")(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame,
 	              known_space ? known_space : nb::none()),
 	    out.submission, out.node);

@@ -23,7 +23,8 @@ nanobind::object make_access_maker(nanobind::handle access_class);
 /// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:
-	/// An odd number for each `Port.kind`, or the address of the type of a value, which is even. Entries have plain types alone, whose addresses stay theirs.
+	/// An odd number for each `Port.kind`, or the address of the type of a value, which is even. Entries name plain
+	/// types only. These live as long as the interpreter, so no other type gets their address.
 	using argument_kind = std::uintptr_t;
 
 	struct entry {
@@ -71,9 +72,9 @@ class submitter {
 	void submit_host_task(const nanobind::args& given);
 
 	/// Calls the function, and keeps the kernels and host tasks that this thread submits meanwhile. No signal handler can leave the recording open.
-	/// `submissions`: gets Python's record of each. `opened`: the OpenRecording, which refuses other calls.
+	/// `submissions`: gets Python's record of each. `opened`: the Recording, which refuses other calls.
 	nanobind::object record(const nanobind::object& function, std::shared_ptr<recorded_tasks> tasks, nanobind::list submissions, nanobind::object opened);
-	/// The OpenRecording of the recording under way; None if there is none.
+	/// The Recording under way; None if there is none.
 	nanobind::object open_recording() const { return m_recorded != nullptr ? m_open_recording : nanobind::none(); }
 	/// Submits recorded tasks again, `times` times, for a call from this frame. The buffers live until it returns. Between tasks it lets signal handlers and
 	/// other threads run.
@@ -151,7 +152,7 @@ class submitter {
 	/// False, with nothing done, if something is new or wrong, or if code of others would have to run.
 	bool repeat(const parallel_for_call& given, const nanobind::object& box_object, work& out);
 	/// By the delegate. `known_space`: null if the shape is new.
-	void plan(const parallel_for_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
+	void ask_delegate(const parallel_for_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
 	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
 	void remember(nanobind::handle kernel, submit_memo::entry&& found) const;
 

@@ -292,8 +292,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "pilots of direct messages go through the network as well",
         LOOP,
-        "if(m_direct.is_direct(send)) return m_sender.plan(item, send, stamp, program_digest);",
-        "if(m_direct.is_direct(send)) m_sender.plan(item, send, stamp, program_digest);",
+        "if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);",
+        "if(m_direct.is_direct(send)) m_sender.add(item, send, stamp, program_digest);",
     ),
     Mutation(
         "launches are forgotten while kernels are under way",
@@ -304,14 +304,14 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a flag is written before its producers are done",
         SENDER,
-        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, waits, ",
-        "m_shared.lanes.enqueue_signal({item.lane, item.sequence}, {}, ",
+        "m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, waits, ",
+        "m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, {}, ",
     ),
     Mutation(
         "a fetch does not wait for who uses the old data",
         RECEIVER,
-        "m_shared.lanes.enqueue_pulls(own, waits, m_pulls);",
-        "m_shared.lanes.enqueue_pulls(own, {}, m_pulls);",
+        "m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);",
+        "m_shared.device_backend.enqueue_pulls(own, {}, m_pulls);",
         limit=2000,
     ),
     Mutation(

@@ -93,7 +93,7 @@ class backend {
 	/// All copies, in any order. Boxes outlive the completion of the position.
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
-	/// Only for kernels that were registered with this backend.
+	/// Only for launches whose kernel is of this backend's subclass of native_kernel.
 	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, launch_operation&& /* launch */) {
 		throw std::logic_error("this backend launches no kernels by itself");
 	}

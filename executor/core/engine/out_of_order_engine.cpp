@@ -99,7 +99,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		}
 		++m_num_in_flight;
 		n.stamp = stamp;
-		const bool depends_on_one = n.policy == issue_policy::signal && wait_for_the_only_one(n);
+		const bool depends_on_one = n.policy == issue_policy::signal && name_the_only_producer(n);
 		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_signals, depends_on_one};
 		return true;
 	}
@@ -107,7 +107,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 }
 
 // The position is named even if the lane has waited for it before. Otherwise only the first flag of each lane would know its producer.
-bool out_of_order_engine::wait_for_the_only_one(const node& n) {
+bool out_of_order_engine::name_the_only_producer(const node& n) {
 	if(n.num_incomplete != 1) return false;
 	for(const auto id : n.predecessors) {
 		const slot_type slot = m_window.find(id);

@@ -228,7 +228,7 @@ class out_of_order_engine {
 	void retry_parked();
 	void retry_gated();
 	lane_index choose_lane(node& n);
-	bool wait_for_the_only_one(const node& n);
+	bool name_the_only_producer(const node& n);
 	bool must_stay_gated(const node& n) const;
 	/// Appends to `waits` the positions that are neither complete nor implied by `clock`, and raises `clock` by them.
 	template <typename Waits>

@@ -104,7 +104,7 @@ array_place executor_loop::place_at(const allocation_id allocation, const std::s
 	return place;
 }
 
-copy_operation executor_loop::counted(copy_operation operation, const copy_reason reason) {
+copy_operation executor_loop::with_size(copy_operation operation, const copy_reason reason) {
 	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
 	++m_statistics.copies[reason];
 	m_statistics.copied_bytes[reason] += operation.size_bytes;
@@ -113,7 +113,7 @@ copy_operation executor_loop::counted(copy_operation operation, const copy_reaso
 
 template <>
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
-	const auto operation = counted(
+	const auto operation = with_size(
 	    {place_at(copy.source, copy.source_offset_bytes), place_at(copy.destination, copy.destination_offset_bytes), copy.boxes, copy.element_size_bytes},
 	    copy.reason);
 	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
@@ -124,7 +124,7 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 	const auto destination = m_allocations.place(gather.destination);
 	small_vector<copy_operation, 8> copies;
 	for(const auto& source : gather.sources) {
-		copies.push_back(counted({m_allocations.place(source.allocation), destination, source.boxes, gather.element_size_bytes}, copy_reason::coherence));
+		copies.push_back(with_size({m_allocations.place(source.allocation), destination, source.boxes, gather.element_size_bytes}, copy_reason::coherence));
 	}
 	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
 }
@@ -236,9 +236,9 @@ void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
 // Last: it needs all of the above.
 void executor_loop::dispatch(const issue& item) {
 	const auto& operation = item.payload->operation;
-	// Pulls may carry out the signals that the backend keeps.
+	// Not before a pull: its kernel may write the flags that the backend has kept back. Not before a signal: it may join them.
 	if(!std::holds_alternative<send_instruction>(operation) && !std::holds_alternative<receive_instruction>(operation)) m_backend->flush();
-	std::visit([&](const auto& operation) { execute(item, operation); }, item.payload->operation);
+	std::visit([&](const auto& kind) { execute(item, kind); }, operation);
 }
 
 } // namespace celerity

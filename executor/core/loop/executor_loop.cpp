@@ -214,7 +214,9 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 		if(const auto* const send = std::get_if<send_instruction>(&item->operation)) {
 			announce(*item, *send, stamp);
 		} else if(const auto* const receive = std::get_if<receive_instruction>(&item->operation); receive != nullptr && m_direct.has_peers()) {
-			m_receiver.plan(item->id, *receive, stamp);
+			// The engine holds a direct receive until its parts are announced. The arbiter therefore gets it now, behind `m_receiver.add()`. Without direct peers
+			// it gets the receive when that is issued: see execute(receive_instruction).
+			m_receiver.add(item->id, *receive, stamp);
 			m_communication.arbiter().receive(item->id, *receive);
 		}
 	}
@@ -222,7 +224,7 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 
 void executor_loop::announce(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
 	const auto program_digest = program_digest_at(send.transfer.consumer);
-	if(m_direct.is_direct(send)) return m_sender.plan(item, send, stamp, program_digest);
+	if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);
 	m_announcements.add(pilot_event{
 	    send.destination_rank, {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest}});
 	m_has_unsent_pilots = true;

@@ -237,7 +237,8 @@ class executor_loop final : public instruction_sink {
 	/// The place of data that begins at an offset in the allocation.
 	array_place place_at(allocation_id allocation, std::size_t offset_bytes) const;
 	/// Fills in the size of the copy, and counts it.
-	copy_operation counted(copy_operation operation, copy_reason reason);
+	/// Fills in the size of the copy, and counts it.
+	copy_operation with_size(copy_operation operation, copy_reason reason);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;

@@ -20,11 +20,12 @@ void direct_context::agree(const std::vector<rank_id>& peers) {
 		own_flags = {};
 		return;
 	}
-	lanes.adopt_flags(own_flags.address(), own_flags.size_bytes());
+	has_agreed = true;
+	device_backend.adopt_flags(own_flags.address(), own_flags.size_bytes());
 	for(const rank_id rank : peers) {
 		auto& peer = neighbours.at(rank.value);
 		peer.is_peer = true;
-		lanes.adopt_flags(peer.flags.address(), peer.flags.size_bytes());
+		device_backend.adopt_flags(peer.flags.address(), peer.flags.size_bytes());
 	}
 }
 

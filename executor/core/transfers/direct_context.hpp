@@ -51,13 +51,14 @@ struct direct_context {
 		flag_segment flags;
 	};
 
-	backend& lanes;
+	backend& device_backend;
 	const allocation_table& allocations;
 	executor_statistics& statistics;
 	trace_recorder* const trace; ///< null if there is no timeline
 	std::size_t own_position = 0;
 	flag_segment own_flags{};
 	std::vector<neighbour> neighbours{}; ///< by rank; ranks of other hosts are no peers
+	bool has_agreed = false;             ///< with at least one peer
 	std::vector<released_instruction> released{};
 
 	// At start, in this order: every rank gives its offer to all others, opens theirs, and learns for which pairs both sides have succeeded.
@@ -68,7 +69,7 @@ struct direct_context {
 	void open(const rank_id peer, const flag_segment::offer& offer) { neighbours.at(peer.value).flags = flag_segment::open(offer); }
 	void agree(const std::vector<rank_id>& peers);
 
-	bool has_peers() const { return !neighbours.empty(); }
+	bool has_peers() const { return has_agreed; }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
 	/// Whether a peer fetches the data from the memory of a device.
 	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && is_peer(send.destination_rank); }

@@ -19,7 +19,7 @@ direct_receiver::~direct_receiver() {
 	for(const auto& [key, message] : m_incoming) give_back(message);
 }
 
-void direct_receiver::plan(const instruction_id id, const receive_instruction& receive, const std::uint64_t stamp) {
+void direct_receiver::add(const instruction_id id, const receive_instruction& receive, const std::uint64_t stamp) {
 	m_receives.emplace(id, receive_state{&receive, stamp});
 }
 
@@ -45,7 +45,7 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 
 std::byte* direct_receiver::open_slab(const rank_id source, const shared_location& location) {
 	try {
-		return static_cast<std::byte*>(m_shared.lanes.open_peer_slab(location));
+		return static_cast<std::byte*>(m_shared.device_backend.open_peer_slab(location));
 	} catch(const device_failure&) {
 		throw; // it is this rank's own
 	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
@@ -69,7 +69,7 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 void* direct_receiver::prepare_bounce(const posted_receive& post) {
 	auto& message = m_incoming.at({post.source, post.message});
 	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
-	message.data = static_cast<std::byte*>(m_shared.lanes.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes));
+	message.data = static_cast<std::byte*>(m_shared.device_backend.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes));
 	return message.data;
 }
 
@@ -99,7 +99,7 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 		auto& pull = m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
 		if(message->is_direct()) plan_answer(pull, *message, where, own);
 	}
-	m_shared.lanes.enqueue_pulls(own, waits, m_pulls);
+	m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);
 }
 
 void direct_receiver::plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own) {
@@ -132,7 +132,7 @@ void direct_receiver::retire(const instruction_id id) {
 }
 
 void direct_receiver::give_back(const incoming& message) {
-	if(message.bounce_bytes > 0) m_shared.lanes.deallocate(host_memory, message.data, message.bounce_bytes, bounce_alignment_bytes);
+	if(message.bounce_bytes > 0) m_shared.device_backend.deallocate(host_memory, message.data, message.bounce_bytes, bounce_alignment_bytes);
 }
 
 std::optional<transfer_status> direct_receiver::find_status(const instruction_id id) const {

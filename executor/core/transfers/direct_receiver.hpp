@@ -35,7 +35,7 @@ class direct_receiver {
 	direct_receiver& operator=(const direct_receiver&) = delete;
 	~direct_receiver();
 
-	void plan(instruction_id id, const receive_instruction& receive, std::uint64_t stamp);
+	void add(instruction_id id, const receive_instruction& receive, std::uint64_t stamp);
 	/// Calls f(source rank, pilot) for the pilots that have come.
 	template <typename F>
 	void take_pilots(F&& f) {

@@ -21,7 +21,7 @@ class direct_sender {
 	explicit direct_sender(direct_context& shared) : m_shared(shared) {}
 
 	/// Announces the send now or, if its source does not exist yet or too many are under way, later. The instruction outlives its completion.
-	void plan(const instruction& item, const send_instruction& send, std::uint64_t stamp, std::uint64_t program_digest);
+	void add(const instruction& item, const send_instruction& send, std::uint64_t stamp, std::uint64_t program_digest);
 	void notify_allocated(allocation_id allocation);
 	void signal(const issue& item, const lane_waits& waits);
 	/// No flag if the answer has come.

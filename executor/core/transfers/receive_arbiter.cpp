@@ -26,7 +26,7 @@ coordinate overlap_area(const Boxes& boxes, const box& with) {
 } // namespace
 
 template <typename Request>
-void receive_arbiter::add_request(const instruction_id instruction, const Request& request, const bool is_split) {
+void receive_arbiter::add_receive(const instruction_id instruction, const Request& request, const bool is_split) {
 	const coordinate area = total_area(request.boxes);
 	if(area == 0) return finish(instruction);
 
@@ -46,8 +46,8 @@ void receive_arbiter::add_request(const instruction_id instruction, const Reques
 	std::erase_if(transfer.pilots, [](const pilot_state& pilot) { return pilot.unclaimed == 0; });
 }
 
-void receive_arbiter::receive(const instruction_id instruction, const receive_instruction& request) { add_request(instruction, request, false); }
-void receive_arbiter::split_receive(const instruction_id instruction, const split_receive_instruction& request) { add_request(instruction, request, true); }
+void receive_arbiter::receive(const instruction_id instruction, const receive_instruction& request) { add_receive(instruction, request, false); }
+void receive_arbiter::split_receive(const instruction_id instruction, const split_receive_instruction& request) { add_receive(instruction, request, true); }
 
 void receive_arbiter::await_receive(const instruction_id instruction, const await_receive_instruction& request) {
 	const auto transfer = m_transfers.find(request.transfer);

@@ -135,7 +135,7 @@ class receive_arbiter {
 	std::size_t m_num_open = 0;
 
 	template <typename Request>
-	void add_request(instruction_id instruction, const Request& request, bool is_split);
+	void add_receive(instruction_id instruction, const Request& request, bool is_split);
 	void claim(const transfer_id& transfer, request_state& request, pilot_state& pilot);
 	void claim_slot(const transfer_id& transfer, partials_state& partials, const pilot_state& pilot);
 	void arrive(transfer_state& state, request_state& request, const box& part);

@@ -54,42 +54,39 @@ region clamp(region r, const box& buffer_box) {
 	return region_intersection(r, buffer_box);
 }
 
-box grow(const box& b, const std::size_t dim, const coordinate extent) {
-	return with_interval(b, dim, saturating_add(b.min(dim), -extent), saturating_add(b.max(dim), extent));
+box grow(const box& b, const std::size_t dim, const coordinate width) {
+	return with_interval(b, dim, saturating_add(b.min(dim), -width), saturating_add(b.max(dim), width));
 }
 
 /// The chunk grown along all axes at once: a larger box.
-region grow_all_around(const box& chunk, const point& extents, const box& buffer_box) {
+region grow_all_around(const box& chunk, const point& widths, const box& buffer_box) {
 	if(chunk.empty()) return {};
 	point min;
 	point max;
 	for(std::size_t d = 0; d < 3; ++d) {
-		min[d] = std::max(saturating_add(chunk.min(d), -extents[d]), buffer_box.min(d));
-		max[d] = std::min(saturating_add(chunk.max(d), extents[d]), buffer_box.max(d));
+		min[d] = std::max(saturating_add(chunk.min(d), -widths[d]), buffer_box.min(d));
+		max[d] = std::min(saturating_add(chunk.max(d), widths[d]), buffer_box.max(d));
 	}
 	return box(min, max);
 }
 
 /// The chunk grown along each axis by itself: a plus.
-region grow_along_axes(const box& chunk, const point& extents, const box& buffer_box) {
+region grow_along_axes(const box& chunk, const point& widths, const box& buffer_box) {
 	if(chunk.empty()) return {};
 	std::array<box, 3> grown;
-	for(std::size_t d = 0; d < 3; ++d) grown[d] = intersection(grow(chunk, d, extents[d]), buffer_box);
-	box_vector boxes;
-	if(!buffer_box.covers(chunk) || grown[2] == chunk) { // at most 2-D, or cut off at the border: leave the corner cases to the normal form
-		if(buffer_box.covers(chunk) && grown[1] != chunk && grown[0] != chunk) {
-			const box above = with_interval(grown[0], 0, grown[0].min(0), chunk.min(0));
-			const box below = with_interval(grown[0], 0, chunk.max(0), grown[0].max(0));
-			if(!above.empty()) boxes.push_back(above);
-			boxes.push_back(grown[1]);
-			if(!below.empty()) boxes.push_back(below);
-			return region::from_normalized(std::move(boxes));
-		}
-		if(buffer_box.covers(chunk) && grown[1] == chunk) return grown[0];
-		if(buffer_box.covers(chunk) && grown[0] == chunk) return grown[1];
+	for(std::size_t d = 0; d < 3; ++d) grown[d] = intersection(grow(chunk, d, widths[d]), buffer_box);
+	if(buffer_box.covers(chunk) && grown[2] == chunk) { // at most 2-D and not cut off: the normal form is known
+		if(grown[1] == chunk) return grown[0];
+		if(grown[0] == chunk) return grown[1];
+		const box above = with_interval(grown[0], 0, grown[0].min(0), chunk.min(0));
+		const box below = with_interval(grown[0], 0, chunk.max(0), grown[0].max(0));
+		box_vector boxes;
+		if(!above.empty()) boxes.push_back(above);
+		boxes.push_back(grown[1]);
+		if(!below.empty()) boxes.push_back(below);
+		return region::from_normalized(std::move(boxes));
 	}
-	for(const box& b : grown) boxes.push_back(b);
-	return region(std::move(boxes));
+	return region(box_vector{grown[0], grown[1], grown[2]});
 }
 
 /// Deals the extent of dimension 0 to `count` items in blocks of `granularity`; see range_mapper::even_split.

@@ -206,9 +206,9 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 			group.push_back(accesses[k]);
 			writes |= is_producer(accesses[k].access->mode);
 			const auto& mapper = accesses[k].access->mapper;
-			is_harmless &= mapper.is_injective(node.geometry.dims, accesses[k].buffer->dims)
-			               && (group.size() == 1 || mapper.get_kind() == range_mapper::kind::one_to_one)
-			               && (group.size() == 1 || group.front().access->mapper.get_kind() == range_mapper::kind::one_to_one);
+			const auto is_one_to_one = [](const range_mapper& m) { return m.get_kind() == range_mapper::kind::one_to_one; };
+			const bool is_same = group.size() == 1 || (is_one_to_one(mapper) && is_one_to_one(group.front().access->mapper));
+			is_harmless &= is_same && mapper.is_injective(node.geometry.dims, accesses[k].buffer->dims);
 		}
 		if(!writes || is_harmless) continue;
 		check_overlap(node, group, divide().by_rank);

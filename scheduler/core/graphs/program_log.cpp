@@ -16,7 +16,8 @@ namespace {
 constexpr std::ptrdiff_t max_claims_per_peer = 2;
 
 region whole_mapping(const task& node, const buffer_access& access, const box& chunk) {
-	// Not clamped to a buffer, which the log does not know: results of callables are clamped before they are entered into their tables.
+	// The log does not know the buffer, so `anywhere` cuts off negative coordinates only. A table has the results of a callable as they were returned:
+	// range_mapper::map clamps them later.
 	constexpr coordinate far = coordinate{1} << 62;
 	const box anywhere(point{{0, 0, 0}}, point{{far, far, far}});
 	return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, anywhere, 3);

@@ -89,21 +89,17 @@ class instruction_graph_generator {
 		memory_id origin_memory;      ///< the memory in which it was produced; up to date as long as any memory is
 		friend bool operator==(const content_state&, const content_state&) = default;
 	};
-	struct pending_receive {
-		transfer_id transfer;
-		region awaited;
-	};
 	struct buffer_state {
 		buffer_info info;
 		box domain;
 		region whole; ///< the domain
 		region_map<content_state> contents;
 		std::vector<memory_state> memories; ///< by memory id
-		std::vector<pending_receive> receives;
+		std::vector<await_push_command> receives; ///< that no task has read yet
 		bool has_warned = false; ///< of many allocations, in whichever memory
 		recent_buffers::round last_use = 0;
 	};
-	/// `where` must be up to date in `memory` before the task starts there.
+	/// A part of the buffer in one memory.
 	struct read_requirement {
 		memory_id memory;
 		region where;
@@ -312,10 +308,10 @@ class instruction_graph_generator {
 	}
 	void emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
 	void commit_receives(const command_phase& now, buffer_state& buffer, std::span<const read_requirement> reads);
-	void receive_to_host(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive, std::span<const read_requirement> reads);
 	void receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving,
 	    std::vector<region>&& parts);
-	void receive_to_readers(const command_phase& now, buffer_state& buffer, const pending_receive& receive, std::span<const read_requirement> reads);
+	void receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive, std::span<const read_requirement> reads);
 	void join_small_neighbours(std::vector<read_requirement>& arrivals, std::size_t element_size_bytes) const;
 	void emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where);
 

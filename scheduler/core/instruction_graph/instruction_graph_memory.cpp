@@ -192,7 +192,7 @@ instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy,
 
 void instruction_graph_generator::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {
 	// A value that several devices lack crosses the link of its source once. Therefore the regions of each source are made disjoint, each with its destinations.
-	std::vector<staged_copy> plan;
+	std::vector<staged_copy> pieces;
 	std::vector<bool> done(staged.size());
 	for(std::size_t i = 0; i < staged.size(); ++i) {
 		if(done[i]) continue;
@@ -214,7 +214,7 @@ void instruction_graph_generator::copy_staged(const command_phase& now, buffer_s
 					piece.destinations.push_back(destination);
 				}
 			}
-			plan.push_back(std::move(piece));
+			pieces.push_back(std::move(piece));
 		}
 	}
 
@@ -222,12 +222,12 @@ void instruction_graph_generator::copy_staged(const command_phase& now, buffer_s
 	const auto round_up = [](const std::size_t value, const std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; };
 	std::size_t total_bytes = 0;
 	std::vector<std::size_t> offsets;
-	for(const auto& piece : plan) {
+	for(const auto& piece : pieces) {
 		offsets.push_back(total_bytes);
 		total_bytes += round_up(static_cast<std::size_t>(piece.where.area()) * buffer.info.element_size_bytes, alignment_bytes);
 	}
 	auto& staging = acquire_staging(now, host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
-	for(std::size_t i = 0; i < plan.size(); ++i) copy_staged_region(now, buffer, plan[i], staging, offsets[i]);
+	for(std::size_t i = 0; i < pieces.size(); ++i) copy_staged_region(now, buffer, pieces[i], staging, offsets[i]);
 }
 
 void instruction_graph_generator::copy_staged_region(const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging,

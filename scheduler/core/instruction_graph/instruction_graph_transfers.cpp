@@ -87,7 +87,7 @@ void instruction_graph_generator::compile_await_push(const await_push_command& a
 	auto& buffer = use_buffer(await.transfer.buffer);
 	// The old contents are stale: nothing needs to copy or keep them any more.
 	buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });
-	buffer.receives.push_back(pending_receive{await.transfer, await.awaited});
+	buffer.receives.push_back(await);
 }
 
 void instruction_graph_generator::commit_receives(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
@@ -102,7 +102,7 @@ void instruction_graph_generator::commit_receives(const command_phase& now, buff
 	}
 }
 
-void instruction_graph_generator::receive_to_host(const command_phase& now, buffer_state& buffer, const pending_receive& receive,
+void instruction_graph_generator::receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
 	require_on_host(now, buffer, receive.awaited);
 	auto& memory = buffer.memories[host_memory.value];
@@ -135,7 +135,7 @@ void instruction_graph_generator::receive_in_parts(const command_phase& now, buf
 	}
 }
 
-void instruction_graph_generator::receive_to_readers(const command_phase& now, buffer_state& buffer, const pending_receive& receive,
+void instruction_graph_generator::receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
 	std::vector<region> parts;
 	for(const auto& read : reads) {

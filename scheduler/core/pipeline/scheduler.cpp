@@ -82,10 +82,10 @@ submission_id scheduler::submit(task&& submitted) {
 	if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
 		check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
 	}
-	return submit_again(std::move(submitted));
+	return enqueue(std::move(submitted));
 }
 
-submission_id scheduler::submit_again(task&& submitted) {
+submission_id scheduler::enqueue(task&& submitted) {
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
 	push(std::make_shared<task>(std::move(submitted)));

@@ -56,10 +56,10 @@ class scheduler {
 
 	buffer_id create_buffer(buffer_info info);
 	void destroy_buffer(buffer_id id);
-	/// Checks the accesses, numbers the task and hands it over. Throws access_pattern_error with nothing changed.
+	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
-	/// Likewise for a copy of a task that `submit` has checked. Its buffers must live.
-	submission_id submit_again(task&& submitted);
+	/// Numbers a task whose accesses have been checked, and hands it over. Its buffers must live.
+	submission_id enqueue(task&& submitted);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	void flush();

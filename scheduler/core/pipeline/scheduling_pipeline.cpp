@@ -39,7 +39,7 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 	m_tasks.destroy_buffer(id);
 	m_commands.destroy_buffer(id);
 	m_held.emplace_back(destroy_event{id}); // commands that use it may still be held
-	release_ready();
+	compile_ready();
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
@@ -54,13 +54,13 @@ void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 		m_counts.commands += m_new_commands.size();
 		for(auto& cmd : m_new_commands) hold(std::move(cmd));
 	}
-	release_ready();
+	compile_ready();
 }
 
 void scheduling_pipeline::flush() {
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
-	release_ready();
+	compile_ready();
 }
 
 void scheduling_pipeline::notify_epoch_reached(const task_id reached) { m_instructions.notify_epoch_reached(reached); }
@@ -85,7 +85,7 @@ void scheduling_pipeline::hold(command&& cmd) {
 	}
 }
 
-bool scheduling_pipeline::should_release() const {
+bool scheduling_pipeline::may_compile_next() const {
 	if(m_held.empty()) return false;                                     // nothing to do
 	if(m_lookahead == lookahead_mode::none) return true;                 // never wait
 	if(m_num_flushing > 0) return true;                                  // somebody waits for the held commands
@@ -96,16 +96,16 @@ bool scheduling_pipeline::should_release() const {
 	return m_horizons_since_want >= horizons_until_release;              // the pattern has stopped growing
 }
 
-void scheduling_pipeline::release_ready() {
-	while(should_release()) {
+void scheduling_pipeline::compile_ready() {
+	while(may_compile_next()) {
 		held_event event = std::move(m_held.front());
 		m_held.pop_front();
-		release(std::move(event));
+		compile_or_destroy(std::move(event));
 		hand_over(); // one by one: the first of many that were held back need not wait for the plans of the others
 	}
 }
 
-void scheduling_pipeline::release(held_event&& event) {
+void scheduling_pipeline::compile_or_destroy(held_event&& event) {
 	if(auto* const held = std::get_if<held_command>(&event)) {
 		if(is_flushing(held->cmd)) {
 			--m_num_flushing;

@@ -102,10 +102,11 @@ class scheduling_pipeline {
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;
 
+	/// Appends the command to the lookahead queue, which `compile_ready` empties, often at once.
 	void hold(command&& cmd);
-	bool should_release() const;
-	void release_ready();
-	void release(held_event&& event);
+	bool may_compile_next() const;
+	void compile_ready();
+	void compile_or_destroy(held_event&& event);
 	void hand_over();
 };
 

@@ -83,7 +83,8 @@ struct access_binding {
 	std::span<const box> accessed; ///< the mapped region
 	CELERITY_FIELDS(buffer, mode, allocation, bounding_box, accessed)
 };
-/// The allocation in which a kernel leaves its partial result of a reduction: one element. The wrapper of the kernel stores the identity there first.
+/// The allocation in which a kernel leaves its partial result of a reduction: one element. Whoever starts the kernel stores the identity there
+/// first.
 struct reduction_binding {
 	reduction_id reduction;
 	buffer_id buffer;

@@ -76,7 +76,7 @@ struct task_reduction {
 	CELERITY_FIELDS(buffer, op, type, include_current, id)
 };
 
-/// Immutable once submitted; shared by the three generators.
+/// Does not change once the task graph has numbered it and its reductions. The three graphs share it.
 struct task {
 	submission_id submission;
 	task_id id; ///< assigned by the task graph

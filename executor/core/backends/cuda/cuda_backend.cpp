@@ -352,15 +352,15 @@ void cuda_backend::enqueue_copy(const lane_position position, const lane_waits& 
 		m_host_lane->enqueue(position.sequence, waits.positions, operation);
 		return;
 	}
-	hand_over(waits, {position, {}, {}, operation, {}});
+	hand_over(position, waits, operation);
 }
 
 void cuda_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
-	hand_over(waits, {position, {}, {}, std::vector<copy_operation>(copies.begin(), copies.end()), {}});
+	hand_over(position, waits, std::vector<copy_operation>(copies.begin(), copies.end()));
 }
 
-void cuda_backend::hand_over(const lane_waits& waits, cuda_operation&& operation) {
-	operation.waits = small_vector<lane_position, 4>(waits.positions);
+void cuda_backend::hand_over(const lane_position position, const lane_waits& waits, decltype(cuda_operation::what)&& what) {
+	cuda_operation operation{position, small_vector<lane_position, 4>(waits.positions), {}, std::move(what), {}};
 	for(const auto& answer : waits.answers) {
 		if(!is_reached(answer)) operation.answers.push_back(answer);
 	}
@@ -425,7 +425,7 @@ void cuda_backend::enqueue_launch(const lane_position position, const lane_waits
 		m_checked.push_back({position, launch.instruction, report});
 		launch.violation = report;
 	}
-	hand_over(waits, {position, {}, {}, std::move(launch), {}});
+	hand_over(position, waits, std::move(launch));
 }
 
 cuda_backend::violation_report* cuda_backend::take_report() {

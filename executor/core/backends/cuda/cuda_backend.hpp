@@ -158,8 +158,8 @@ class cuda_backend final : public backend {
 	void trim(memory_id memory);
 	void make_current(cuda::context context) const;
 	bool wait_for(cuda::stream stream, std::span<const lane_position> waits);
-	/// Adds its waits to `operation`, and gives it to the worker of its device.
-	void hand_over(const lane_waits& waits, cuda_operation&& operation);
+	/// Issues `what` behind its waits: on the worker of its device, or here if the rank has one device.
+	void hand_over(lane_position position, const lane_waits& waits, decltype(cuda_operation::what)&& what);
 	void issue(cuda_operation& operation);
 	/// Issues `what`, which is `operation` or a part of it, behind its waits. False if cancelled.
 	template <typename What>

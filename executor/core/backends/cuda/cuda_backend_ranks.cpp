@@ -55,7 +55,7 @@ void cuda_backend::adopt_flags(void* const address, const std::size_t size_bytes
 void cuda_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool depends_on_one) {
 	if(!depends_on_one) {
 		flush();
-		hand_over(waits, {position, {}, {}, flag, {}});
+		hand_over(position, waits, flag);
 		return;
 	}
 	const auto device = m_device_of_lane[position.lane];
@@ -67,7 +67,7 @@ void cuda_backend::enqueue_signal(const lane_position position, const lane_waits
 void cuda_backend::flush() {
 	if(m_kept_signals.is_empty()) return;
 	const auto signals = std::exchange(m_kept_signals, {});
-	hand_over({std::span(&signals.producer(), 1), {}}, {signals.position(), {}, {}, signals, {}});
+	hand_over(signals.position(), {std::span(&signals.producer(), 1), {}}, signals);
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
@@ -93,7 +93,7 @@ void cuda_backend::prepare_small_copies() {
 
 void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
 	if(!m_workers.empty()) flush(); // otherwise issue_pulls() sees to the signals
-	hand_over(waits, {position, {}, {}, std::vector<pull_operation>(pulls.begin(), pulls.end()), {}});
+	hand_over(position, waits, std::vector<pull_operation>(pulls.begin(), pulls.end()));
 }
 
 void cuda_backend::issue_pulls(cuda_operation& operation, const std::vector<pull_operation>& pulls) {
@@ -119,8 +119,8 @@ void cuda_backend::issue_pulls(cuda_operation& operation, const std::vector<pull
 	if(issue_at(operation.position, operation, fetch{pulls, is_small ? &small : nullptr})) { write_answers(lane, pulls); }
 }
 
-// An exchange: the kernel that fetches raises the flags that were kept, in place of the stream of their producer. The signals are the last that was issued, so
-// everything that this operation waits for on other lanes was issued before them. Answers are different: they may come from ranks that wait for the flags.
+// The kernel that fetches also writes the flags that were kept. Nothing was issued behind the kept signals, so all work of other lanes that this operation
+// waits for was issued before them. It must not wait for answers: another rank may answer only after it has seen these flags.
 bool cuda_backend::raise_in(cuda_small_copies& small, cuda_operation& pulls) {
 	if(!m_options.kernels_raise || m_kept_signals.is_empty() || !pulls.answers.empty()) return false;
 	const auto flags = m_kept_signals.flags();

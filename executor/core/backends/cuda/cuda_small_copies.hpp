@@ -43,7 +43,7 @@ class cuda_small_copies {
 	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
 	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
 	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
-	/// Once all copies are there: their kernel waits for the flags, and raises `answers` in the end.
+	/// After the last add(): the kernel waits for the flags of its copies, copies, and then writes `answers`.
 	void wait_in_kernel(std::span<const shared_flag> answers);
 	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
 	bool raise_first(std::span<const shared_flag> flags);
