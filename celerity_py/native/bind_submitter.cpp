@@ -22,7 +22,7 @@ namespace {
 
 void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
     const bool on_all) {
-	self.table().enter_fence(submission, make_fence(buffer, where, 0, on_all), reinterpret_cast<void*>(address), now_ns());
+	self.table().enter(submission, {make_fence(buffer, where, 0, on_all), {}, reinterpret_cast<void*>(address)}, now_ns());
 }
 
 nb::object call_inside(const nb::handle threads, const nb::handle function, const nb::args& args) {
@@ -92,9 +92,7 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def(
 	        "submit_epoch",
-	        [](submitter& self, const nb::handle submission, const std::string& action) {
-		        self.table().enter(submission, make_epoch(action), std::nullopt, now_ns());
-	        },
+	        [](submitter& self, const nb::handle submission, const std::string& action) { self.table().enter(submission, {make_epoch(action)}, now_ns()); },
 	        "submission"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")
 	    .def("refuse", &submitter::refuse, "From now on ask the delegate at each call whether it may go on.")
 	    .def(

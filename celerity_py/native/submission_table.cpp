@@ -28,17 +28,25 @@ void submission_table::set_site(const nb::handle submission, task& node) {
 	if(m_is_shared) node.site = number_line(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
 }
 
-nb::object submission_table::enter_unobserved(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const bool is_copy) {
+void submission_table::enter(const nb::handle submission, submitted_task&& submitted, const std::int64_t started_ns) {
+	auto& [node, launch, fence_destination, is_copy] = submitted;
+	if(!is_copy) set_site(submission, node);
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
-	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
+	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
 	if(!number) throw nb::python_error();
 	PyObject* const future = future_of(submission.ptr());
 	if(future != nullptr) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
 	const std::size_t num_reductions = node.reductions.size();
+	std::uint64_t raw = 0;
 	try {
 		if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
+		if(fence_destination != nullptr && m_executor != nullptr) {
+			raw = m_executor->register_user_memory(fence_destination, node.fence_box);
+			nb::setattr(future, "raw", nb::int_(raw)); // replaces a value
+			node.fence_destination = allocation_id{user_memory, raw};
+		}
 		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 		if(is_copy) {
 			m_scheduler.enqueue(std::move(node));
@@ -47,41 +55,14 @@ nb::object submission_table::enter_unobserved(const nb::handle submission, task&
 		}
 	} catch(...) {
 		if(launch.has_value()) m_executor->take_back_launch(id);
+		if(raw != 0) m_executor->unregister_user_memory(raw);
 		if(PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
 		throw;
 	}
 	m_num_reductions += num_reductions;
 	++m_num_submitted;
 	m_thread = PyThread_get_thread_ident();
-	return number;
-}
-
-void submission_table::observe(const nb::handle submission, const nb::object& number, const std::int64_t started_ns) const {
 	if(m_observer) m_observer(number, submission, started_ns);
-}
-
-void submission_table::enter(const nb::handle submission, task&& node, std::optional<native_launch>&& launch, const std::int64_t started_ns,
-    const bool is_copy) {
-	if(!is_copy) set_site(submission, node);
-	observe(submission, enter_unobserved(submission, std::move(node), std::move(launch), is_copy), started_ns);
-}
-
-void submission_table::enter_fence(const nb::handle submission, task&& node, void* const destination, const std::int64_t started_ns) {
-	std::uint64_t raw = 0;
-	nb::object number;
-	try {
-		if(destination != nullptr && m_executor != nullptr) {
-			raw = m_executor->register_user_memory(destination, node.fence_box);
-			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
-			node.fence_destination = allocation_id{user_memory, raw};
-		}
-		set_site(submission, node);
-		number = enter_unobserved(submission, std::move(node), std::nullopt, false);
-	} catch(...) {
-		if(raw != 0) m_executor->unregister_user_memory(raw);
-		throw;
-	}
-	observe(submission, number, started_ns);
 }
 
 nb::list submission_table::futures_until(const std::uint64_t last) const {

@@ -27,11 +27,15 @@ class submission_table {
 	submission_table(scheduler& target, executor_loop* executor, nanobind::dict entries, const bool is_shared)
 	    : m_scheduler(target), m_executor(executor), m_entries(std::move(entries)), m_is_shared(is_shared), m_oldest(target.next_submission().value) {}
 
-	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task. `is_copy`: the task was entered before, and its
-	/// line is set. Its buffers must live.
-	void enter(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, std::int64_t started_ns, bool is_copy = false);
-	/// A fence that writes to this memory, unless that is null.
-	void enter_fence(nanobind::handle submission, task&& node, void* destination, std::int64_t started_ns);
+	struct submitted_task {
+		task node;
+		std::optional<native_launch> launch{};
+		void* fence_destination = nullptr; ///< memory of the application; null: none
+		bool is_copy = false;              ///< the task was entered before, and its line is set; its buffers must live
+	};
+	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task. The observer runs Python code, which may raise:
+	/// the task is submitted all the same.
+	void enter(nanobind::handle submission, submitted_task&& submitted, std::int64_t started_ns);
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
 	bool is_overtaken(std::uint64_t begun) const;
 
@@ -65,10 +69,7 @@ class submission_table {
 	std::uint64_t m_num_reductions = 0;
 	unsigned long m_thread = 0; ///< that submitted last
 
-	nanobind::object enter_unobserved(nanobind::handle submission, task&& node, std::optional<native_launch>&& launch, bool is_copy);
 	void set_site(nanobind::handle submission, task& node);
-	/// The observer runs Python code, which may raise: the task is submitted all the same.
-	void observe(nanobind::handle submission, const nanobind::object& number, std::int64_t started_ns) const;
 };
 
 } // namespace celerity::native

@@ -194,7 +194,7 @@ void submitter::finish(call& now, work&& made) {
 		if(is_recording()) {
 			enter_and_record(made, now.started_ns);
 		} else {
-			m_table.enter(made.submission, std::move(made.node), std::move(made.launch), now.started_ns);
+			m_table.enter(made.submission, {std::move(made.node), std::move(made.launch)}, now.started_ns);
 		}
 	} catch(const access_pattern_error& error) {
 		const nb::object exception = m_delegate.attr("explain")(to_named(error.violation), made.submission, made.args);
