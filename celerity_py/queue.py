@@ -99,8 +99,9 @@ class Queue:
         """
         if unknown:
             refuse_names("parallel_for(shape, kernel", unknown, "name", "hints", "constrain")
-        # Native: submitter::submit_kernel.
-        self._runtime.submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
+        # Native: submitter::submit_kernel. As an attribute, CPython finds it sooner than as a method.
+        submit_kernel = self._runtime.submit_kernel
+        submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
 
     def host_task(
         self,

@@ -157,7 +157,7 @@ void submitter::submit_kernel(const parallel_for_call& given) {
 void submitter::submit_host_task(const nb::args& given) {
 	call now = begin("host_task()");
 	work made;
-	made.args = nb::cast<nb::tuple>(given[1]);
+	made.args = given[1];
 	take_over(m_delegate.attr("plan_host_task")(*given), made.submission, made.node);
 	finish(now, std::move(made));
 }
@@ -169,6 +169,7 @@ submitter::call submitter::begin(const char* const name) {
 }
 
 bool submitter::is_inside() {
+	if(PySet_GET_SIZE(m_inside.ptr()) == 0) return false;
 	const unsigned long id = PyThread_get_thread_ident();
 	if(!m_thread || id != m_thread_id) {
 		m_thread = nb::steal(PyLong_FromUnsignedLong(id));

@@ -108,7 +108,7 @@ class submitter {
 	/// The result of the checks of a call.
 	struct work {
 		nanobind::object submission;
-		nanobind::tuple args; ///< as the program gave them
+		nanobind::handle args; ///< as the program gave them, to whom they belong
 		task node;
 		std::optional<native_launch> launch;
 	};
