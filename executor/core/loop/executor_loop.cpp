@@ -312,8 +312,10 @@ int executor_loop::issue_ready() {
 	issue item;
 	int num_issued = 0;
 	while(num_issued < issues_per_round && !must_hold_back()) {
-		release_held();
-		m_engine.allow_lanes(!is_lane_full());
+		if(m_direct.has_peers()) {
+			release_held();
+			m_engine.allow_lanes(!is_lane_full());
+		}
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
 		const std::int64_t start_ns = m_trace != nullptr ? now_ns() : 0;
