@@ -44,22 +44,41 @@ def multiply_arrays(
     product[chunk.box] = left[...] @ right[...]
 
 
-# The same: each block of 16 x 16 threads computes a tile of the product, each thread some rows and columns of it. Step
-# by step, the block keeps DEPTH columns of `left` and rows of `right` in shared memory, while the next ones travel. On
-# GPUs as well, `left[...] @ right[...]` is faster: CuPy leaves it to cuBLAS.
+# The same: each block computes a tile of the product, and each warp a part of the tile, 8 x 8 elements at a time, on
+# tensor cores where the GPU has them for doubles. Step by step, the block keeps DEPTH columns of `left` and rows of
+# `right` in shared memory, while the next ones travel. `left[...] @ right[...]` is faster on GPUs as well: CuPy leaves
+# it to cuBLAS.
 MULTIPLY_SOURCE = r"""
 constexpr int DEPTH = 8, SIDE = 16, THREADS = SIDE * SIDE;
+constexpr int WARP_ROWS = 4, WARP_COLUMNS = THREADS / 32 / WARP_ROWS; // the warps of a block
+
+// Adds the product of 8 x 4 elements and 4 x 8 to 8 x 8. All lanes of a warp have a part: `a` at (lane / 4, lane % 4),
+// `b` at (lane % 4, lane / 4), and `sum` at (lane / 4, lane % 4 * 2) and next to it.
+__device__ __forceinline__ void multiply_add(double (&sum)[2], const double a, const double b, const int lane) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+d"(sum[0]), "+d"(sum[1])
+        : "d"(a), "d"(b));
+#else
+    for (int k = 0; k < 4; ++k) {
+        const double of_a = __shfl_sync(0xffffffff, a, lane / 4 * 4 + k);
+        for (int i = 0; i < 2; ++i) sum[i] += of_a * __shfl_sync(0xffffffff, b, (lane % 4 * 2 + i) * 4 + k);
+    }
+#endif
+}
 
 __global__ void __launch_bounds__(THREADS, 2)
 multiply(celerity::chunk<2> chunk, accessor<double, 2> product, accessor<const double, 2> left,
          accessor<const double, 2> right, long long inner) {
-    constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1), HEIGHT = SIDE * ROWS, WIDTH = SIDE * COLUMNS;
+    constexpr int HEIGHT = SIDE * chunk.items(0), WIDTH = SIDE * chunk.items(1);
+    constexpr int TILES_DOWN = HEIGHT / WARP_ROWS / 8, TILES_ACROSS = WIDTH / WARP_COLUMNS / 8; // of a warp
     constexpr int FROM_LEFT = HEIGHT * DEPTH / THREADS, FROM_RIGHT = WIDTH * DEPTH / THREADS; // of each thread
-    __shared__ alignas(16) double a[DEPTH][HEIGHT + 2], b[DEPTH][WIDTH]; // with 2 more there are fewer conflicts
-    const int thread = threadIdx.y * SIDE + threadIdx.x;
+    __shared__ double a[2][DEPTH][HEIGHT + 4], b[2][DEPTH][WIDTH + 4]; // with 4 more there are fewer conflicts
+    const int thread = threadIdx.y * SIDE + threadIdx.x, lane = thread % 32, warp = thread / 32;
     const auto [y, x] = chunk.item().index;
-    const long long top = y - (int)threadIdx.y * ROWS, first = x - (int)threadIdx.x * COLUMNS;
-    double next_a[FROM_LEFT], next_b[FROM_RIGHT], sum[ROWS][COLUMNS] = {};
+    const long long top = y - (int)threadIdx.y * chunk.items(0), first = x - (int)threadIdx.x * chunk.items(1);
+    const int down = warp % WARP_ROWS * TILES_DOWN * 8, across = warp / WARP_ROWS * TILES_ACROSS * 8;
+    double next_a[FROM_LEFT], next_b[FROM_RIGHT], sum[TILES_DOWN][TILES_ACROSS][2] = {};
     const auto fetch = [&](const long long k) {
 #pragma unroll
         for (int i = 0; i < FROM_LEFT; ++i) {
@@ -76,38 +95,42 @@ multiply(celerity::chunk<2> chunk, accessor<double, 2> product, accessor<const d
     };
     fetch(0);
     for (long long k = 0; k < inner; k += DEPTH) { // all threads of the block, those outside of the chunk included
+        const int now = k / DEPTH % 2; // the other half of shared memory may still be read
 #pragma unroll
         for (int i = 0; i < FROM_LEFT; ++i) {
             const int place = thread + i * THREADS;
-            a[place % DEPTH][place / DEPTH] = next_a[i];
+            a[now][place % DEPTH][place / DEPTH] = next_a[i];
         }
 #pragma unroll
         for (int i = 0; i < FROM_RIGHT; ++i) {
             const int place = thread + i * THREADS;
-            b[place / WIDTH][place % WIDTH] = next_b[i];
+            b[now][place / WIDTH][place % WIDTH] = next_b[i];
         }
         __syncthreads();
         if (k + DEPTH < inner) fetch(k + DEPTH);
 #pragma unroll
-        for (int i = 0; i < DEPTH; ++i) {
-            double of_a[ROWS], of_b[COLUMNS];
+        for (int i = lane % 4; i < DEPTH; i += 4) {
+            double of_a[TILES_DOWN], of_b[TILES_ACROSS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) of_a[r] = a[i][threadIdx.y * ROWS + r];
+            for (int r = 0; r < TILES_DOWN; ++r) of_a[r] = a[now][i][down + 8 * r + lane / 4];
 #pragma unroll
-            for (int c = 0; c < COLUMNS; ++c) of_b[c] = b[i][threadIdx.x * COLUMNS + c];
+            for (int c = 0; c < TILES_ACROSS; ++c) of_b[c] = b[now][i][across + 8 * c + lane / 4];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
+            for (int r = 0; r < TILES_DOWN; ++r) {
 #pragma unroll
-                for (int c = 0; c < COLUMNS; ++c) sum[r][c] += of_a[r] * of_b[c];
+                for (int c = 0; c < TILES_ACROSS; ++c) multiply_add(sum[r][c], of_a[r], of_b[c], lane);
             }
         }
-        __syncthreads();
     }
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
+    for (int r = 0; r < TILES_DOWN; ++r) {
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-            if (y + r < chunk.max[0] && x + c < chunk.max[1]) product(y + r, x + c) = sum[r][c];
+        for (int c = 0; c < TILES_ACROSS; ++c) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const long long row = top + down + 8 * r + lane / 4, column = first + across + 8 * c + lane % 4 * 2 + i;
+                if (row < chunk.max[0] && column < chunk.max[1]) product(row, column) = sum[r][c][i];
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ RUNS = {
     "wave_sim, tiles": ["--size", "1030", "--steps", "100", "--split-2d"],
     "matmul": ["--size", "397"],
     "matmul --split-2d": ["--size", "397", "--split-2d"],
+    "matmul, less than a tile": ["--size", "13", "--steps", "3", "--replay"],
     "convolution": ["--size", "267", "--radius", "5", "--passes", "3"],
     "convolution, much shared memory": ["--size", "99", "--radius", "50", "--passes", "2"],
     "convolution, border first": ["--size", "267", "--radius", "5", "--passes", "3", "--border", "8"],
