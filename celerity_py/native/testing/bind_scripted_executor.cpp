@@ -72,7 +72,10 @@ nb::list make_requests(const instruction_records& records, const std::size_t num
 	const allocation_table allocations;
 	executor_statistics statistics;
 	direct_context direct{devices, allocations, statistics, nullptr};
-	for(const bool is_peer : direct_peers) direct.neighbours.emplace_back().is_peer = is_peer;
+	for(const bool is_peer : direct_peers) {
+		direct.neighbours.emplace_back().is_peer = is_peer;
+		direct.has_agreed |= is_peer;
+	}
 	launch_table table;
 	for(const auto submission : launches) table.add(submission_id(submission), {});
 	const request_rules rules{devices, table, direct, num_ranks, num_devices};
