@@ -20,7 +20,6 @@ from celerity_py.errors import (
     UsageError,
 )
 from celerity_py.executor.failures import uncaught_exceptions
-from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
@@ -37,7 +36,6 @@ __all__ = [
     "CelerityWarning",
     "Chunk",
     "CudaKernel",
-    "HostObject",
     "MapperChunk",
     "NestedUse",
     "OutOfBoundsAccess",

@@ -101,18 +101,15 @@ def _devices(text: str) -> DeviceChoice:
     return DeviceChoice("count", int(value))
 
 
-def _setting(
-    default: Any, parse: Callable[[str], Any], *, available: tuple[Any, ...] | None = None, is_own: bool = False
-) -> Any:
+def _setting(default: Any, parse: Callable[[str], Any], *, is_own: bool = False) -> Any:
     """A field of `Configuration`.
 
     Args:
         default: Its value if nobody sets it.
         parse: Makes the value of a text; raises `ValueError` with the texts that it expects.
-        available: Values that this version can obey; None means all of them.
         is_own: Whether ranks may have different values. Settings that influence planning must be the same.
     """
-    return field(default=default, metadata={"parse": parse, "available": available, "is_own": is_own})
+    return field(default=default, metadata={"parse": parse, "is_own": is_own})
 
 
 @dataclass(frozen=True)
@@ -128,9 +125,7 @@ class Configuration:
     horizon_step: int = _setting(4, _integer(1, 65536))
     horizon_max_parallelism: int = _setting(64, _integer(1, 65536))
     run_ahead: int = _setting(16, _integer(2, 65536), is_own=True)
-    transport: str = _setting(
-        "auto", _choice("auto", "host", "direct", "cuda_aware"), available=("auto", "host", "direct")
-    )
+    transport: str = _setting("auto", _choice("auto", "host", "direct"))
     poll: str = _setting("adaptive", _choice("adaptive", "spin"), is_own=True)
     check: bool = _setting(default=False, parse=_switch)
     bounds_check: bool = _setting(default=False, parse=_switch, is_own=True)
@@ -140,7 +135,6 @@ class Configuration:
     kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
     stats: str = _setting("", _output("celerity_stats"), is_own=True)
     trace: str = _setting("", _output("celerity_trace"), is_own=True)
-    print_graphs: str = _setting("", _output("celerity_graphs"), available=("",))
     dry_run_ranks: int = _setting(0, _integer(0, 65536))
     stall_s: int = _setting(60, _integer(0, 10**9))
 
@@ -159,17 +153,10 @@ def _remedy(name: str, spell: Callable[[str], str]) -> str:
 def _parse(name: str, text: str, shown: str) -> Any:
     """The value of variable `name`; `shown` is how the user wrote the assignment."""
     setting = _TABLE[name]
-    available = setting.metadata["available"]
     try:
-        value = setting.metadata["parse"](text)
+        return setting.metadata["parse"](text)
     except ValueError as error:
         raise ConfigurationError(f"{shown} is not understood: expected {error}.") from None
-    if available is not None and value not in available:
-        raise ConfigurationError(
-            f"{shown} is specified but not implemented yet in this version of celerity_py. "
-            f"Leave it unset, or set it to {setting.default or '0'!r}."
-        )
-    return value
 
 
 def _text_of(value: Any) -> str:
@@ -207,7 +194,7 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
         settings: Values by lower-case name, as passed to `configure`.
 
     Raises:
-        ConfigurationError: If a variable is unknown, malformed or not implemented, or if two contradict each other.
+        ConfigurationError: If a variable is unknown or malformed, or if two contradict each other.
     """
     # The environment is validated even where code overrides it: otherwise a typo shows only without the override.
     texts = read_environment(environ)
@@ -252,7 +239,7 @@ def configure(**settings: Any) -> None:
             `check=True`. `None` takes an earlier setting back.
 
     Raises:
-        ConfigurationError: If a name is unknown, a value malformed or not implemented, or if the runtime is running.
+        ConfigurationError: If a name is unknown, a value malformed, or if the runtime is running.
     """
     if _started:
         names = ", ".join(settings)

@@ -12,7 +12,7 @@ from typing import Any, Never, NoReturn, SupportsIndex, TypeAlias
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.hints import Hint
-from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.futures import RuntimeFuture
@@ -21,7 +21,6 @@ from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     ClosedQueue,
     DimensionMismatch,
-    NotAvailableYet,
     OutOfBoundsAccess,
     OutOfMemory,
     UsageError,
@@ -137,17 +136,6 @@ class Queue:
         if unknown:
             refuse_names("host_task(fn", unknown, "on", "name", "constrain", "unordered")
         self._runtime.submit_host_task(fn, args, on, name, constrain, unordered, _getframe(1))
-
-    def collective(self, fn: Callable[..., Any], *args: Any, group: Any = None, name: str | None = None) -> NoReturn:
-        """Submit a function that runs on every rank with a communicator of its own.
-
-        Raises:
-            NotAvailableYet: Always, in this version.
-        """
-        raise NotAvailableYet(
-            f"queue.collective({name_of(fn)}) is not available yet in this version of celerity_py. "
-            f"Use queue.host_task(fn, on=shape) for work that is split among the ranks."
-        )
 
     # ---- repetitions
 

@@ -25,7 +25,7 @@ def test_without_variables_everything_has_its_documented_default() -> None:
     assert (result.lookahead, result.transport, result.poll) == ("auto", "auto", "adaptive")
     assert (result.horizon_step, result.horizon_max_parallelism, result.run_ahead) == (4, 64, 16)
     assert (result.lane_events, result.overwrite_waits, result.kernel_lanes) == (True, "device", 12)
-    assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace, result.print_graphs])
+    assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace])
     assert result.dry_run_ranks == 0
 
 
@@ -78,23 +78,6 @@ def test_a_malformed_value_is_an_error_that_says_what_is_expected(name: str, tex
     assert f"CELERITY_{name}={text}" in str(error.value)
     assert isinstance(error.value, UsageError)
     assert isinstance(error.value, ValueError)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("TRANSPORT", "cuda_aware"),
-        ("PRINT_GRAPHS", "graphs"),
-    ],
-)
-def test_a_specified_but_unimplemented_variable_is_an_error(name: str, text: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"CELERITY_{name}={text} is specified but not implemented yet"):
-        resolve({f"CELERITY_{name}": text}, {})
-
-
-@pytest.mark.parametrize("name", ["PRINT_GRAPHS"])
-def test_an_unimplemented_variable_may_be_switched_off(name: str) -> None:
-    assert resolve({f"CELERITY_{name}": "0"}, {}) == resolve({}, {})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from celerity_py.errors import (
     InconsistentMapper,
     MapperError,
     NestedUse,
-    NotAvailableYet,
     OutOfBoundsAccess,
     OverlappingAccess,
     UsageError,
@@ -483,10 +482,3 @@ def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity
         queue.host_task(lambda part: None, on="everywhere")
     with pytest.raises(ArgumentTypeError, match="takes a Python function"):
         queue.host_task(celerity.CudaKernel("", "f"))  # type: ignore[arg-type]
-
-
-def test_collective_host_tasks_and_host_objects_are_not_available_yet(queue: celerity.Queue) -> None:
-    with pytest.raises(NotAvailableYet, match="not available yet"):
-        queue.collective(print)
-    with pytest.raises(NotAvailableYet, match=r"HostObject\(list\) is not available yet"):
-        celerity.HostObject([])
