@@ -258,7 +258,8 @@ def measure_end_to_end(
                 by_hand.append(hand.end_to_end(options.tasks) / options.tasks * 1e6)
         middle = sorted(runs[1:], key=lambda run: run["us_per_task"])[options.rounds // 2]
         hand_us = statistics.median(by_hand[1:]) if by_hand else None
-        rows.append(_row("end to end", what, middle["us_per_task"], hand_us) | {"threads": middle})
+        all_us = [run["us_per_task"] for run in runs[1:]]
+        rows.append(_row("end to end", what, middle["us_per_task"], hand_us) | {"threads": middle, "runs_us": all_us})
     return rows
 
 
