@@ -740,13 +740,13 @@ class CudaSettings:
     def small_copies(self, handles: Sequence[tuple[int, int]], /) -> None: ...
 
     @property
-    def release_cached(self) -> Any:
+    def release_cached_memory(self) -> Any:
         """
         Called with an ordinal, makes others in this process give back unused memory; reads whether there is such a function.
         """
 
-    @release_cached.setter
-    def release_cached(self, release: Callable[[int], object], /) -> None: ...
+    @release_cached_memory.setter
+    def release_cached_memory(self, release: Callable[[int], object], /) -> None: ...
 
 class SpinFlag:
     """

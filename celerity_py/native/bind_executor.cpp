@@ -130,15 +130,15 @@ void bind_settings(nb::module_& m) {
 	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int]], /) -> None")),
 	        "Two CUfunctions per device, for few copies and for many, or none; reads the number of devices.")
 	    .def_prop_rw(
-	        "release_cached", [](const cuda_options& self) { return self.release_cached != nullptr; },
+	        "release_cached_memory", [](const cuda_options& self) { return self.release_cached_memory != nullptr; },
 	        [](cuda_options& self, nb::callable release) {
-		        self.release_cached = [release = std::move(release)](const int ordinal) {
+		        self.release_cached_memory = [release = std::move(release)](const int ordinal) {
 			        const nb::gil_scoped_acquire gil;
 			        release(ordinal);
 		        };
 	        },
-	        nb::for_getter(nb::sig("def release_cached(self) -> typing.Any")),
-	        nb::for_setter(nb::sig("def release_cached(self, release: collections.abc.Callable[[int], object], /) -> None")),
+	        nb::for_getter(nb::sig("def release_cached_memory(self) -> typing.Any")),
+	        nb::for_setter(nb::sig("def release_cached_memory(self, release: collections.abc.Callable[[int], object], /) -> None")),
 	        "Called with an ordinal, makes others in this process give back unused memory; reads whether there is such a function.");
 }
 

@@ -58,7 +58,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
             kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
             kernels_raise=_KERNELS_WAIT == "2",
-            release_cached=release_cached_memory,
+            release_cached_memory=release_cached_memory,
         )
         return _native.Executor(executor, cuda)
     except (RuntimeError, MemoryError) as error:

@@ -97,12 +97,12 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 		const copy_operation copy{{message->data, &message->allocated_box}, destination, std::span(&where, 1), receive.element_size_bytes,
 		    bytes_of(where, receive.element_size_bytes)};
 		auto& pull = m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
-		if(message->is_direct()) plan_answer(pull, *message, where, own);
+		if(message->is_direct()) answer_if_last(pull, *message, where, own);
 	}
 	m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);
 }
 
-void direct_receiver::plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own) {
+void direct_receiver::answer_if_last(pull_operation& pull, incoming& message, const box& where, const lane_position& own) {
 	message.unissued -= where.area();
 	if(message.unissued == 0) {
 		// On a lane, and not by this thread: that may be blocked by a full queue of a device which waits for a rank that waits for this flag.

@@ -52,7 +52,7 @@ class direct_receiver {
 	}
 	/// Whether take_pilots() would find something.
 	bool has_news() const;
-	/// Whether the instruction was planned, and is not complete.
+	/// Whether the instruction was added, and is not complete.
 	bool is_receiving(const instruction_id id) const { return m_receives.contains(id); }
 	part_state add_part(const posted_receive& post);
 	/// Where the message of a wanted part is to be put.
@@ -62,7 +62,7 @@ class direct_receiver {
 	/// Lets the engine issue the receive: all of its parts are announced, and those that come as messages have arrived.
 	void release_receive(instruction_id id);
 	void pull(const issue& item, const lane_waits& waits);
-	/// Nothing if the instruction was never planned.
+	/// Nothing if the instruction was never added.
 	void retire(instruction_id id);
 
 	std::optional<transfer_status> find_status(instruction_id id) const;
@@ -107,8 +107,8 @@ class direct_receiver {
 
 	void add_pilot(rank_id source, const pilot_message& pilot);
 	std::byte* open_slab(rank_id source, const shared_location& location);
-	/// Fills in which receive answers, and after which positions.
-	static void plan_answer(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
+	/// Counts the elements of the pull as issued. The pull of the last ones answers, after the others.
+	static void answer_if_last(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
 	static bool is_ready(const part& p) { return !p.message->is_direct() || is_reached(p.message->ready); }
 	void give_back(const incoming& message);
 };

@@ -28,7 +28,7 @@ class direct_sender {
 	shared_flag answer_to(instruction_id send) const;
 	/// Appends the sends that were answered since the last call.
 	void poll(std::vector<instruction_id>& answered);
-	/// The send is complete; nothing if it was never planned.
+	/// The send is complete; nothing if it was never added.
 	void retire(instruction_id id);
 	/// Sends that were issued and not answered.
 	std::size_t num_unanswered() const { return m_unanswered.size(); }

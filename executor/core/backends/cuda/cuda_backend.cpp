@@ -301,9 +301,9 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 	try {
 		return device.arena->allocate(size_bytes);
 	} catch(const std::bad_alloc&) {
-		if(!m_options.release_cached) throw;
+		if(!m_options.release_cached_memory) throw;
 	}
-	m_options.release_cached(device.ordinal);
+	m_options.release_cached_memory(device.ordinal);
 	return device.arena->allocate(size_bytes);
 }
 

@@ -44,7 +44,7 @@ struct cuda_options {
 	bool kernels_wait = false;
 	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
-	std::function<void(int ordinal)> release_cached;
+	std::function<void(int ordinal)> release_cached_memory;
 };
 
 /// The facts about the devices of this rank that the planner needs.
