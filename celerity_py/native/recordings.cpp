@@ -59,7 +59,7 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 	}
 	const std::uint64_t num_before = m_table.num_submitted();
 	try {
-		m_table.enter(made.submission, {std::move(made.node), std::move(made.launch)}, started_ns);
+		m_table.enter(made.submission, std::move(made), started_ns);
 	} catch(...) {
 		if(m_table.num_submitted() == num_before) { // refused
 			recorded->entries.pop_back();
@@ -87,9 +87,9 @@ void submitter::submit_again(const recorded_tasks::entry& known, nb::object subm
 	await_turn(now, submission);
 	const bool has_reductions = !known.node.reductions.empty();
 	if(has_reductions) submission = m_delegate.attr("renew")(submission);
-	task node = known.node;
-	node.site = site;
-	m_table.enter(submission, {std::move(node), known.launch, nullptr, true}, now_ns());
+	submission_table::submitted_task copy{known.node, known.launch, nullptr, true};
+	copy.node.site = site;
+	m_table.enter(submission, std::move(copy), now_ns());
 	if(has_reductions) m_delegate.attr("note_reductions")(submission, m_table.num_reductions());
 	if(known.node.kind == task_kind::device_kernel) ++m_num_repeated;
 	now.begun = m_scheduler.next_submission().value; // a submit of another thread overtakes the next task from here on

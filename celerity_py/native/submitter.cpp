@@ -169,7 +169,6 @@ submitter::call submitter::begin(const char* const name) {
 }
 
 bool submitter::is_inside() {
-	if(PySet_GET_SIZE(m_inside.ptr()) == 0) return false;
 	const unsigned long id = PyThread_get_thread_ident();
 	if(!m_thread || id != m_thread_id) {
 		m_thread = nb::steal(PyLong_FromUnsignedLong(id));
@@ -195,7 +194,7 @@ void submitter::finish(call& now, work&& made) {
 		if(is_recording()) {
 			enter_and_record(made, now.started_ns);
 		} else {
-			m_table.enter(made.submission, {std::move(made.node), std::move(made.launch)}, now.started_ns);
+			m_table.enter(made.submission, std::move(made), now.started_ns);
 		}
 	} catch(const access_pattern_error& error) {
 		const nb::object exception = m_delegate.attr("explain")(to_named(error.violation), made.submission, made.args);
@@ -299,7 +298,7 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 	out.node.code_digest = known->code_digest;
 	read_accesses(given.args, out.node);
 	if(known->native != nullptr && !make_launch(*known, given.args.ptr(), space.b, out.launch.emplace())) {
-		out = work{nb::object(), out.args, {}, {}};
+		out = work{{}, {}, out.args};
 		return false;
 	}
 	out.submission = make_submission(function.ptr(), label.ptr(), given.args.ptr(), box_object.ptr(), given.frame.ptr());

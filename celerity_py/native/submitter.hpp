@@ -106,11 +106,9 @@ class submitter {
 	};
 
 	/// The result of the checks of a call.
-	struct work {
+	struct work : submission_table::submitted_task {
 		nanobind::object submission;
 		nanobind::handle args; ///< as the program gave them, to whom they belong
-		task node;
-		std::optional<native_launch> launch;
 	};
 
 	scheduler& m_scheduler;
