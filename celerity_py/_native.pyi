@@ -715,6 +715,15 @@ class CudaSettings:
     def compute_lanes(self, arg: int, /) -> None: ...
 
     @property
+    def graphs(self) -> bool:
+        """
+        Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.
+        """
+
+    @graphs.setter
+    def graphs(self, arg: bool, /) -> None: ...
+
+    @property
     def kernels_wait(self) -> bool:
         """
         The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.

@@ -116,6 +116,7 @@ void bind_settings(nb::module_& m) {
 	bind_keywords(cuda);
 	cuda.def_rw("ordinals", &cuda_options::ordinals, "As the driver counts them, one per device.")
 	    .def_rw("compute_lanes", &cuda_options::compute_lanes, "Kernels at the same time on a GPU.")
+	    .def_rw("graphs", &cuda_options::graphs, "Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.")
 	    .def_rw("kernels_wait", &cuda_options::kernels_wait, "The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.")
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
 	    .def_prop_rw(

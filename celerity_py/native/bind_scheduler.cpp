@@ -62,7 +62,8 @@ void bind_settings(nb::module_& m) {
 
 scheduler* make_scheduler(const pipeline_settings& planning, executor_loop* const executor, const std::uint64_t run_ahead, const double idle_spin_s,
     std::shared_ptr<trace_recorder> trace) {
-	auto result = std::make_unique<scheduler>(scheduler_settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace)}, executor);
+	const bool finds_periods = executor != nullptr && executor->has_graphs();
+	auto result = std::make_unique<scheduler>(scheduler_settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace), finds_periods}, executor);
 	if(executor != nullptr) {
 		if(planning.program != nullptr) planning.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
 		scheduler* const target = result.get();

@@ -53,6 +53,7 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 	const std::shared_ptr<recorded_tasks> recorded = m_recorded;
 	const nb::object submissions = m_recorded_submissions;
 	recorded->entries.push_back({made.node, made.launch});
+	recorded->entries.back().node.recorded = ++m_num_recorded;
 	if(PyList_Append(submissions.ptr(), made.submission.ptr()) != 0) {
 		recorded->entries.pop_back();
 		throw nb::python_error();

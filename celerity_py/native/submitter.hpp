@@ -126,6 +126,7 @@ class submitter {
 	std::uint64_t m_id;
 	bool m_refuses = false;
 	std::uint64_t m_num_repeated = 0;
+	std::uint64_t m_num_recorded = 0; ///< tasks, by all recordings
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0;
 	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded

@@ -25,6 +25,7 @@ _JOINED_BYTES = 1 << 16
 _GATHERED_BYTES = 1 << 20
 #: For measurements.
 _KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
+_GRAPHS = os.environ.get("_CELERITY_GRAPHS", "1")
 
 
 def make_executor(runtime: Runtime) -> _native.Executor:
@@ -56,6 +57,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             ordinals=list(devices.ordinals),
             compute_lanes=settings.kernel_lanes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+            graphs=not settings.bounds_check and runtime.recorder is None and _GRAPHS != "0",
             kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
             kernels_raise=_KERNELS_WAIT == "2",
             release_cached_memory=release_cached_memory,

@@ -114,6 +114,24 @@ def illegal_address() -> None:
         queue.wait()
 
 
+def replay_fails() -> None:
+    source = """
+    __global__ void count(celerity::chunk<1> chunk, accessor<long long, 1> turns) {
+        const auto item = chunk.item();
+        if (chunk.contains(item) && ++turns[item] == 500) *reinterpret_cast<int*>(16) = 1;
+    }"""
+    with celerity.Queue() as queue:
+        turns = celerity.Buffer.from_array(np.zeros(8, np.int64), name="turns")
+        kernel = celerity.CudaKernel(source, "count")
+
+        def two_steps() -> None:
+            for _ in range(2):
+                queue.parallel_for(8, kernel, turns.read_write(access.one_to_one()))  # LINE replay_fails
+
+        queue.replay(queue.record(two_steps), 1000)
+        queue.wait()
+
+
 def kernel_raises() -> None:
     @celerity.kernel
     def faulty(chunk: Any, out: Any) -> None:

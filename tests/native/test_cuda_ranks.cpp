@@ -36,6 +36,26 @@ void exchange_many_messages() {
 	run(how);
 }
 
+/// Steps of a replay run as graphs, and compute the same.
+void replay() {
+	for(const auto reads : {pattern::halos, pattern::all}) {
+		for(const std::uint32_t oversubscription : {1U, 3U}) {
+			for(const std::uint32_t horizon_step : {1U, 3U, 4U}) {
+				setup how;
+				how.replays = true;
+				how.reads = reads;
+				how.oversubscription = oversubscription;
+				how.horizon_step = horizon_step;
+				how.steps = 201;
+				const auto graph_runs = run(how);
+				std::printf("replay of %d steps, %u parts, horizons after %u: %lu graphs\n", how.steps, oversubscription, horizon_step, graph_runs);
+				std::fflush(stdout);
+				if(graph_runs < 5) die("a replay has hardly used graphs");
+			}
+		}
+	}
+}
+
 /// A kernel of rank 0 waits for rank 1, whose device does nothing. The end of rank 0's executor ends the kernel, and nothing that follows it may run.
 void stop_a_kernel_that_waits() {
 	setup how;
@@ -74,6 +94,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	const auto pick = [&](const std::initializer_list<int> values) { return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size())); };
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
+	replay();
 #ifndef __SANITIZE_THREAD__
 	count_flags(1);
 	count_flags(2);

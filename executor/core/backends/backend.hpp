@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/lane_pool.hpp"
@@ -50,6 +52,21 @@ struct pull_operation {
 	copy_operation copy;
 	shared_flag answer;
 	std::span<const lane_position> answer_after; ///< further positions to wait for before `answer` is written; outlives the position
+};
+
+/// An operation of a graph. It begins when the operations of the graph that `after` numbers are complete.
+struct graph_operation {
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation> what; ///< several copies: a gather
+	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
+};
+
+/// Operations of one device, which a lane carries out at once. Not destroyed while a lane carries it out.
+class operation_graph {
+  public:
+	operation_graph() = default;
+	operation_graph(const operation_graph&) = delete;
+	operation_graph& operator=(const operation_graph&) = delete;
+	virtual ~operation_graph() = default;
 };
 
 /// A device has failed. Its latest operation need not be the cause.
@@ -96,6 +113,16 @@ class backend {
 	/// Only for launches whose kernel is of this backend's subclass of native_kernel.
 	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, launch_operation&& /* launch */) {
 		throw std::logic_error("this backend launches no kernels by itself");
+	}
+	/// Whether the functions for graphs can be called.
+	virtual bool has_graphs() const { return false; }
+	/// The operations and their memory stay as they are for as long as the graph is used. No launch checks bounds.
+	virtual std::unique_ptr<operation_graph> make_graph(device_id /* device */, std::span<const graph_operation> /* operations */) {
+		throw std::logic_error("this backend has no graphs");
+	}
+	/// On a lane of the graph's device. The graph outlives the completion of the position.
+	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, const operation_graph& /* graph */) {
+		throw std::logic_error("this backend has no graphs");
 	}
 	/// Sets every byte, and returns when that is done.
 	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;

@@ -24,25 +24,29 @@ class instruction_window {
 		return m_ring[id.value & mask()];
 	}
 
-	void insert(const instruction_id id, const slot_type slot) {
+	/// `num_ids` consecutive ids lead to the slot.
+	void insert(const instruction_id id, const slot_type slot, const std::uint64_t num_ids = 1) {
 		if(id.value < m_end) throw std::invalid_argument("instruction ids must grow from one submission to the next");
 		if(m_first == m_end) m_first = m_end = id.value; // empty: skip the gap
-		if(id.value - m_first >= m_ring.size()) grow(id.value - m_first + 1);
+		const std::uint64_t end = id.value + num_ids;
+		if(end - m_first > m_ring.size()) grow(end - m_first);
 		for(; m_end < id.value; ++m_end) m_ring[m_end & mask()] = no_slot;
-		m_ring[id.value & mask()] = slot;
-		m_end = id.value + 1;
+		for(; m_end < end; ++m_end) m_ring[m_end & mask()] = slot;
 	}
 
-	void erase(const instruction_id id) {
-		m_ring[id.value & mask()] = no_slot;
+	void erase(const instruction_id id, const std::uint64_t num_ids = 1) {
+		for(std::uint64_t i = id.value; i < id.value + num_ids; ++i) m_ring[i & mask()] = no_slot;
 		while(m_first < m_end && m_ring[m_first & mask()] == no_slot) ++m_first;
 	}
 
-	/// Calls f(slot) for every live instruction in the order of their ids.
+	/// Calls f(slot) once for every slot in the order of ids.
 	template <typename F>
 	void for_each(F&& f) const {
+		slot_type previous = no_slot;
 		for(std::uint64_t id = m_first; id < m_end; ++id) {
-			if(const slot_type slot = m_ring[id & mask()]; slot != no_slot) f(slot);
+			const slot_type slot = m_ring[id & mask()];
+			if(slot != no_slot && slot != previous) f(slot);
+			previous = slot;
 		}
 	}
 

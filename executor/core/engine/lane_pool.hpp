@@ -48,6 +48,7 @@ class lane_pool {
 	std::size_t num_classes() const { return m_classes.size(); }
 	const lane_class& class_info(const std::uint32_t cls) const { return m_classes[cls]; }
 	std::uint32_t class_of(const lane_index lane) const { return m_lanes[lane].cls; }
+	device_id device_of(const lane_index lane) const { return m_classes[m_lanes[lane].cls].device; }
 	std::uint32_t domain_of(const lane_index lane) const { return m_lanes[lane].domain; }
 
 	std::uint64_t issued(const lane_index lane) const { return m_lanes[lane].issued; }

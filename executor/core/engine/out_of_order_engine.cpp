@@ -24,11 +24,12 @@ void out_of_order_engine::submit(const engine_request& request) {
 	if(is_pull && !tracks_keys()) throw std::invalid_argument("pulls are remote waits, and this engine has none");
 
 	const slot_type slot = allocate_slot();
-	m_window.insert(request.id, slot);
+	m_window.insert(request.id, slot, request.num_ids);
 	++m_num_live;
 
 	node& n = m_nodes[slot];
 	n.id = request.id;
+	n.num_ids = request.num_ids;
 	n.payload = request.payload;
 	n.key = request.key;
 	n.priority = request.priority;
@@ -50,6 +51,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 		const slot_type predecessor_slot = m_window.find(id);
 		if(predecessor_slot == instruction_window::no_slot || predecessor_slot == slot) continue;
 		node& predecessor = m_nodes[predecessor_slot];
+		if(!predecessor.successors.empty() && predecessor.successors.back() == slot) continue; // several ids lead to the predecessor
 		predecessor.successors.push_back(slot);
 		n.predecessors.push_back(id);
 		++n.num_incomplete;
@@ -100,7 +102,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 		++m_num_in_flight;
 		n.stamp = stamp;
 		const bool depends_on_one = n.policy == issue_policy::signal && name_the_only_producer(n);
-		out = issue{n.id, n.payload, n.lane, n.sequence, m_waits, m_signals, depends_on_one};
+		out = issue{n.id, n.num_ids, n.payload, n.lane, n.sequence, m_waits, m_signals, depends_on_one};
 		return true;
 	}
 	return false;
@@ -426,8 +428,8 @@ void out_of_order_engine::finalize(const slot_type slot) {
 		}
 	}
 	if(n.policy != issue_policy::clock) --m_num_in_flight;
-	m_completed.push_back({n.id, n.payload});
-	m_window.erase(n.id);
+	m_completed.push_back({n.id, n.num_ids, n.payload});
+	m_window.erase(n.id, n.num_ids);
 	--m_num_live;
 
 	for(const slot_type successor : n.successors) {

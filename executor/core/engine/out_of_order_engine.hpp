@@ -53,7 +53,7 @@ struct engine_options {
 	bool lanes_wait = true; ///< for each other. False, to measure the cost: the host waits for all predecessors before it issues an instruction
 };
 
-/// An instruction, as the engine sees it.
+/// An instruction, or several that are carried out as one, as the engine sees it.
 struct engine_request {
 	instruction_id id;
 	instruction_key key;
@@ -62,10 +62,12 @@ struct engine_request {
 	issue_policy policy = issue_policy::host;
 	std::uint32_t lane_class = 0; ///< index of the class, if it goes to a lane
 	const instruction* payload = nullptr; ///< handed back untouched
+	std::uint64_t num_ids = 1; ///< the request stands for so many instructions, with consecutive ids
 };
 
 struct issue {
 	instruction_id id;
+	std::uint64_t num_ids = 1;
 	const instruction* payload = nullptr;
 	lane_index lane = no_lane; ///< `no_lane` for the host
 	std::uint64_t sequence = 0;
@@ -81,10 +83,12 @@ class out_of_order_engine {
   public:
 	struct completed_instruction {
 		instruction_id id;
+		std::uint64_t num_ids = 1;
 		const instruction* payload = nullptr;
 	};
 	struct live_instruction {
 		instruction_id id;
+		std::uint64_t num_ids = 1;
 		const instruction* payload = nullptr;
 		issue_policy policy = issue_policy::host;
 		bool is_issued = false; ///< or assigned to a lane and waiting for notify_issued()
@@ -132,8 +136,8 @@ class out_of_order_engine {
 	void for_each_live(F&& f) const {
 		m_window.for_each([&](const slot_type slot) {
 			const node& n = m_nodes[slot];
-			f(live_instruction{
-			    n.id, n.payload, n.policy, n.state >= node_state::assigned, is_on_lane(n.policy) && n.state >= node_state::issued, n.stamp, may_run(n)});
+			f(live_instruction{n.id, n.num_ids, n.payload, n.policy, n.state >= node_state::assigned, is_on_lane(n.policy) && n.state >= node_state::issued,
+			    n.stamp, may_run(n)});
 		});
 	}
 
@@ -153,6 +157,7 @@ class out_of_order_engine {
 
 	struct node {
 		instruction_id id;
+		std::uint64_t num_ids = 1;
 		const instruction* payload = nullptr;
 		instruction_key key;
 		instruction_priority priority = 0;

@@ -36,13 +36,14 @@ struct executor_statistics {
 	std::uint64_t batches = 0;
 	std::uint64_t issued_early = 0;                    ///< to a lane before all predecessors were complete
 	std::uint64_t lane_waits = 0;                      ///< cross-lane waits that the engine asked for
+	std::uint64_t graph_runs = 0;                      ///< complete; their instructions count one by one
 	std::map<std::string, std::uint64_t> driver_calls; ///< of this process, by function, where the devices have a driver
 	std::vector<memory_usage> memories;                ///< by memory_id
 	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging, or space for partial results
 	double busy_seconds = 0; ///< something was in flight
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;
-	CELERITY_FIELDS(instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, driver_calls, memories,
+	CELERITY_FIELDS(instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, graph_runs, driver_calls, memories,
 	    allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
 
 	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.

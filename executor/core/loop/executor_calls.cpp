@@ -93,6 +93,7 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		if(live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - live.stamp);
 		const bool is_kernel = std::holds_alternative<device_kernel_instruction>(live.payload->operation);
 		entry.is_computing = call == call_state::running || (is_kernel && call == call_state::on_stream && live.may_run);
+		if(live.num_ids > 1) entry.text = describe_run(instructions_of(live), live.is_issued);
 		if(!is_waiting) return;
 		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
 		if(!transfer->text.empty()) entry.text = label(live.id) + " " + name_of(kind_of(live.payload->operation)) + ": " + transfer->text;

@@ -7,7 +7,9 @@
 #include <stdexcept>
 
 #include "executor_loop.hpp"
+#include "instruction_facts.hpp"
 #include "memory/reduce_kernels.hpp"
+#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 
@@ -104,29 +106,40 @@ array_place executor_loop::place_at(const allocation_id allocation, const std::s
 	return place;
 }
 
-copy_operation executor_loop::with_size(copy_operation operation, const copy_reason reason) {
-	for(const box& b : operation.boxes) operation.size_bytes += static_cast<std::size_t>(b.area()) * operation.element_size_bytes;
-	++m_statistics.copies[reason];
-	m_statistics.copied_bytes[reason] += operation.size_bytes;
+copy_operation executor_loop::operation_of(const copy_instruction& copy) const {
+	return {place_at(copy.source, copy.source_offset_bytes), place_at(copy.destination, copy.destination_offset_bytes), copy.boxes, copy.element_size_bytes,
+	    size_bytes_of(copy)};
+}
+
+std::vector<copy_operation> executor_loop::operation_of(const gather_copy_instruction& gather) const {
+	const auto destination = m_allocations.place(gather.destination);
+	std::vector<copy_operation> copies;
+	for(const auto& source : gather.sources) {
+		copies.push_back({m_allocations.place(source.allocation), destination, source.boxes, gather.element_size_bytes, 0});
+		for(const box& b : source.boxes) copies.back().size_bytes += static_cast<std::size_t>(b.area()) * gather.element_size_bytes;
+	}
+	return copies;
+}
+
+launch_operation executor_loop::operation_of(const device_kernel_instruction& kernel, const native_launch& launch) const {
+	launch_operation operation;
+	operation.launch = &launch;
+	operation.instruction = &kernel;
+	for(const auto& access : kernel.accesses) operation.access_places.push_back(m_allocations.place(access.allocation));
+	for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(m_allocations.address(reduction.allocation));
 	return operation;
 }
 
 template <>
 void executor_loop::execute(const issue& item, const copy_instruction& copy) {
-	const auto operation = with_size(
-	    {place_at(copy.source, copy.source_offset_bytes), place_at(copy.destination, copy.destination_offset_bytes), copy.boxes, copy.element_size_bytes},
-	    copy.reason);
-	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);
+	count_copies(m_statistics, copy);
+	m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation_of(copy));
 }
 
 template <>
 void executor_loop::execute(const issue& item, const gather_copy_instruction& gather) {
-	const auto destination = m_allocations.place(gather.destination);
-	small_vector<copy_operation, 8> copies;
-	for(const auto& source : gather.sources) {
-		copies.push_back(with_size({m_allocations.place(source.allocation), destination, source.boxes, gather.element_size_bytes}, copy_reason::coherence));
-	}
-	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), std::span(copies.data(), copies.size()));
+	count_copies(m_statistics, gather);
+	m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), operation_of(gather));
 }
 
 template <>
@@ -153,12 +166,7 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 template <>
 void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
 	if(const auto* const launch = m_launches.find(kernel.submission)) {
-		launch_operation operation;
-		operation.launch = launch;
-		operation.instruction = &kernel;
-		for(const auto& access : kernel.accesses) operation.access_places.push_back(m_allocations.place(access.allocation));
-		for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(m_allocations.address(reduction.allocation));
-		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), std::move(operation));
+		m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item), operation_of(kernel, *launch));
 		return;
 	}
 	kernel_job job{
@@ -233,8 +241,37 @@ void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
 	m_communication.barrier(item.id);
 }
 
+// ---- graphs --------------------------------------------------------------------------------------------------------------------------
+
+std::vector<graph_operation> executor_loop::operations_of(const graph_run& run) const {
+	std::vector<graph_operation> operations;
+	for(const auto& step : run.graph->steps) {
+		auto& operation = operations.emplace_back();
+		operation.after = step.after;
+		std::visit(overloaded{
+		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
+		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
+		               [&](const device_kernel_instruction& kernel) { operation.what = operation_of(kernel, *m_launches.find(kernel.submission)); },
+		               [](const auto&) { throw std::logic_error("a graph has copies, gathers and kernels only"); },
+		           },
+		    run.instructions[step.place]->operation);
+	}
+	return operations;
+}
+
+void executor_loop::issue_run(const issue& item) {
+	const auto& run = m_graphs.find(item.id);
+	auto& operations = run.graph->operations;
+	if(operations == nullptr) operations = m_backend->make_graph(m_engine.lanes().device_of(item.lane), operations_of(run));
+	m_backend->enqueue_graph({item.lane, item.sequence}, waits_of(item), *operations);
+}
+
 // Last: it needs all of the above.
 void executor_loop::dispatch(const issue& item) {
+	if(item.num_ids > 1) {
+		m_backend->flush();
+		return issue_run(item);
+	}
 	const auto& operation = item.payload->operation;
 	// Not before a pull: its kernel may write the flags that the backend has kept back. Not before a signal: it may join them.
 	if(!std::holds_alternative<send_instruction>(operation) && !std::holds_alternative<receive_instruction>(operation)) m_backend->flush();

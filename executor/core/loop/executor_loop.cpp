@@ -208,6 +208,7 @@ bool executor_loop::take_inbox() {
 }
 
 void executor_loop::take_batch(const instruction_batch& batch) {
+	if(has_graphs() && m_graphs.take(batch, m_rules, [&](const engine_request& request) { m_engine.submit(request); })) return;
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	for(const auto* const item : batch.instructions) {
 		m_engine.submit(make_request(*item, m_rules));
@@ -356,12 +357,14 @@ void executor_loop::complete_done() {
 void executor_loop::retire() {
 	m_engine.take_completed(m_retired);
 	for(const auto& retired : m_retired) {
+		if(retired.num_ids > 1) {
+			retire_run(retired.id);
+			continue;
+		}
 		const auto& operation = retired.payload->operation;
 		++m_statistics.instructions[kind_of(operation)];
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
-			m_progress_events.push_back({horizon->task, false});
-			m_launches.drop(horizon->last_submission);
-			m_announcements.add_retired(horizon->last_submission);
+			retire_horizon(*horizon);
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
 			retire_epoch(*epoch);
 		} else if(std::holds_alternative<receive_instruction>(operation)) {
@@ -372,6 +375,21 @@ void executor_loop::retire() {
 	}
 }
 
+void executor_loop::retire_run(const instruction_id first) {
+	const auto& run = m_graphs.find(first);
+	run.graph->add_counts(m_statistics);
+	for(const auto* const item : run.instructions) {
+		if(const auto* const horizon = std::get_if<horizon_instruction>(&item->operation)) retire_horizon(*horizon);
+	}
+	m_graphs.erase(first);
+}
+
+void executor_loop::retire_horizon(const horizon_instruction& horizon) {
+	m_progress_events.push_back({horizon.task, false});
+	m_launches.drop(horizon.last_submission);
+	m_announcements.add_retired(horizon.last_submission);
+}
+
 void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	m_progress_events.push_back({epoch.task, true});
 	if(epoch.submission.value != 0) m_announcements.add(completed_event{epoch.submission});
@@ -380,12 +398,19 @@ void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	if(epoch.action == epoch_action::shutdown) m_announcements.add(shutdown_event{});
 }
 
+instruction_span executor_loop::instructions_of(const out_of_order_engine::live_instruction& live) const {
+	return live.num_ids > 1 ? instruction_span(m_graphs.find(live.id).instructions) : instruction_span(&live.payload, 1);
+}
+
 std::vector<submission_id> executor_loop::kernels_in_flight() const {
 	std::vector<submission_id> submissions;
 	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
-		const auto* const kernel = std::get_if<device_kernel_instruction>(&live.payload->operation);
-		if(!live.is_issued || kernel == nullptr) return;
-		if(std::find(submissions.begin(), submissions.end(), kernel->submission) == submissions.end()) submissions.push_back(kernel->submission);
+		if(!live.is_issued) return;
+		for(const auto* const item : instructions_of(live)) {
+			const auto* const kernel = std::get_if<device_kernel_instruction>(&item->operation);
+			if(kernel == nullptr) continue;
+			if(std::find(submissions.begin(), submissions.end(), kernel->submission) == submissions.end()) submissions.push_back(kernel->submission);
+		}
 	});
 	return submissions;
 }

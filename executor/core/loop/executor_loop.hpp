@@ -28,6 +28,7 @@
 #include "events/executor_statistics.hpp"
 #include "executor_inbox.hpp"
 #include "memory/allocation_table.hpp"
+#include "period_graphs.hpp"
 #include "progress_report.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
@@ -142,6 +143,8 @@ class executor_loop final : public instruction_sink {
 	executor_statistics statistics();
 
 	const executor_options& options() const { return m_options; }
+	/// Whether periods of replays may run as graphs; once direct transfers have started.
+	bool has_graphs() const { return m_backend->has_graphs() && !m_options.sync && m_trace == nullptr && !m_direct.has_peers(); }
 	std::span<const lane_class> lane_classes() const { return m_backend->lane_classes(); }
 
   private:
@@ -174,6 +177,7 @@ class executor_loop final : public instruction_sink {
 	executor_statistics m_statistics;
 	direct_context m_direct; // gone before the backend
 	request_rules m_rules;
+	period_graphs m_graphs; // gone before the backend
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	communication m_communication;
@@ -220,7 +224,11 @@ class executor_loop final : public instruction_sink {
 	bool is_lane_full();
 	void complete_done();
 	void retire();
+	void retire_horizon(const horizon_instruction& horizon);
 	void retire_epoch(const epoch_instruction& epoch);
+	void retire_run(instruction_id first);
+	/// All instructions that the engine carries out as this one.
+	instruction_span instructions_of(const out_of_order_engine::live_instruction& live) const;
 	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
 	bool is_lane_in_flight() const;
 	void poll_until_progress(std::uint64_t seen, event_count::clock::time_point deadline);
@@ -236,9 +244,11 @@ class executor_loop final : public instruction_sink {
 	bool allocate_waiting();
 	/// The place of data that begins at an offset in the allocation.
 	array_place place_at(allocation_id allocation, std::size_t offset_bytes) const;
-	/// Fills in the size of the copy, and counts it.
-	/// Fills in the size of the copy, and counts it.
-	copy_operation with_size(copy_operation operation, copy_reason reason);
+	copy_operation operation_of(const copy_instruction& copy) const;
+	std::vector<copy_operation> operation_of(const gather_copy_instruction& gather) const;
+	launch_operation operation_of(const device_kernel_instruction& kernel, const native_launch& launch) const;
+	std::vector<graph_operation> operations_of(const graph_run& run) const;
+	void issue_run(const issue& item);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <variant>
 
+#include "events/executor_statistics.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 
 namespace celerity {
@@ -65,6 +66,15 @@ instruction_facts facts_of(const Operation& operation) {
 }
 inline instruction_facts facts_of(const instruction& item) {
 	return std::visit([](const auto& operation) { return facts_of(operation); }, item.operation);
+}
+
+inline void count_copies(executor_statistics& counts, const copy_instruction& copy) {
+	++counts.copies[copy.reason];
+	counts.copied_bytes[copy.reason] += size_bytes_of(copy);
+}
+inline void count_copies(executor_statistics& counts, const gather_copy_instruction& gather) {
+	counts.copies[copy_reason::coherence] += gather.sources.size();
+	counts.copied_bytes[copy_reason::coherence] += size_bytes_of(gather);
 }
 
 } // namespace celerity

@@ -64,4 +64,9 @@ active_instruction describe(const instruction& item, const bool is_issued, const
 	return out;
 }
 
+std::string describe_run(const std::span<const instruction* const> run, const bool is_issued) {
+	return label(run.front()->id) + " to " + label(run.back()->id) + " as one graph"
+	       + (is_issued ? words_of(call_state::on_stream) : " wait for their predecessors");
+}
+
 } // namespace celerity

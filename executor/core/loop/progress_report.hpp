@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "instruction_facts.hpp"
@@ -31,5 +32,8 @@ enum class call_state { waiting, running, on_stream };
 
 /// All fields but the age. `call` only matters for kernels and host tasks.
 active_instruction describe(const instruction& instruction, bool is_issued, call_state call, const receive_arbiter& arbiter);
+
+/// Of consecutive instructions that a graph carries out.
+std::string describe_run(std::span<const instruction* const> run, bool is_issued);
 
 } // namespace celerity

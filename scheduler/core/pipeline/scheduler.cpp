@@ -16,6 +16,9 @@ constexpr std::uint64_t max_waiting_events = 8192;
 /// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
 constexpr int polls_before_sleep = 64;
 
+/// A replay brings its next tasks sooner than that.
+constexpr std::chrono::microseconds longest_hold{100};
+
 double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 } // namespace
@@ -23,7 +26,7 @@ double seconds(const clock::duration d) { return std::chrono::duration<double>(d
 scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
     : m_settings(settings),
       m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
-      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
+      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink), m_periods(m_sink) {}
 
 scheduler::~scheduler() { stop(); }
 
@@ -200,7 +203,8 @@ scheduler_statistics scheduler::statistics() const {
 
 void scheduler::run() {
 	try {
-		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
+		instruction_sink& sink = m_settings.finds_periods ? static_cast<instruction_sink&>(m_periods) : m_sink;
+		scheduling_pipeline pipeline(m_settings.pipeline, sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool may_report_idle = true;
@@ -224,6 +228,7 @@ void scheduler::run() {
 			notify_progress();
 			idle_since = busy_until;
 			events.clear();
+			end_period_without_input(pipeline);
 			// Held commands count as work: an executor that runs dry behind lookahead is starving.
 			may_report_idle = !pipeline.is_holding_back();
 		}
@@ -269,6 +274,7 @@ bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) 
 
 void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
+		m_periods.note_task(**submitted);
 		pipeline.submit(std::move(*submitted));
 	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
 		pipeline.create_buffer(created->info);
@@ -278,10 +284,26 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 		pipeline.notify_epoch_reached(reached->reached);
 	} else {
 		pipeline.flush();
+		m_periods.flush();
 	}
-	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
+	note_released(pipeline);
 	m_num_planned.fetch_add(1, std::memory_order_release);
 	notify_progress();
+}
+
+void scheduler::note_released(const scheduling_pipeline& pipeline) {
+	m_released_horizons.store(pipeline.num_released_horizons() - m_periods.num_held_horizons(), std::memory_order_release);
+}
+
+void scheduler::end_period_without_input(const scheduling_pipeline& pipeline) {
+	if(!m_periods.is_holding_back()) return;
+	const auto until = clock::now() + longest_hold;
+	while(clock::now() < until) {
+		if(m_has_input.load(std::memory_order_acquire)) return;
+		std::this_thread::yield();
+	}
+	m_periods.flush();
+	note_released(pipeline);
 }
 
 void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {

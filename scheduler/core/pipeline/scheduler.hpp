@@ -17,6 +17,7 @@
 
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
+#include "period_finder.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
 
@@ -29,6 +30,7 @@ struct scheduler_settings {
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	bool finds_periods = false; ///< marks the periods of replays, so that the executor may carry them out as graphs
 };
 
 struct scheduler_statistics {
@@ -120,6 +122,7 @@ class scheduler {
 	partition m_partition;
 	dry_sink m_dry_sink;
 	instruction_sink& m_sink;
+	period_finder m_periods; ///< before the sink, if the settings say so; scheduler thread
 	std::function<void(bool)> m_on_busy;
 	std::function<void()> m_on_wake;
 	std::function<void(const std::string&)> m_on_failure;
@@ -163,6 +166,9 @@ class scheduler {
 	void run();
 	bool take_input(std::vector<event>& out, bool may_report_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
+	void note_released(const scheduling_pipeline& pipeline);
+	/// The executor must not wait for the end of a period if there is no more input.
+	void end_period_without_input(const scheduling_pipeline& pipeline);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);
 	void notify_progress();

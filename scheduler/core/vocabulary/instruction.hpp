@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -214,6 +215,10 @@ struct instruction {
 /// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
 struct instruction_batch {
 	std::vector<const instruction*> instructions;
+	/// The identity of a template, if the instructions are whole periods of it. Instruction i of each period is then the same operation on the same
+	/// allocations, under other ids, which are consecutive in the batch. Null: an ordinary batch.
+	std::shared_ptr<const void> replayed = nullptr;
+	std::uint32_t num_periods = 0;
 	bool empty() const { return instructions.empty(); }
 };
 

@@ -2,6 +2,7 @@
 // One thread per device takes the next operation from any of its queues whose first one may go: which is left to chance, and now and then a queue rests.
 #include "cuda.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -48,9 +49,29 @@ struct queue {
 
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
+std::atomic<int> num_graphs{0}; ///< that can be launched
 std::atomic<int> first_held{std::numeric_limits<int>::max()};
 
 thread_local device_state* working = nullptr; ///< whose thread this is
+
+struct graph_state {
+	struct node {
+		operation what;
+		std::vector<std::size_t> after;
+	};
+	std::vector<node> nodes;
+};
+
+struct executable_graph_state {
+	std::vector<graph_state::node> nodes;
+	std::atomic<int> num_in_flight{0};
+};
+
+struct stream_state {
+	queue& operations;
+	std::unique_ptr<graph_state> capture;  ///< while there is one
+	std::vector<cuda::graph_node> latest; ///< nodes of the capture, counted from 1: the next one depends on them
+};
 
 class device_state {
   public:
@@ -61,6 +82,21 @@ class device_state {
 
 	bool is_lost() const { return m_is_lost; }
 	void lose() { m_is_lost = true; }
+	/// Any order that the edges allow. On the thread of the device.
+	void run_graph(const std::vector<graph_state::node>& nodes) {
+		std::vector<bool> is_done(nodes.size());
+		std::vector<std::size_t> ready;
+		for(std::size_t num_done = 0; num_done < nodes.size() && !m_is_lost; ++num_done) {
+			ready.clear();
+			for(std::size_t i = 0; i < nodes.size(); ++i) {
+				const auto is_before = [&](const std::size_t earlier) { return bool{is_done[earlier]}; };
+				if(!is_done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(), is_before)) ready.push_back(i);
+			}
+			const std::size_t chosen = ready.at(m_random() % ready.size());
+			nodes[chosen].what.run();
+			is_done[chosen] = true;
+		}
+	}
 	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
 
 	void describe(const int number) {
@@ -119,12 +155,23 @@ std::vector<std::unique_ptr<device_state>>& devices() {
 thread_local cuda::context current = nullptr;
 
 std::size_t index_of(const cuda::context context) { return reinterpret_cast<std::uintptr_t>(context) - 1; }
-queue& queue_of(const cuda::stream stream) { return *reinterpret_cast<queue*>(stream); }
 event_state& state_of(const cuda::event event) { return *reinterpret_cast<event_state*>(event); }
 std::byte* at(const device_pointer address) { return reinterpret_cast<std::byte*>(address); }
 
+stream_state& state_of(const cuda::stream stream) { return *reinterpret_cast<stream_state*>(stream); }
+std::size_t index_of(const cuda::graph_node node) { return reinterpret_cast<std::uintptr_t>(node) - 1; }
+
+result capture(stream_state& stream, operation&& what) {
+	auto& nodes = stream.capture->nodes;
+	auto& added = nodes.emplace_back(graph_state::node{std::move(what), {}});
+	for(const auto earlier : stream.latest) added.after.push_back(index_of(earlier));
+	stream.latest = {reinterpret_cast<cuda::graph_node>(nodes.size())};
+	return cuda::success;
+}
+
 result enqueue(const cuda::stream stream, const char* const name, std::function<bool()> may_go, std::function<void()> run) {
-	auto& q = queue_of(stream);
+	if(state_of(stream).capture != nullptr) return capture(state_of(stream), {name, std::move(may_go), std::move(run)});
+	auto& q = state_of(stream).operations;
 	std::unique_lock lock(q.mutex);
 	q.room.wait(lock, [&] { return q.operations.size() < options.queue_depth; });
 	q.operations.push_back({name, std::move(may_go), std::move(run)});
@@ -143,6 +190,7 @@ bool is_lost(const int device) { return devices().at(static_cast<std::size_t>(de
 void hold(const bool is_held, const int first_device) { first_held = is_held ? first_device : std::numeric_limits<int>::max(); }
 void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
+int num_live_graphs() { return num_graphs; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
 }
@@ -206,10 +254,67 @@ EMULATED cuCtxGetCurrent(cuda::context* const out) {
 }
 EMULATED cuCtxEnablePeerAccess(cuda::context, unsigned) { return cuda::success; }
 EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, int) {
-	*out = reinterpret_cast<cuda::stream>(&devices().at(index_of(current))->next_queue());
+	*out = reinterpret_cast<cuda::stream>(new stream_state{devices().at(index_of(current))->next_queue(), nullptr, {}});
 	return cuda::success;
 }
-EMULATED cuStreamDestroy_v2(cuda::stream) { return cuda::success; }
+EMULATED cuStreamDestroy_v2(const cuda::stream stream) {
+	delete &state_of(stream);
+	return cuda::success;
+}
+EMULATED cuStreamBeginCapture_v2(const cuda::stream stream, int) {
+	state_of(stream).capture = std::make_unique<graph_state>();
+	state_of(stream).latest.clear();
+	return cuda::success;
+}
+EMULATED cuStreamGetCaptureInfo_v2(const cuda::stream stream, int* const status, unsigned long long* const id, cuda::graph* const out,
+    const cuda::graph_node** const nodes, std::size_t* const num_nodes) {
+	const auto& state = state_of(stream);
+	*status = state.capture != nullptr ? 1 : 0;
+	*id = 1;
+	*out = reinterpret_cast<cuda::graph>(state.capture.get());
+	*nodes = state.latest.data();
+	*num_nodes = state.latest.size();
+	return cuda::success;
+}
+EMULATED cuStreamUpdateCaptureDependencies(const cuda::stream stream, cuda::graph_node* const nodes, const std::size_t num_nodes, const unsigned flags) {
+	auto& state = state_of(stream);
+	if(state.capture == nullptr || flags != cuda::capture_set_dependencies) return 1; // CUDA_ERROR_INVALID_VALUE
+	state.latest.assign(nodes, nodes + num_nodes);
+	return cuda::success;
+}
+EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
+	*out = reinterpret_cast<cuda::graph>(state_of(stream).capture.release());
+	return cuda::success;
+}
+EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cuda::graph graph, unsigned long long) {
+	auto* const made = new executable_graph_state;
+	made->nodes = reinterpret_cast<const graph_state*>(graph)->nodes;
+	*out = reinterpret_cast<cuda::executable_graph>(made);
+	++num_graphs;
+	return cuda::success;
+}
+EMULATED cuGraphDestroy(const cuda::graph graph) {
+	delete reinterpret_cast<graph_state*>(graph);
+	return cuda::success;
+}
+EMULATED cuGraphLaunch(const cuda::executable_graph graph, const cuda::stream stream) {
+	auto& launched = *reinterpret_cast<executable_graph_state*>(graph);
+	++launched.num_in_flight;
+	return enqueue(stream, "graph", nullptr, [&launched] {
+		working->run_graph(launched.nodes);
+		--launched.num_in_flight;
+	});
+}
+EMULATED cuGraphExecDestroy(const cuda::executable_graph graph) {
+	auto* const destroyed = reinterpret_cast<executable_graph_state*>(graph);
+	if(destroyed->num_in_flight > 0) {
+		std::fprintf(stderr, "FAILED: a graph is destroyed while a stream carries it out\n");
+		std::abort();
+	}
+	delete destroyed;
+	--num_graphs;
+	return cuda::success;
+}
 EMULATED cuStreamSynchronize(const cuda::stream stream) {
 	std::atomic<bool> is_done{false};
 	enqueue(stream, "synchronize", nullptr, [&] { is_done = true; });
@@ -224,7 +329,7 @@ EMULATED cuEventDestroy_v2(cuda::event) { return cuda::success; } // a queue may
 EMULATED cuEventRecord(const cuda::event event, const cuda::stream stream) {
 	auto& state = state_of(event);
 	const std::uint64_t number = ++state.recorded;
-	state.device = queue_of(stream).device;
+	state.device = state_of(stream).operations.device;
 	return enqueue(stream, "record", nullptr, [&state, number] { state.reached = number; });
 }
 EMULATED cuEventQuery(const cuda::event event) {
@@ -304,6 +409,9 @@ EMULATED cuMemcpy3DAsync_v2(const cuda::copy_3d* const copy, const cuda::stream 
 }
 EMULATED cuMemsetD8Async(const device_pointer address, const unsigned char value, const std::size_t count, const cuda::stream stream) {
 	return enqueue(stream, "fill", nullptr, [=] { std::memset(at(address), value, count); });
+}
+EMULATED cuMemsetD32Async(const device_pointer address, const unsigned value, const std::size_t count, const cuda::stream stream) {
+	return enqueue(stream, "fill of words", nullptr, [=] { std::fill_n(reinterpret_cast<unsigned*>(address), count, value); });
 }
 EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
     void** const parameters, void**) {

@@ -52,6 +52,7 @@ struct setup {
 	std::uint64_t most_on_a_lane = 120;
 	bool kernels_wait = true;
 	bool kernels_raise = true;
+	bool replays = false; ///< the steps are repetitions of two recorded ones, which a device may carry out as graphs
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::uint32_t horizon_step = 4;
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
@@ -281,6 +282,7 @@ class rank {
 	/// Whatever its devices wait for.
 	void stop_executor() { m_executor.stop(); }
 
+	executor_statistics statistics() { return m_executor.statistics(); }
 	void join() {
 		m_application_thread.join();
 		m_executor_thread.join();
@@ -325,6 +327,7 @@ class rank {
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
 		result.pipeline.horizons.step = m_how.horizon_step;
+		result.finds_periods = m_how.replays && m_how.num_ranks * m_how.num_devices == 1;
 		return result;
 	}
 
@@ -333,6 +336,7 @@ class rank {
 		for(std::size_t d = 0; d < m_how.num_devices; ++d) options.ordinals.push_back(static_cast<int>(m_number * m_how.num_devices + d));
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
+		options.graphs = m_how.replays;
 		options.kernels_wait = m_how.kernels_wait;
 		options.kernels_raise = m_how.kernels_raise;
 		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>)});
@@ -382,6 +386,7 @@ class rank {
 		for(int step = 0; step < m_how.steps; ++step) {
 			task next;
 			next.accesses = {{buffers[1], access_mode::read_write, range_mapper::one_to_one()}, {buffers[0], access_mode::read, read}};
+			if(m_how.replays) next.recorded = static_cast<std::uint64_t>(1 + step % 2);
 			submit(std::move(next), m_advance);
 			std::swap(buffers[0], buffers[1]);
 		}
@@ -432,7 +437,8 @@ inline std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	return ranks;
 }
 
-inline void run(const setup& how) {
+/// Returns the number of graphs that have run on the first rank.
+inline std::uint64_t run(const setup& how) {
 	expect_after(how.steps, how.reads);
 	num_checked = num_wrong = 0;
 	const auto ranks = connect(how);
@@ -450,6 +456,7 @@ inline void run(const setup& how) {
 	watchdog.join();
 	if(num_checked != static_cast<std::uint64_t>(extent * extent)) die("not everything was compared");
 	if(num_wrong > 0) die(std::to_string(num_wrong) + " values are wrong");
+	return ranks.front()->statistics().graph_runs;
 }
 
 } // namespace emulated_ranks

@@ -454,15 +454,29 @@ std::optional<bounds_violation> cuda_backend::take_violation() {
 	return found;
 }
 
+// By fills: a graph that copied from the memory of the host would read it at each launch.
+void cuda_backend::store(const cuda::stream stream, void* const destination, const std::span<const std::byte> value) {
+	const auto address = cuda::to_device_pointer(destination);
+	if(value.size() % sizeof(unsigned) != 0) {
+		for(std::size_t i = 0; i < value.size(); ++i) {
+			m_driver.check(m_driver.fill_async(address + i, std::to_integer<unsigned char>(value[i]), 1, stream), "cuMemsetD8Async");
+		}
+		return;
+	}
+	std::vector<unsigned> words(value.size() / sizeof(unsigned));
+	std::memcpy(words.data(), value.data(), value.size());
+	for(std::size_t first = 0, last = 0; first < words.size(); first = last) {
+		while(last < words.size() && words[last] == words[first]) ++last;
+		m_driver.check(m_driver.fill_words_async(address + first * sizeof(unsigned), words[first], last - first, stream), "cuMemsetD32Async");
+	}
+}
+
 void cuda_backend::issue_on(cuda_lane& lane, const launch_operation& launch) {
 	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
 		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
-		// From pageable memory: the driver has read it when the call returns.
-		m_driver.check(m_driver.copy_async(cuda::to_device_pointer(launch.reduction_addresses[reducer++]), cuda::to_device_pointer(parameter.identity.data()),
-		                   parameter.identity.size(), lane.stream()),
-		    "cuMemcpyAsync");
+		store(lane.stream(), launch.reduction_addresses[reducer++], parameter.identity);
 	}
 	auto& parameters = m_parameters[launch.instruction->device.value];
 	parameters.pack(function, launch);

@@ -20,6 +20,7 @@
 #include "backends/lane_progress.hpp"
 #include "cuda_driver.hpp"
 #include "cuda_function.hpp"
+#include "cuda_graph.hpp"
 #include "cuda_lane.hpp"
 #include "cuda_pinned_pool.hpp"
 #include "cuda_small_copies.hpp"
@@ -39,6 +40,7 @@ struct cuda_options {
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
+	bool graphs = false;             ///< whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds
 	std::vector<cuda_small_copies::functions> small_copies; ///< per device; empty: copy engines move all
 	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool kernels_wait = false;
@@ -79,6 +81,10 @@ class cuda_backend final : public backend {
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
+	/// Not with several devices: each worker packs the parameters of its device.
+	bool has_graphs() const override { return m_options.graphs && m_workers.empty(); }
+	std::unique_ptr<operation_graph> make_graph(device_id device, std::span<const graph_operation> operations) override;
+	void enqueue_graph(lane_position position, const lane_waits& waits, const operation_graph& graph) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;
@@ -166,6 +172,9 @@ class cuda_backend final : public backend {
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
 	void issue_signals(const cuda_operation& operation, const cuda_signals& signals);
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
+	void issue_on(cuda_lane& lane, const cuda_graph* graph);
+	void store(cuda::stream stream, void* destination, std::span<const std::byte> value);
+	cuda::graph capture(cuda_lane& lane, std::span<const graph_operation> operations);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);

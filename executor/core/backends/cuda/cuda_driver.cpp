@@ -54,6 +54,14 @@ driver load() {
 	resolve(library, d.stream_synchronize, "cuStreamSynchronize");
 	resolve(library, d.stream_wait_event, "cuStreamWaitEvent");
 	resolve(library, d.stream_batch, "cuStreamBatchMemOp_v2");
+	resolve(library, d.stream_begin_capture, "cuStreamBeginCapture_v2");
+	resolve(library, d.stream_get_capture, "cuStreamGetCaptureInfo_v2");
+	resolve(library, d.stream_update_capture, "cuStreamUpdateCaptureDependencies");
+	resolve(library, d.stream_end_capture, "cuStreamEndCapture");
+	resolve(library, d.graph_instantiate, "cuGraphInstantiateWithFlags");
+	resolve(library, d.graph_launch, "cuGraphLaunch");
+	resolve(library, d.graph_destroy, "cuGraphDestroy");
+	resolve(library, d.executable_graph_destroy, "cuGraphExecDestroy");
 	resolve(library, d.event_create, "cuEventCreate");
 	resolve(library, d.event_destroy, "cuEventDestroy_v2");
 	resolve(library, d.event_record, "cuEventRecord");
@@ -71,6 +79,7 @@ driver load() {
 	resolve(library, d.copy_2d_async, "cuMemcpy2DAsync_v2");
 	resolve(library, d.copy_3d_async, "cuMemcpy3DAsync_v2");
 	resolve(library, d.fill_async, "cuMemsetD8Async");
+	resolve(library, d.fill_words_async, "cuMemsetD32Async");
 	resolve(library, d.launch, "cuLaunchKernel");
 	resolve(library, d.ipc_get_handle, "cuIpcGetMemHandle");
 	resolve(library, d.ipc_open_handle, "cuIpcOpenMemHandle_v2");

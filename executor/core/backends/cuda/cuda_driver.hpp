@@ -21,6 +21,9 @@ using context = struct context_tag*;
 using stream = struct stream_tag*;
 using event = struct event_tag*;
 using function = struct function_tag*;
+using graph = struct graph_tag*;
+using graph_node = struct graph_node_tag*;
+using executable_graph = struct executable_graph_tag*;
 using device_pointer = unsigned long long;
 
 inline device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -34,6 +37,8 @@ inline constexpr result error_host_memory_already_registered = 712;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
+inline constexpr int capture_relaxed = 2;
+inline constexpr unsigned capture_set_dependencies = 1;
 inline constexpr unsigned host_memory_portable = 1;
 inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
@@ -107,7 +112,7 @@ class driver_error : public device_failure {
 };
 
 /// The calls with which work gets onto streams, and by which the host follows it.
-enum class call : std::uint8_t { launch, copy, copy_2d, copy_3d, flags, event_record, event_wait, event_query, set_context };
+enum class call : std::uint8_t { launch, copy, copy_2d, copy_3d, flags, event_record, event_wait, event_query, set_context, graph };
 
 } // namespace celerity::cuda
 
@@ -115,7 +120,7 @@ namespace celerity {
 
 template <>
 inline constexpr std::array names_of<cuda::call>{"cuLaunchKernel", "cuMemcpyAsync", "cuMemcpy2DAsync", "cuMemcpy3DAsync", "cuStreamBatchMemOp", "cuEventRecord",
-    "cuStreamWaitEvent", "cuEventQuery", "cuCtxSetCurrent"};
+    "cuStreamWaitEvent", "cuEventQuery", "cuCtxSetCurrent", "cuGraphLaunch"};
 
 } // namespace celerity
 
@@ -168,6 +173,16 @@ struct driver {
 	result (*stream_synchronize)(stream s);
 	counted<call::event_wait, stream, event, unsigned> stream_wait_event;
 	counted<call::flags, stream, unsigned, memory_operation*, unsigned> stream_batch;
+	/// Until stream_end_capture(), what is put on the stream becomes nodes of a graph.
+	result (*stream_begin_capture)(stream s, int mode);
+	/// `nodes`: the next node of the graph depends on them. They are valid until the next call for the stream.
+	result (*stream_get_capture)(stream s, int* status, unsigned long long* id, graph* out, const graph_node** nodes, std::size_t* num_nodes);
+	result (*stream_update_capture)(stream s, graph_node* nodes, std::size_t num_nodes, unsigned flags);
+	result (*stream_end_capture)(stream s, graph* out);
+	result (*graph_instantiate)(executable_graph* out, graph from, unsigned long long flags);
+	counted<call::graph, executable_graph, stream> graph_launch;
+	result (*graph_destroy)(graph g);
+	result (*executable_graph_destroy)(executable_graph g);
 	result (*event_create)(event* out, unsigned flags);
 	result (*event_destroy)(event e);
 	counted<call::event_record, event, stream> event_record;
@@ -185,6 +200,7 @@ struct driver {
 	counted<call::copy_2d, const copy_2d*, stream> copy_2d_async;
 	counted<call::copy_3d, const copy_3d*, stream> copy_3d_async;
 	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
+	result (*fill_words_async)(device_pointer address, unsigned value, std::size_t count, stream s);
 	counted<call::launch, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream, void**, void**> launch;
 	result (*ipc_get_handle)(ipc_handle* out, device_pointer address);
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+#include "period_graphs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <variant>
+
+#include "instruction_facts.hpp"
+#include "scheduler/core/base/overloaded.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// A graph saves calls of the driver. One operation is cheaper without it.
+constexpr std::size_t fewest_operations = 2;
+/// The time to make a graph, and the delay until its horizons are reported, grow with it.
+constexpr std::size_t most_periods = 16;
+constexpr std::size_t most_instructions = 4096;
+constexpr std::size_t most_graphs = 32;
+
+/// The steps that are complete when an instruction is complete.
+class step_set {
+  public:
+	explicit step_set(const std::size_t num_steps) : m_words((num_steps + 63) / 64) {}
+	void insert(const std::uint32_t step) { m_words[step / 64] |= std::uint64_t{1} << step % 64; }
+	bool contains(const std::uint32_t step) const { return (m_words[step / 64] >> step % 64 & 1) != 0; }
+	void merge(const step_set& other) {
+		for(std::size_t i = 0; i < m_words.size(); ++i) m_words[i] |= other.m_words[i];
+	}
+
+  private:
+	std::vector<std::uint64_t> m_words;
+};
+
+/// Finds the edges between the steps of a run. A horizon is no step: its successors follow its predecessors.
+class edge_finder {
+  public:
+	explicit edge_finder(const instruction_span run) : m_run(run), m_fronts(run.size()) {}
+
+	std::vector<period_graph::step> find() {
+		for(std::uint32_t place = 0; place < m_run.size(); ++place) {
+			step_set before(m_run.size());
+			auto front = front_before(place, before);
+			if(std::holds_alternative<horizon_instruction>(m_run[place]->operation)) {
+				m_fronts[place] = std::move(front);
+				continue;
+			}
+			const auto self = static_cast<std::uint32_t>(m_steps.size());
+			before.insert(self);
+			m_steps.push_back({place, std::move(front)});
+			m_before.push_back(std::move(before));
+			m_fronts[place] = {self};
+		}
+		return std::move(m_steps);
+	}
+
+  private:
+	instruction_span m_run;
+	std::vector<period_graph::step> m_steps;
+	std::vector<step_set> m_before;                        ///< by step: itself and all steps before it
+	std::vector<small_vector<std::uint32_t, 4>> m_fronts; ///< by place: the last steps that are complete when the instruction is
+
+	/// Steps of which none is before another one. Youngest first: a step stands for all steps before it.
+	small_vector<std::uint32_t, 4> front_before(const std::uint32_t place, step_set& before) const {
+		std::vector<std::uint32_t> candidates;
+		const auto first = m_run.front()->id.value;
+		for(const auto dependency : m_run[place]->dependencies) {
+			if(dependency.value < first) continue;
+			const auto& front = m_fronts[dependency.value - first];
+			candidates.insert(candidates.end(), front.begin(), front.end());
+		}
+		std::sort(candidates.begin(), candidates.end(), std::greater{});
+		small_vector<std::uint32_t, 4> front;
+		for(const auto step : candidates) {
+			if(before.contains(step)) continue;
+			front.push_back(step);
+			before.merge(m_before[step]);
+		}
+		return front;
+	}
+};
+
+bool uses_user_memory(const copy_instruction& copy) { return copy.source.memory == user_memory || copy.destination.memory == user_memory; }
+
+/// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
+std::optional<device_id> device_of_step(const instruction& item, const request_rules& rules) {
+	const auto request = make_request(item, rules);
+	if(request.policy != issue_policy::plain) return std::nullopt;
+	const auto& lanes = rules.devices.lane_classes()[request.lane_class];
+	const auto* const copy = std::get_if<copy_instruction>(&item.operation);
+	if(lanes.kind == lane_kind::host_copy || (copy != nullptr && uses_user_memory(*copy))) return std::nullopt;
+	return lanes.device;
+}
+
+bool can_be_a_graph(const instruction_span period, const request_rules& rules) {
+	if(period.size() > most_instructions) return false;
+	std::optional<device_id> device;
+	std::size_t num_operations = 0;
+	for(const auto* const item : period) {
+		if(std::holds_alternative<horizon_instruction>(item->operation)) continue;
+		const auto found = device_of_step(*item, rules);
+		if(!found.has_value() || device.value_or(*found) != *found) return false;
+		device = found;
+		++num_operations;
+	}
+	return num_operations >= fewest_operations;
+}
+
+void count(executor_statistics& counts, const instruction& item) {
+	++counts.instructions[kind_of(item.operation)];
+	std::visit(overloaded{
+	               [&](const copy_instruction& copy) { count_copies(counts, copy); },
+	               [&](const gather_copy_instruction& gather) { count_copies(counts, gather); },
+	               [](const auto&) {},
+	           },
+	    item.operation);
+}
+
+template <typename Enum>
+void add(counts_of<Enum>& sums, const counts_of<Enum>& counts) {
+	std::transform(sums.begin(), sums.end(), counts.begin(), sums.begin(), std::plus{});
+}
+
+} // namespace
+
+std::size_t periods_of_next_run(const std::size_t num_left, const std::size_t period_size) {
+	return std::bit_floor(std::min({num_left, most_periods, std::max<std::size_t>(most_instructions / period_size, 1)}));
+}
+
+period_graph::period_graph(const instruction_span run) : steps(edge_finder(run).find()) {
+	for(std::uint32_t place = 0; place < run.size(); ++place) {
+		const auto is_before = [&](const instruction_id id) { return id < run.front()->id; };
+		if(std::any_of(run[place]->dependencies.begin(), run[place]->dependencies.end(), is_before)) entrances.push_back(place);
+		count(counts, *run[place]);
+	}
+}
+
+void period_graph::add_counts(executor_statistics& sums) const {
+	add(sums.instructions, counts.instructions);
+	add(sums.copies, counts.copies);
+	add(sums.copied_bytes, counts.copied_bytes);
+	++sums.graph_runs;
+}
+
+void period_graphs::forget_dead_templates() {
+	std::erase_if(m_templates, [&](const known_template& known) {
+		if(!known.identity.expired()) return false;
+		std::erase_if(m_graphs, [&](const cached_graph& cached) { return cached.identity == known.address; });
+		return true;
+	});
+}
+
+bool period_graphs::is_eligible(const instruction_batch& batch, const request_rules& rules) {
+	const auto known = std::find_if(m_templates.begin(), m_templates.end(), [&](const known_template& entry) { return entry.address == batch.replayed.get(); });
+	if(known != m_templates.end()) return known->is_eligible;
+	const auto period = instruction_span(batch.instructions).first(batch.instructions.size() / batch.num_periods);
+	m_templates.push_back({batch.replayed, batch.replayed.get(), can_be_a_graph(period, rules)});
+	return m_templates.back().is_eligible;
+}
+
+std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity, const std::size_t num_periods, const instruction_span run) {
+	const auto found = std::find_if(m_graphs.begin(), m_graphs.end(),
+	    [&](const cached_graph& cached) { return cached.identity == identity && cached.num_periods == num_periods; });
+	if(found != m_graphs.end()) {
+		found->last_use = ++m_num_uses;
+		return found->graph;
+	}
+	if(m_graphs.size() >= most_graphs) {
+		m_graphs.erase(
+		    std::min_element(m_graphs.begin(), m_graphs.end(), [](const cached_graph& a, const cached_graph& b) { return a.last_use < b.last_use; }));
+	}
+	m_graphs.push_back({identity, num_periods, std::make_shared<period_graph>(run), ++m_num_uses});
+	return m_graphs.back().graph;
+}
+
+engine_request period_graphs::add_run(const instruction_batch& batch, const std::size_t first_period, const std::size_t num_periods,
+    const request_rules& rules) {
+	const std::size_t period_size = batch.instructions.size() / batch.num_periods;
+	const auto items = instruction_span(batch.instructions).subspan(first_period * period_size, num_periods * period_size);
+	if(items.back()->id.value - items.front()->id.value + 1 != items.size()) throw std::logic_error("a replayed period has ids with gaps");
+	const auto& graph =
+	    *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(batch.replayed.get(), num_periods, items)}).first->second.graph;
+
+	m_dependencies.clear();
+	for(const auto place : graph.entrances) {
+		for(const auto id : items[place]->dependencies) {
+			if(id < items.front()->id) m_dependencies.push_back(id);
+		}
+	}
+	auto request = make_request(*items[graph.steps.front().place], rules);
+	request.id = items.front()->id;
+	request.num_ids = items.size();
+	request.dependencies = m_dependencies;
+	request.lane_class = rules.devices.kernel_class(rules.devices.lane_classes()[request.lane_class].device, false);
+	return request;
+}
+
+} // namespace celerity
