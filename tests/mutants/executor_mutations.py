@@ -255,8 +255,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a copy does not wait for other lanes",
         DISPATCH,
-        "m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation);",
-        "m_backend->enqueue_copy({item.lane, item.sequence}, {}, operation);",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation_of(copy));",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, {}, operation_of(copy));",
     ),
     Mutation(
         "a gather does not wait for other lanes",
@@ -298,7 +298,7 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "launches are forgotten while kernels are under way",
         LOOP,
-        "m_launches.drop(horizon->last_submission);",
+        "m_launches.drop(horizon.last_submission);",
         "m_launches.drop(submission_id(~std::uint64_t{0}));",
     ),
     Mutation(
