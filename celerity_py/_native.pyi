@@ -1127,6 +1127,13 @@ class PlanningSettings:
     @program.setter
     def program(self, arg: ProgramLog | None, /) -> None: ...
 
+    @property
+    def templates(self) -> bool:
+        """Whether replays may repeat plans."""
+
+    @templates.setter
+    def templates(self, arg: bool, /) -> None: ...
+
 class AccessViolation(NamedTuple):
     """
     A contradiction between the declared accesses of a task. Fields are 0, empty or None where they do not apply.

@@ -49,6 +49,11 @@ COPY_REASONS: tuple = ...
 
 INSTRUCTION_KINDS: tuple = ...
 
+class RecordedProgram:
+    """Tasks that GraphContext.replay repeats."""
+
+    def __init__(self, tasks: Sequence[celerity_py._native.Task]) -> None: ...
+
 class GraphContext:
     """
     The graphs of one rank, generated step by step on the calling thread and recorded.
@@ -63,6 +68,12 @@ class GraphContext:
     def chunks_for(self, task: celerity_py._native.Task) -> list[celerity_py._native.Box]: ...
 
     def submit(self, task: celerity_py._native.Task) -> int: ...
+
+    def replay(self, program: RecordedProgram, repetitions: int) -> int:
+        """Submits the tasks of the program again and again."""
+
+    @property
+    def expanded_repetitions(self) -> int: ...
 
     def next_submission(self) -> int: ...
 

@@ -57,13 +57,13 @@ void bind_settings(nb::module_& m) {
 	    .def_prop_rw(
 	        "lookahead", [](const pipeline_settings& self) { return names_of<lookahead_mode>[static_cast<std::size_t>(self.lookahead)]; },
 	        [](pipeline_settings& self, const std::string& name) { self.lookahead = look_up<lookahead_mode>(name, "lookahead"); })
-	    .def_rw("program", &pipeline_settings::program, nb::arg().none());
+	    .def_rw("program", &pipeline_settings::program, nb::arg().none())
+	    .def_rw("templates", &pipeline_settings::templates, "Whether replays may repeat plans.");
 }
 
 scheduler* make_scheduler(const pipeline_settings& planning, executor_loop* const executor, const std::uint64_t run_ahead, const double idle_spin_s,
     std::shared_ptr<trace_recorder> trace) {
-	const bool finds_periods = executor != nullptr && executor->has_graphs();
-	auto result = std::make_unique<scheduler>(scheduler_settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace), finds_periods}, executor);
+	auto result = std::make_unique<scheduler>(scheduler_settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace)}, executor);
 	if(executor != nullptr) {
 		if(planning.program != nullptr) planning.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
 		scheduler* const target = result.get();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Submits that are recorded, and submitted again.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "executor/core/threads/busy_clock.hpp"
 #include "submitter.hpp"
@@ -11,8 +13,10 @@ namespace celerity::native {
 
 namespace {
 
-/// A replay lets other threads and signal handlers run after so many tasks, which is sooner than the interpreter asks a thread to.
+/// A replay lets other threads and signal handlers run after about so many tasks, which is sooner than the interpreter asks a thread to.
 constexpr std::uint64_t tasks_between_pauses = 64;
+/// But after no fewer repetitions: a period of the planner is rarely longer.
+constexpr std::uint64_t min_repetitions_between_pauses = 4;
 
 void pause() {
 	{ const nb::gil_scoped_release release; }
@@ -53,7 +57,6 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 	const std::shared_ptr<recorded_tasks> recorded = m_recorded;
 	const nb::object submissions = m_recorded_submissions;
 	recorded->entries.push_back({made.node, made.launch});
-	recorded->entries.back().node.recorded = ++m_num_recorded;
 	if(PyList_Append(submissions.ptr(), made.submission.ptr()) != 0) {
 		recorded->entries.pop_back();
 		throw nb::python_error();
@@ -70,29 +73,50 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 	}
 }
 
-void submitter::replay(const recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
+const std::shared_ptr<const recorded_program>& recorded_tasks::program() {
+	if(m_program == nullptr) {
+		recorded_program made;
+		for(const auto& known : entries) made.tasks.push_back(known.node);
+		made.buffers = buffers_of(made.tasks);
+		m_program = std::make_shared<const recorded_program>(std::move(made));
+	}
+	return m_program;
+}
+
+void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
 	call now = begin("replay()");
 	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
 	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())));
-	std::uint64_t num_submitted = 0;
-	for(std::uint64_t repetition = 0; repetition < times && !tasks.entries.empty(); ++repetition) {
-		for(std::size_t i = 0; i < tasks.entries.size(); ++i) {
-			if(++num_submitted % tasks_between_pauses == 0) pause();
-			submit_again(tasks.entries[i], nb::borrow(PyList_GET_ITEM(submissions.ptr(), static_cast<Py_ssize_t>(i))), site, now);
-		}
+	if(tasks.entries.empty()) return;
+	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.entries.size(), min_repetitions_between_pauses);
+	for(std::uint64_t done = 0; done < times; done += at_once) {
+		if(done > 0) pause();
+		submit_again(tasks, submissions, static_cast<std::uint32_t>(std::min(at_once, times - done)), site, now);
 	}
 	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;
 }
 
-void submitter::submit_again(const recorded_tasks::entry& known, nb::object submission, const std::uint64_t site, call& now) {
-	await_turn(now, submission);
-	const bool has_reductions = !known.node.reductions.empty();
-	if(has_reductions) submission = m_delegate.attr("renew")(submission);
-	submission_table::submitted_task copy{known.node, known.launch, nullptr, true};
-	copy.node.site = site;
-	m_table.enter(submission, std::move(copy), now_ns());
-	if(has_reductions) m_delegate.attr("note_reductions")(submission, m_table.num_reductions());
-	if(known.node.kind == task_kind::device_kernel) ++m_num_repeated;
+void submitter::submit_again(recorded_tasks& tasks, const nb::list& submissions, const std::uint32_t repetitions, const std::uint64_t site, call& now) {
+	std::vector<submission_table::repeated_task> repeated; // first, as renewing runs Python code
+	repeated.reserve(repetitions * tasks.entries.size());
+	for(std::uint32_t repetition = 0; repetition < repetitions; ++repetition) {
+		for(std::size_t i = 0; i < tasks.entries.size(); ++i) {
+			const auto& known = tasks.entries[i];
+			nb::object submission = nb::borrow(PyList_GET_ITEM(submissions.ptr(), static_cast<Py_ssize_t>(i)));
+			if(!known.node.reductions.empty()) submission = m_delegate.attr("renew")(submission);
+			repeated.push_back({std::move(submission), &known.launch, known.node.reductions.size()});
+		}
+	}
+	await_turn(now, repeated.front().submission);
+	std::uint64_t num_reductions = m_table.num_reductions();
+	std::uint64_t number = m_table.enter_again(repeated, tasks.program(), repetitions, site);
+	for(std::size_t i = 0; i < repeated.size(); ++i) {
+		const auto& each = repeated[i];
+		num_reductions += each.num_reductions;
+		if(each.num_reductions > 0) m_delegate.attr("note_reductions")(each.submission, num_reductions);
+		if(tasks.entries[i % tasks.entries.size()].node.kind == task_kind::device_kernel) ++m_num_repeated;
+	}
+	for(const auto& each : repeated) m_table.observe(number++, each.submission, now.started_ns);
 	now.begun = m_scheduler.next_submission().value; // a submit of another thread overtakes the next task from here on
 }
 

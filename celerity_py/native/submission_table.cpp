@@ -28,40 +28,80 @@ void submission_table::set_site(const nb::handle submission, task& node) {
 	if(m_is_shared) node.site = number_line(record.code, static_cast<int>(PyLong_AsLong(record.lasti)));
 }
 
-void submission_table::enter(const nb::handle submission, submitted_task&& submitted, const std::int64_t started_ns) {
-	auto& [node, launch, fence_destination, is_copy] = submitted;
-	if(!is_copy) set_site(submission, node);
-	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
-	const submission_id id = m_scheduler.next_submission();
-	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id.value));
+nb::object submission_table::add_record(const std::uint64_t id, const nb::handle submission) {
+	nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id));
 	if(!number) throw nb::python_error();
 	PyObject* const future = future_of(submission.ptr());
 	if(future != nullptr) nb::setattr(future, "number", number); // replaces a value
 	if(PyDict_SetItem(m_entries.ptr(), number.ptr(), submission.ptr()) != 0) throw nb::python_error();
+	try {
+		if(future != nullptr) m_with_future.push_back(id); // without an entry it counts for nothing
+	} catch(...) {
+		take_back(id, false);
+		throw;
+	}
+	return number;
+}
+
+void submission_table::take_back(const std::uint64_t id, const bool has_launch) {
+	if(has_launch) m_executor->take_back_launch(submission_id(id));
+	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id));
+	if(!number || PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
+}
+
+void submission_table::count(const std::size_t num_tasks, const std::size_t num_reductions) {
+	m_num_reductions += num_reductions;
+	m_num_submitted += num_tasks;
+	m_thread = PyThread_get_thread_ident();
+}
+
+void submission_table::enter(const nb::handle submission, submitted_task&& submitted, const std::int64_t started_ns) {
+	auto& [node, launch, fence_destination] = submitted;
+	set_site(submission, node);
+	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
+	const submission_id id = m_scheduler.next_submission();
+	const nb::object number = add_record(id.value, submission);
 	const std::size_t num_reductions = node.reductions.size();
 	std::uint64_t raw = 0;
 	try {
-		if(future != nullptr) m_with_future.push_back(id.value); // without an entry it counts for nothing
 		if(fence_destination != nullptr && m_executor != nullptr) {
 			raw = m_executor->register_user_memory(fence_destination, node.fence_box);
-			nb::setattr(future, "raw", nb::int_(raw)); // replaces a value
+			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id{user_memory, raw};
 		}
 		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
-		if(is_copy) {
-			m_scheduler.enqueue(std::move(node));
-		} else {
-			m_scheduler.submit(std::move(node));
-		}
+		m_scheduler.submit(std::move(node));
 	} catch(...) {
-		if(launch.has_value()) m_executor->take_back_launch(id);
+		take_back(id.value, launch.has_value());
 		if(raw != 0) m_executor->unregister_user_memory(raw);
-		if(PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
 		throw;
 	}
-	m_num_reductions += num_reductions;
-	++m_num_submitted;
-	m_thread = PyThread_get_thread_ident();
+	count(1, num_reductions);
+	if(m_observer) m_observer(number, submission, started_ns);
+}
+
+std::uint64_t submission_table::enter_again(const std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program,
+    const std::uint32_t repetitions, const std::uint64_t site) {
+	const std::uint64_t first = m_scheduler.next_submission().value;
+	std::size_t num_reductions = 0;
+	std::size_t num_added = 0;
+	try {
+		for(const auto& each : tasks) {
+			add_record(first + num_added, each.submission);
+			++num_added;
+			if(each.launch->has_value()) m_executor->register_launch(submission_id(first + num_added - 1), native_launch(**each.launch));
+			num_reductions += each.num_reductions;
+		}
+		m_scheduler.replay(std::move(program), repetitions, site);
+	} catch(...) {
+		while(num_added-- > 0) take_back(first + num_added, tasks[num_added].launch->has_value());
+		throw;
+	}
+	count(tasks.size(), num_reductions);
+	return first;
+}
+
+void submission_table::observe(const std::uint64_t number, const nb::handle submission, const std::int64_t started_ns) const {
 	if(m_observer) m_observer(number, submission, started_ns);
 }
 

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "executor/core/backends/native_launch.hpp"
@@ -31,11 +33,21 @@ class submission_table {
 		task node;
 		std::optional<native_launch> launch{};
 		void* fence_destination = nullptr; ///< memory of the application; null: none
-		bool is_copy = false;              ///< the task was entered before, and its line is set; its buffers must live
 	};
 	/// The future of the submission, if it has one, knows its number before the scheduler hears of the task. The observer runs Python code, which may raise:
 	/// the task is submitted all the same.
 	void enter(nanobind::handle submission, submitted_task&& submitted, std::int64_t started_ns);
+	struct repeated_task {
+		nanobind::object submission;
+		const std::optional<native_launch>* launch;
+		std::size_t num_reductions;
+	};
+	/// Repetitions of tasks that were entered before, from line `site`. Their buffers must live. Returns the number of the first task.
+	/// Runs no Python code.
+	std::uint64_t enter_again(std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program, std::uint32_t repetitions,
+	    std::uint64_t site);
+	/// Tells the observer of submits, if there is one, that the task with this number was entered.
+	void observe(std::uint64_t number, nanobind::handle submission, std::int64_t started_ns) const;
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
 	bool is_overtaken(std::uint64_t begun) const;
 
@@ -70,6 +82,10 @@ class submission_table {
 	unsigned long m_thread = 0; ///< that submitted last
 
 	void set_site(nanobind::handle submission, task& node);
+	/// Gives the number to the future of the submission, if it has one, and keeps the submission by it.
+	nanobind::object add_record(std::uint64_t id, nanobind::handle submission);
+	void take_back(std::uint64_t id, bool has_launch);
+	void count(std::size_t num_tasks, std::size_t num_reductions);
 };
 
 } // namespace celerity::native

@@ -50,6 +50,12 @@ struct recorded_tasks {
 		std::optional<native_launch> launch;
 	};
 	std::vector<entry> entries;
+
+	/// The tasks as the scheduler repeats them; made by the first replay.
+	const std::shared_ptr<const recorded_program>& program();
+
+  private:
+	std::shared_ptr<const recorded_program> m_program;
 };
 
 /// Of `Queue.parallel_for`.
@@ -76,9 +82,9 @@ class submitter {
 	nanobind::object record(const nanobind::object& function, std::shared_ptr<recorded_tasks> tasks, nanobind::list submissions, nanobind::object opened);
 	/// The Recording under way; None if there is none.
 	nanobind::object open_recording() const { return m_recorded != nullptr ? m_open_recording : nanobind::none(); }
-	/// Submits recorded tasks again, `times` times, for a call from this frame. The buffers live until it returns. Between tasks it lets signal handlers and
-	/// other threads run.
-	void replay(const recorded_tasks& tasks, const nanobind::list& submissions, std::uint64_t times, nanobind::handle frame);
+	/// Submits recorded tasks again, `times` times, for a call from this frame. The buffers live until it returns. Now and then it lets signal
+	/// handlers and other threads run.
+	void replay(recorded_tasks& tasks, const nanobind::list& submissions, std::uint64_t times, nanobind::handle frame);
 
 	/// From now on the delegate is asked at each call whether it may go on.
 	void refuse() { m_refuses = true; }
@@ -126,7 +132,6 @@ class submitter {
 	std::uint64_t m_id;
 	bool m_refuses = false;
 	std::uint64_t m_num_repeated = 0;
-	std::uint64_t m_num_recorded = 0; ///< tasks, by all recordings
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0;
 	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded
@@ -140,7 +145,7 @@ class submitter {
 	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
 	void await_turn(call& now, nanobind::handle submission);
 	void enter_and_record(work& made, std::int64_t started_ns);
-	void submit_again(const recorded_tasks::entry& known, nanobind::object submission, std::uint64_t site, call& now);
+	void submit_again(recorded_tasks& tasks, const nanobind::list& submissions, std::uint32_t repetitions, std::uint64_t site, call& now);
 	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }
 	bool is_inside();
 	/// The kind of a port, or a plain type.

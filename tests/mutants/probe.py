@@ -13,6 +13,7 @@ from tests.property.check_programs import check_program
 from tests.property.distribution import Distribution
 from tests.property.program_strategy import programs
 from tests.property.programs import Program
+from tests.property.template_programs import Counts, check_templates
 
 
 def main() -> int:
@@ -39,6 +40,7 @@ def main() -> int:
         print(started, flush=True)
         try:
             check_program(program, Distribution())
+            check_templates(program, Counts())
         except Exception as error:
             lines = [line.strip() for line in str(error).split("\n")]
             found = f"found: {type(error).__name__}: {lines[1] if len(lines) > 1 else lines[0]}"[:140]

@@ -11,6 +11,11 @@ ALLOCATIONS = "scheduler/core/instruction_graph/instruction_graph_allocations.cp
 MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
 TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
 TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
+REPLAY = "scheduler/core/instruction_graph/instruction_graph_replay.cpp"
+STATE = "scheduler/core/graphs/graph_state.hpp"
+INSTRUCTION_STATE = "scheduler/core/instruction_graph/instruction_graph.hpp"
+COMMAND_STATE = "scheduler/core/graphs/command_graph.hpp"
+REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 
@@ -247,6 +252,70 @@ SCHEDULER_MUTATIONS = (
         "what is gathered is not written",
         MEMORY,
         "gather.write(*target, missing);",
+        "",
+    ),
+    Mutation(
+        "an instruction from a template depends on one that is too old by one",
+        REPLAY,
+        "instruction_id(on.value + by.instructions)",
+        "instruction_id(on.value + by.instructions - 1)",
+    ),
+    Mutation(
+        "messages from a template have the numbers of its first period",
+        REPLAY,
+        "send.message.value += by.messages;",
+        "",
+    ),
+    Mutation(
+        "an instruction from a template does not depend on the last epoch, but on a later instruction",
+        REPLAY,
+        "on == settled ? m_settled : instruction_id(on.value + by.instructions)",
+        "instruction_id(on.value + by.instructions)",
+    ),
+    Mutation(
+        "transfers from a template have the tasks of its first period",
+        REPLAY,
+        "transfer.consumer.value += by.tasks;",
+        "",
+    ),
+    Mutation(
+        "states are compared without the readers of data",
+        WINDOW,
+        "for(Id& reader : readers) walk.id(reader);",
+        "if constexpr(requires { walk.hidden(); }) walk.hidden(); else if(!readers.empty()) walk.id(readers.back());",
+    ),
+    Mutation(
+        "states are compared without the place of recent nodes, and so without the phase of horizons",
+        STATE,
+        "if(value.value >= m_epoch) return number((m_next - value.value) << 2U | 1U);",
+        "if(value.value >= m_epoch) return number(1U);",
+        more=(
+            ("void base(const std::uint64_t value) { number(m_next - value); }", "void base(const std::uint64_t) {}"),
+        ),
+    ),
+    Mutation(
+        "states are compared without the memories that hold the newest data",
+        INSTRUCTION_STATE,
+        "walk.number(state.up_to_date);",
+        "",
+    ),
+    Mutation(
+        "states are compared without the ranks that hold the newest data",
+        COMMAND_STATE,
+        "walk.number(state.is_fresh);",
+        "",
+        more=(("state.holders.walk_state(walk);", ""), ("walk.number(state.is_replicated);", "")),
+    ),
+    Mutation(
+        "the instruction graph does not learn what has come from a template",
+        REPETITIONS,
+        "m_instructions.move(by, buffers);",
+        "",
+    ),
+    Mutation(
+        "the command graph does not learn what has come from a template",
+        REPETITIONS,
+        "m_commands.move(by, buffers);",
         "",
     ),
 )

@@ -68,7 +68,7 @@ def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, sha
 class RankContext:
     """One rank's generators. Takes the steps of a program one at a time."""
 
-    def __init__(self, settings: Settings, rank: int) -> None:
+    def __init__(self, settings: Settings, rank: int, *, templates: bool = True) -> None:
         self.settings = settings
         self.trace = Trace(rank)
         planning = _native.PlanningSettings(
@@ -84,6 +84,7 @@ class RankContext:
             lookahead=settings.lookahead,
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,
+            templates=templates,
         )
         self.native = _native_testing.GraphContext(planning)
         self._buffers: dict[int, tuple[int, BufferDecl]] = {}
@@ -141,7 +142,17 @@ class RankContext:
         self._buffers[decl.number] = (native, decl)
         self.trace.buffer_numbers[native] = decl.number
 
+    def replay(self, tasks: Sequence[Kernel | HostTask], times: int) -> None:
+        """Submits all of `tasks` so many times, as a recording that is replayed at once."""
+        self.native.replay(self.record(tasks), times)
+
+    def record(self, tasks: Sequence[Kernel | HostTask]) -> Any:
+        return _native_testing.RecordedProgram([self._native_task(task) for task in tasks])
+
     def _submit(self, task: Kernel | HostTask, name: str) -> int:
+        return int(self.native.submit(self._native_task(task, name)))
+
+    def _native_task(self, task: Kernel | HostTask, name: str = "") -> _native.Task:
         planned = self._planned(task)
         chunks: list[UserBox] = []
         if any(access.mapper.is_callable for access in task.accesses):
@@ -151,7 +162,7 @@ class RankContext:
             native, decl = self._buffers[given.buffer]
             mapper = native_mapper(given.mapper, chunks, task.box, decl.shape)
             accesses.append((native, MODE_NUMBERS[given.mode], mapper))
-        return int(self.native.submit(_native_testing.with_accesses(planned, accesses, name)))
+        return _native_testing.with_accesses(planned, accesses, name)
 
     def _planned(self, task: Kernel | HostTask) -> _native.Task:
         box = native_box(task.box)

@@ -2,6 +2,7 @@
 // Graph generation without threads or hardware, with everything recorded: for tests, and for whoever wants to look at a schedule.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -59,6 +60,12 @@ class graph_context final : public instruction_sink {
 		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));
 		return m_last_submission;
 	}
+	std::uint64_t replay(const std::shared_ptr<const recorded_program>& program, const std::uint32_t repetitions) {
+		const submission_id first(m_last_submission + 1);
+		m_last_submission += program->tasks.size() * repetitions;
+		m_pipeline.replay(program, first, repetitions, 0, false);
+		return m_last_submission;
+	}
 	std::vector<box> chunks_for(const task& shape) const { return all_chunks(shape, m_partition); }
 	scheduling_pipeline& pipeline() { return m_pipeline; }
 	std::uint64_t next_submission() const { return m_last_submission + 1; }
@@ -94,6 +101,9 @@ void bind_graphs(nb::module_& m) {
 	named_tuple<planning_notice>::share("PlanningNotice");
 	m.attr("COPY_REASONS") = all_names<copy_reason>();
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
+	nb::class_<recorded_program>(m, "RecordedProgram", "Tasks that GraphContext.replay repeats.")
+	    .def(nb::new_([](const std::vector<task>& tasks) { return std::make_shared<recorded_program>(recorded_program{tasks, buffers_of(tasks)}); }),
+	        "tasks"_a);
 	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
 	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
 	    .def("create_buffer", &graph_context::create_buffer, "info"_a)
@@ -101,6 +111,8 @@ void bind_graphs(nb::module_& m) {
 	    .def(
 	        "chunks_for", [](const graph_context& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a)
 	    .def("submit", &graph_context::submit_task, "task"_a)
+	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "Submits the tasks of the program again and again.")
+	    .def_prop_ro("expanded_repetitions", [](graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
 	    .def("next_submission", &graph_context::next_submission)
 	    .def("flush", [](graph_context& self) { self.pipeline().flush(); })
 	    .def(

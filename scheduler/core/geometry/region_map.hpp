@@ -169,6 +169,18 @@ class region_map {
 	}
 	std::size_t size() const { return m_size; }
 
+	/// Shows all that later calls depend on to the walk, and calls f(V&) for every value. f must keep equal values equal and others different.
+	template <typename Walk, typename F>
+	void walk_state(Walk& walk, F&& f) {
+		walk.number(m_search_at);
+		walk.number(leaves().size());
+		for(leaf& l : leaves()) {
+			if(!is_flat()) walk.boxes(std::span(&l.bounds, 1));
+			walk.boxes(l.boxes);
+			for(V& value : l.values) f(value);
+		}
+	}
+
   private:
 	struct leaf {
 		box bounds; ///< may be larger than need be; not maintained in a flat map

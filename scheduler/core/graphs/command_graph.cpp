@@ -47,6 +47,11 @@ void command_graph_generator::lower(const std::shared_ptr<const task>& node, std
 	if(m_num_ranks > 1) mark_stale(*node);
 }
 
+void command_graph_generator::move(const plan_position& by, const std::span<const buffer_id> buffers) {
+	state_mover mover(by, by.commands);
+	walk_state(mover, buffers);
+}
+
 void command_graph_generator::update_chunks(const task& node) {
 	if(node.kind != task_kind::fence && m_chunks_valid && m_chunks_of == node.geometry) return; // loops submit the same geometry again and again
 	m_chunks = split_among_ranks(node, m_num_ranks);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "base/fields.hpp"
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
+#include "graph_state.hpp"
 #include "geometry/region_map.hpp"
 #include "node_record.hpp"
 #include "rank_set.hpp"
@@ -86,6 +88,12 @@ class command_graph_generator {
 	/// Appends the commands of `node` to `out` in an order in which they may be executed.
 	void lower(const std::shared_ptr<const task>& node, std::vector<command>& out);
 
+	/// As in the task graph.
+	void note_position(plan_position& now) const { now.commands = m_window.current().value; }
+	template <typename Walk>
+	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
+	void move(const plan_position& by, std::span<const buffer_id> buffers);
+
   private:
 	struct local_state {
 		access_front<command_id> front;
@@ -152,5 +160,31 @@ class command_graph_generator {
 	    std::vector<command>& out);
 	void apply_epoch(command_id epoch);
 };
+
+template <typename Walk>
+void command_graph_generator::walk_state(Walk& walk, const std::span<const buffer_id> buffers) {
+	m_window.walk_state(walk);
+	m_side_effects.walk_state(walk);
+	m_recent.walk_state(walk);
+	walk.id(m_pending_horizon);
+	for(const buffer_id id : buffers) {
+		auto& buffer = m_buffers.at(id);
+		buffer.local.walk_state(walk, [&](local_state& state) {
+			state.front.walk_state(walk);
+			walk.number(state.is_fresh);
+			walk.number(state.is_replicated);
+			state.holders.walk_state(walk);
+		});
+		walk.number(buffer.pending.has_value());
+		if(!buffer.pending.has_value()) continue;
+		auto& reduction = buffer.pending->reduction;
+		walk.number(reduction.buffer.value);
+		walk.number(reduction.op);
+		walk.number(reduction.type);
+		walk.number(reduction.include_current);
+		walk.reduction(reduction.id);
+		walk.number(buffer.pending->num_contributors);
+	}
+}
 
 } // namespace celerity

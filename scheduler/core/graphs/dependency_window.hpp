@@ -77,6 +77,19 @@ class dependency_window {
 	/// Number of nodes that nothing depends on yet.
 	std::size_t front_size() const { return m_front_size; }
 
+	template <typename Walk>
+	void walk_state(Walk& walk) {
+		forget_before(std::min(m_epoch.value, m_front_begin));
+		walk.enter(current().value + 1, m_epoch.value, m_settled.value);
+		walk.number(m_settled < m_epoch); // it replaces the epoch, too, if it is the epoch
+		walk.number(m_slots.size());
+		for(const slot& s : m_slots) walk.number(s.has_successor);
+		walk.number(m_front_size);
+		walk.base(m_base);
+		walk.base(m_front_begin);
+		walk.base(m_epoch.value);
+	}
+
 	std::span<const Id> edges() const { return m_edges; }
 	std::span<const dependency_kind> kinds() const { return m_kinds; }
 
@@ -86,10 +99,7 @@ class dependency_window {
 		m_epoch = epoch;
 		m_settled = settled;
 		const std::uint64_t keep_from = std::min(epoch.value, m_front_begin); // the epoch itself keeps its slot
-		if(keep_from - m_base > m_slots.size() / 2) { // amortised: each slot moves O(1) times
-			m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
-			m_base = keep_from;
-		}
+		if(keep_from - m_base > m_slots.size() / 2) forget_before(keep_from); // amortised: each slot moves O(1) times
 	}
 
   private:
@@ -109,6 +119,10 @@ class dependency_window {
 	small_vector<dependency_kind, 16> m_kinds;
 	bool m_has_dataflow = false;
 
+	void forget_before(const std::uint64_t keep_from) {
+		m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
+		m_base = keep_from;
+	}
 	void upgrade(const Id on) {
 		for(std::size_t i = 0; i < m_edges.size(); ++i) {
 			if(m_edges[i] == on) m_kinds[i] = dependency_kind::dataflow;
@@ -124,6 +138,10 @@ class ordered_chain {
 	void append_to(dependency_window<Id>& window) {
 		window.depend(m_last);
 		m_last = window.current();
+	}
+	template <typename Walk>
+	void walk_state(Walk& walk) {
+		walk.id(m_last);
 	}
 
   private:
@@ -165,6 +183,13 @@ struct access_front {
 			writer = epoch;
 		}
 		if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);
+	}
+
+	template <typename Walk>
+	void walk_state(Walk& walk) {
+		walk.id(writer);
+		walk.number(readers.size());
+		for(Id& reader : readers) walk.id(reader);
 	}
 
 	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }

@@ -166,10 +166,9 @@ program_log::program_log(const std::size_t num_ranks) : m_num_ranks(num_ranks), 
 
 void program_log::add_buffer(const buffer_info& info) { add(digest_of(info), std::make_shared<const buffer_info>(info), task_id{}); }
 
-void program_log::add_task(std::shared_ptr<const task> added) {
-	const std::uint64_t own = digest_of(*added, m_num_ranks);
-	const task_id id = added->id;
-	add(own, std::move(added), id);
+program_log::task_entry program_log::entry_for(std::shared_ptr<const task> added) const {
+	const std::uint64_t digest = digest_of(*added, m_num_ranks);
+	return {digest, std::move(added)};
 }
 
 void program_log::add(const std::uint64_t own, subject&& what, const task_id id) {

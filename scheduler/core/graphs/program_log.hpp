@@ -41,8 +41,14 @@ class program_log {
 	void set_divergence_callback(std::function<void(rank_id)> callback) { m_on_divergence = std::move(callback); }
 
 	void add_buffer(const buffer_info& info);
-	/// After the task graph has numbered it.
-	void add_task(std::shared_ptr<const task> added);
+	/// A task as it enters the log.
+	struct task_entry {
+		std::uint64_t digest = 0;
+		std::shared_ptr<const task> described;
+	};
+	task_entry entry_for(std::shared_ptr<const task> added) const;
+	/// After the task graph has numbered it. The entry may be that of an equal task.
+	void add_task(const task_entry& entry, const task_id id) { add(entry.digest, entry.described, id); }
 
 	program_position latest() const;
 	/// The digest of the program up to this task; 0 if it is not known yet or any more.
@@ -84,7 +90,7 @@ class program_log {
 		std::uint64_t number = 0; ///< an entry or a task
 		std::uint64_t digest = 0;
 	};
-	struct task_entry {
+	struct task_place {
 		std::uint64_t task = 0;
 		std::uint64_t entry = 0;
 	};
@@ -97,7 +103,7 @@ class program_log {
 	program_position m_latest;
 	std::uint64_t m_last_task = 0;
 	std::vector<std::uint64_t> m_digests;   ///< of entry n at n modulo num_kept
-	std::vector<task_entry> m_tasks;        ///< of task t at t modulo num_kept
+	std::vector<task_place> m_tasks;        ///< of task t at t modulo num_kept
 	std::vector<subject> m_subjects;        ///< of entry n at n modulo num_described
 	std::vector<claim> m_claims;            ///< about entries that this rank has not come to yet; a few per peer
 	std::optional<divergence> m_divergence;

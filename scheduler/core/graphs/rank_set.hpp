@@ -25,6 +25,11 @@ class rank_set {
 	void add_first(const std::size_t count) {
 		for(std::size_t i = 0; i < count; ++i) add(rank_id(static_cast<std::uint32_t>(i)));
 	}
+	template <typename Walk>
+	void walk_state(Walk& walk) const {
+		walk.number(m_words.size());
+		for(const std::uint64_t word : m_words) walk.number(word);
+	}
 	friend bool operator==(const rank_set&, const rank_set&) = default;
 
   private:

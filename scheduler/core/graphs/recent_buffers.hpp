@@ -38,6 +38,14 @@ class recent_buffers {
 		++m_round;
 	}
 
+	template <typename Walk>
+	void walk_state(Walk& walk) const {
+		for(const auto* const buffers : {&m_in_this_round, &m_in_last_round}) {
+			walk.number(buffers->size());
+			for(const buffer_id id : *buffers) walk.number(id.value);
+		}
+	}
+
   private:
 	round m_round = 1;
 	std::vector<buffer_id> m_in_this_round;

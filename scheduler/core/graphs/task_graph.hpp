@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
+#include "graph_state.hpp"
 #include "geometry/region_map.hpp"
 #include "node_record.hpp"
 #include "recent_buffers.hpp"
@@ -38,6 +40,13 @@ class task_graph {
 
 	/// Numbers the task and adds it; appends it, and the horizon it may have caused, to `out`.
 	void add(std::shared_ptr<task> submitted, std::vector<std::shared_ptr<const task>>& out);
+
+	void note_position(plan_position& now) const;
+	/// The state, as far as it concerns tasks that access these buffers only.
+	template <typename Walk>
+	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
+	/// The state after tasks that have been repeated from a template.
+	void move(const plan_position& by, std::span<const buffer_id> buffers);
 
   private:
 	using front = access_front<task_id>;
@@ -73,5 +82,23 @@ class task_graph {
 	std::shared_ptr<const task> make_horizon();
 	void check_initialized(const task& node, buffer_state& buffer, const region& read);
 };
+
+template <typename Walk>
+void task_graph::walk_state(Walk& walk, const std::span<const buffer_id> buffers) {
+	const std::uint64_t epoch = m_window.epoch().value;
+	m_window.walk_state(walk);
+	m_side_effects.walk_state(walk);
+	m_recent.walk_state(walk);
+	walk.id(m_pending_horizon);
+	walk.number(m_longest_path - m_longest_path_at_horizon);
+	for(std::size_t i = epoch - m_path_base; i < m_path_lengths.size(); ++i) walk.number(m_longest_path - m_path_lengths[i]);
+	walk.hidden_base(m_path_base);
+	for(const buffer_id id : buffers) {
+		auto& buffer = m_buffers.at(id);
+		buffer.accesses.walk_state(walk, [&](front& f) { f.walk_state(walk); });
+		walk.boxes(buffer.uninitialized.boxes());
+		walk.number(buffer.warned_uninitialized);
+	}
+}
 
 } // namespace celerity

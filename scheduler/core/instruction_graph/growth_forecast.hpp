@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "geometry/grid.hpp"
 
@@ -31,6 +32,17 @@ class growth_forecast {
 		m_last = wanted;
 		m_last_horizon = horizon;
 		return box(min, max);
+	}
+
+	/// `horizon` as `observe` had it last, or since then.
+	template <typename Walk>
+	void walk_state(Walk& walk, const std::uint64_t horizon) const {
+		walk.boxes(std::span(&m_last, 1));
+		walk.number(horizon == m_last_horizon ? horizon + 1 : 0); // only a forecast without a pause depends on its horizon
+		for(const auto& [below, above] : m_times) {
+			walk.number(below);
+			walk.number(above);
+		}
 	}
 
   private:

@@ -12,6 +12,7 @@
 #include <deque>
 #include <exception>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "geometry/region_map.hpp"
 #include "graphs/command_graph.hpp"
 #include "graphs/dependency_window.hpp"
+#include "graphs/graph_state.hpp"
 #include "graphs/local_chunks.hpp"
 #include "graphs/recent_buffers.hpp"
 #include "growth_forecast.hpp"
@@ -61,6 +63,16 @@ class instruction_graph_generator {
 
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
+
+	/// As in the task graph.
+	void note_position(plan_position& now) const;
+	template <typename Walk>
+	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
+	void move(const plan_position& by, std::span<const buffer_id> buffers);
+	/// The last epoch.
+	instruction_id settled() const { return m_settled; }
+	/// Appends an instruction of a template, moved by so many ids. `settled` was the last epoch when the template was planned. Boxes and bindings are shared.
+	void repeat(const instruction& known, const plan_position& by, instruction_id settled, instruction_batch& out);
 
   private:
 	using front = access_front<instruction_id>;
@@ -229,6 +241,7 @@ class instruction_graph_generator {
 	buffer_requirements m_requirements;
 	std::vector<access_binding> m_access_bindings;
 	std::vector<reduction_binding> m_reduction_bindings;
+	std::vector<instruction_id> m_repeated_dependencies;
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
@@ -245,6 +258,9 @@ class instruction_graph_generator {
 	void anticipate_execution(const task& node, const execution_plan& plan, bool& found_new);
 	void foresee_growth(buffer_state& buffer, memory_id memory);
 	region find_unread(const task& node, const await_push_command& await) const;
+
+	template <typename Walk>
+	void walk_buffer(Walk& walk, buffer_state& buffer);
 
 	// instruction_graph_allocations.cpp
 	static const box_index& places_of(memory_state& memory);
@@ -392,6 +408,55 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	sources.reserve(found.size());
 	for(auto& source : found) sources.push_back({source.memory, source.origin, region(std::move(source.where))});
 	return sources;
+}
+
+template <typename Walk>
+void instruction_graph_generator::walk_state(Walk& walk, const std::span<const buffer_id> buffers) {
+	m_window.walk_state(walk);
+	m_side_effects.walk_state(walk);
+	m_recent.walk_state(walk);
+	walk.id(m_pending_horizon);
+	walk.task(m_last_compiled);
+	walk.number(m_growing.size());
+	for(auto& pool : m_staging) {
+		walk.number(pool.size());
+		for(auto& staging : pool) {
+			walk.number(staging.id.raw);
+			walk.number(staging.size_bytes);
+			walk.number(staging.alignment_bytes);
+			walk.id(staging.ready);
+			walk.number(staging.uses.size());
+			for(instruction_id& use : staging.uses) walk.id(use);
+		}
+	}
+	for(const buffer_id id : buffers) walk_buffer(walk, m_buffers.at(id));
+}
+
+template <typename Walk>
+void instruction_graph_generator::walk_buffer(Walk& walk, buffer_state& buffer) {
+	buffer.contents.walk_state(walk, [&](content_state& state) {
+		walk.number(state.up_to_date);
+		walk.id(state.origin);
+		walk.number(state.origin_memory.value);
+	});
+	for(auto& memory : buffer.memories) {
+		walk.number(memory.allocations.size());
+		for(auto& allocation : memory.allocations) {
+			walk.number(allocation.id.raw);
+			walk.boxes(std::span(&allocation.allocated, 1));
+			allocation.accesses.walk_state(walk, [&](front& f) { f.walk_state(walk); });
+		}
+		walk.boxes(memory.anticipated);
+		walk.number(memory.has_grown);
+		memory.forecast.walk_state(walk, m_num_held_horizons);
+	}
+	walk.number(buffer.receives.size());
+	for(auto& receive : buffer.receives) {
+		walk.task(receive.transfer.consumer);
+		walk.number(receive.transfer.buffer.value);
+		walk.reduction(receive.transfer.reduction);
+		walk.boxes(receive.awaited.boxes());
+	}
 }
 
 } // namespace celerity

@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <exception>
+#include <limits>
 #include <utility>
 
 namespace celerity {
@@ -16,8 +17,9 @@ constexpr std::uint64_t max_waiting_events = 8192;
 /// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
 constexpr int polls_before_sleep = 64;
 
-/// A replay brings its next tasks sooner than that.
+/// A replay brings its next tasks sooner than that, unless it waits for the executor.
 constexpr std::chrono::microseconds longest_hold{100};
+constexpr std::chrono::microseconds longest_hold_behind_work{2000};
 
 double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
@@ -26,7 +28,7 @@ double seconds(const clock::duration d) { return std::chrono::duration<double>(d
 scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
     : m_settings(settings),
       m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
-      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink), m_periods(m_sink) {}
+      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
 
 scheduler::~scheduler() { stop(); }
 
@@ -85,23 +87,27 @@ submission_id scheduler::submit(task&& submitted) {
 	if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
 		check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
 	}
-	return enqueue(std::move(submitted));
-}
-
-submission_id scheduler::enqueue(task&& submitted) {
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
 	push(std::make_shared<task>(std::move(submitted)));
 	return result;
 }
 
+submission_id scheduler::replay(std::shared_ptr<const recorded_program> program, const std::uint32_t repetitions, const std::uint64_t site) {
+	const submission_id first = next_submission();
+	const std::uint64_t num_tasks = program->tasks.size() * repetitions;
+	push(replay_event{std::move(program), first, repetitions, site}, num_tasks);
+	m_last_submission += num_tasks;
+	return first;
+}
+
 template <typename Event>
-void scheduler::push(Event&& e) {
+void scheduler::push(Event&& e, const std::uint64_t num_events) {
 	bool must_wake = false;
 	{
 		const std::lock_guard lock(m_mutex);
 		m_input.emplace_back(std::forward<Event>(e));
-		m_num_pushed.fetch_add(1, std::memory_order_relaxed);
+		m_num_pushed.fetch_add(num_events, std::memory_order_relaxed);
 		m_has_input.store(true, std::memory_order_release);
 		must_wake = m_is_sleeping && !m_is_paused;
 		if(must_wake) m_is_sleeping = false;
@@ -203,8 +209,7 @@ scheduler_statistics scheduler::statistics() const {
 
 void scheduler::run() {
 	try {
-		instruction_sink& sink = m_settings.finds_periods ? static_cast<instruction_sink&>(m_periods) : m_sink;
-		scheduling_pipeline pipeline(m_settings.pipeline, sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
+		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool may_report_idle = true;
@@ -217,6 +222,7 @@ void scheduler::run() {
 					handle_traced(pipeline, std::move(e));
 				}
 			}
+			finish_replay_without_input(pipeline);
 			const auto busy_until = clock::now();
 			{
 				const std::lock_guard lock(m_statistics_mutex);
@@ -224,11 +230,10 @@ void scheduler::run() {
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
 			}
-			m_num_accounted.fetch_add(events.size(), std::memory_order_release);
+			m_num_accounted.store(m_num_planned.load(std::memory_order_relaxed), std::memory_order_release);
 			notify_progress();
 			idle_since = busy_until;
 			events.clear();
-			end_period_without_input(pipeline);
 			// Held commands count as work: an executor that runs dry behind lookahead is starving.
 			may_report_idle = !pipeline.is_holding_back();
 		}
@@ -273,43 +278,71 @@ bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) 
 }
 
 void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
+	if(auto* const replayed = std::get_if<replay_event>(&e)) return replay(pipeline, std::move(*replayed));
+	if(const auto* const reached = std::get_if<reached_event>(&e)) {
+		pipeline.notify_epoch_reached(reached->reached);
+		return note_planned(pipeline, 1);
+	}
+	finish_replay(pipeline);
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
-		m_periods.note_task(**submitted);
 		pipeline.submit(std::move(*submitted));
 	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
 		pipeline.create_buffer(created->info);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&e)) {
 		pipeline.destroy_buffer(destroyed->id);
-	} else if(const auto* const reached = std::get_if<reached_event>(&e)) {
-		pipeline.notify_epoch_reached(reached->reached);
 	} else {
 		pipeline.flush();
-		m_periods.flush();
 	}
-	note_released(pipeline);
-	m_num_planned.fetch_add(1, std::memory_order_release);
-	notify_progress();
+	note_planned(pipeline, 1);
 }
 
-void scheduler::note_released(const scheduling_pipeline& pipeline) {
-	m_released_horizons.store(pipeline.num_released_horizons() - m_periods.num_held_horizons(), std::memory_order_release);
+void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
+	if(m_rest.repetitions > 0 && m_rest.program == event.program && m_rest.site == event.site) {
+		event.first = m_rest.first;
+		event.repetitions += m_rest.repetitions;
+	} else {
+		finish_replay(pipeline);
+	}
+	const auto planned = pipeline.replay(event.program, event.first, event.repetitions, event.site, true);
+	const std::uint64_t num_tasks = event.program->tasks.size() * planned;
+	m_rest = std::move(event);
+	m_rest.first.value += num_tasks;
+	m_rest.repetitions -= planned;
+	note_planned(pipeline, num_tasks);
 }
 
-void scheduler::end_period_without_input(const scheduling_pipeline& pipeline) {
-	if(!m_periods.is_holding_back()) return;
-	const auto until = clock::now() + longest_hold;
-	while(clock::now() < until) {
+void scheduler::finish_replay(scheduling_pipeline& pipeline) {
+	if(m_rest.repetitions == 0) return;
+	const auto rest = std::exchange(m_rest, {});
+	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.site, false);
+	note_planned(pipeline, rest.program->tasks.size() * rest.repetitions);
+}
+
+void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {
+	if(m_rest.repetitions == 0) return;
+	const auto since = clock::now();
+	const auto may_hold = [&] {
+		const auto passed = clock::now() - since;
+		return passed < longest_hold || (passed < longest_hold_behind_work && is_behind(1, std::numeric_limits<std::uint64_t>::max() / 2));
+	};
+	while(may_hold()) {
 		if(m_has_input.load(std::memory_order_acquire)) return;
 		std::this_thread::yield();
 	}
-	m_periods.flush();
-	note_released(pipeline);
+	finish_replay(pipeline);
+}
+
+void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uint64_t num_events) {
+	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
+	m_num_planned.fetch_add(num_events, std::memory_order_release);
+	notify_progress();
 }
 
 void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {
 	static_assert(std::variant_size_v<event> == static_cast<std::size_t>(plan_input::flush) + 1);
 	traced_plan planned{static_cast<plan_input>(e.index()), {}, 0};
 	if(const auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) planned.submission = (*submitted)->submission;
+	if(const auto* const replayed = std::get_if<replay_event>(&e)) planned.submission = replayed->first;
 	const auto instructions_before = pipeline.counts().instructions;
 	const auto start_ns = now_ns();
 	handle(pipeline, std::move(e));

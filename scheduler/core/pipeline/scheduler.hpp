@@ -17,7 +17,6 @@
 
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
-#include "period_finder.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
 
@@ -30,7 +29,6 @@ struct scheduler_settings {
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
-	bool finds_periods = false; ///< marks the periods of replays, so that the executor may carry them out as graphs
 };
 
 struct scheduler_statistics {
@@ -60,8 +58,8 @@ class scheduler {
 	void destroy_buffer(buffer_id id);
 	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
-	/// Numbers a task whose accesses have been checked, and hands it over. Its buffers must live.
-	submission_id enqueue(task&& submitted);
+	/// Likewise for repetitions of tasks that `submit` has checked, from line `site`. Returns the number of the first task. The buffers must live.
+	submission_id replay(std::shared_ptr<const recorded_program> program, std::uint32_t repetitions, std::uint64_t site);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	void flush();
@@ -96,6 +94,12 @@ class scheduler {
 	const buffer_info& find_buffer(buffer_id id) const;
 
   private:
+	struct replay_event {
+		std::shared_ptr<const recorded_program> program;
+		submission_id first;
+		std::uint32_t repetitions = 0;
+		std::uint64_t site = 0;
+	};
 	struct buffer_event {
 		buffer_info info;
 	};
@@ -106,7 +110,7 @@ class scheduler {
 		task_id reached;
 	};
 	struct flush_event {};
-	using event = std::variant<std::shared_ptr<task>, buffer_event, destroy_event, reached_event, flush_event>;
+	using event = std::variant<std::shared_ptr<task>, replay_event, buffer_event, destroy_event, reached_event, flush_event>;
 
 	/// Passes horizons and epochs as soon as they are planned.
 	class dry_sink final : public instruction_sink {
@@ -122,7 +126,6 @@ class scheduler {
 	partition m_partition;
 	dry_sink m_dry_sink;
 	instruction_sink& m_sink;
-	period_finder m_periods; ///< before the sink, if the settings say so; scheduler thread
 	std::function<void(bool)> m_on_busy;
 	std::function<void()> m_on_wake;
 	std::function<void(const std::string&)> m_on_failure;
@@ -134,6 +137,8 @@ class scheduler {
 	std::unordered_map<buffer_id, buffer_info> m_buffers;
 	std::mutex m_dead_buffers_mutex; ///< buffers may die on any thread
 	std::vector<buffer_id> m_dead_buffers;
+
+	replay_event m_rest; ///< repetitions that wait for the end of their period; scheduler thread
 
 	mutable std::mutex m_mutex;
 	std::condition_variable m_wake;
@@ -161,14 +166,18 @@ class scheduler {
 	mutable std::mutex m_statistics_mutex;
 	scheduler_statistics m_statistics;
 
+	/// A replay counts as its tasks.
 	template <typename Event>
-	void push(Event&& e);
+	void push(Event&& e, std::uint64_t num_events = 1);
 	void run();
 	bool take_input(std::vector<event>& out, bool may_report_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
-	void note_released(const scheduling_pipeline& pipeline);
+	/// Repetitions that end no period of a template may wait for the next event.
+	void replay(scheduling_pipeline& pipeline, replay_event&& event);
+	void finish_replay(scheduling_pipeline& pipeline);
 	/// The executor must not wait for the end of a period if there is no more input.
-	void end_period_without_input(const scheduling_pipeline& pipeline);
+	void finish_replay_without_input(scheduling_pipeline& pipeline);
+	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);
 	void notify_progress();

@@ -9,8 +9,6 @@ namespace {
 
 /// Held commands are bounded, so that an application that never stops asking for memory still runs; the same on every rank.
 constexpr std::size_t max_held_commands = 65536;
-/// A growth pattern that pauses for two horizons is taken to have ended.
-constexpr std::size_t horizons_until_release = 2;
 
 bool is_flushing(const command& cmd) { return std::holds_alternative<epoch_command>(cmd.operation) || std::holds_alternative<fence_command>(cmd.operation); }
 
@@ -20,7 +18,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
     : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program),
       m_tasks(settings.horizons, std::move(observers.task), observers.notice),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
-      m_instructions(settings.capabilities, std::move(observers.notice)) {
+      m_instructions(settings.capabilities, std::move(observers.notice)), m_uses_templates(settings.templates) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -29,6 +27,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 }
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
+	end_replay();
 	if(m_program != nullptr) m_program->add_buffer(info);
 	m_tasks.create_buffer(info);
 	m_commands.create_buffer(info);
@@ -36,6 +35,8 @@ void scheduling_pipeline::create_buffer(const buffer_info& info) {
 }
 
 void scheduling_pipeline::destroy_buffer(const buffer_id id) {
+	end_replay();
+	m_replays.forget_buffer(id, position().tasks);
 	m_tasks.destroy_buffer(id);
 	m_commands.destroy_buffer(id);
 	m_held.emplace_back(destroy_event{id}); // commands that use it may still be held
@@ -43,9 +44,18 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
+	end_replay();
+	plan(std::move(submitted));
+}
+
+void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 	m_new_tasks.clear();
 	m_tasks.add(std::move(submitted), m_new_tasks);
-	if(m_program != nullptr) m_program->add_task(m_new_tasks.front()); // before there are instructions that exchange something for it
+	if(m_program != nullptr) { // before there are instructions that exchange something for it
+		auto entry = m_program->entry_for(m_new_tasks.front());
+		m_program->add_task(entry, entry.described->id);
+		if(auto* const draft = m_replays.draft()) draft->tasks.push_back(std::move(entry));
+	}
 	for(const auto& node : m_new_tasks) {
 		m_new_commands.clear();
 		m_commands.lower(node, m_new_commands);
@@ -58,12 +68,16 @@ void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 }
 
 void scheduling_pipeline::flush() {
+	end_replay();
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
 	compile_ready();
 }
 
-void scheduling_pipeline::notify_epoch_reached(const task_id reached) { m_instructions.notify_epoch_reached(reached); }
+void scheduling_pipeline::notify_epoch_reached(const task_id reached) {
+	m_instructions.notify_epoch_reached(reached);
+	m_replays.notify_epoch_reached(reached);
+}
 
 void scheduling_pipeline::hold(command&& cmd) {
 	auto plan = m_instructions.plan(cmd);
@@ -124,6 +138,9 @@ void scheduling_pipeline::compile_or_destroy(held_event&& event) {
 void scheduling_pipeline::hand_over() {
 	if(m_batch.empty()) return;
 	m_counts.instructions += m_batch.instructions.size();
+	if(auto* const draft = m_replays.draft()) {
+		for(const auto* const made : m_batch.instructions) draft->add(*made);
+	}
 	m_sink.submit(std::exchange(m_batch, instruction_batch{}));
 }
 

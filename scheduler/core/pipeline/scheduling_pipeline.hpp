@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "graphs/program_log.hpp"
 #include "graphs/task_graph.hpp"
 #include "instruction_graph/instruction_graph.hpp"
+#include "replay_template.hpp"
 #include "vocabulary/instruction_sink.hpp"
 #include "vocabulary/planning_notice.hpp"
 
@@ -34,6 +36,7 @@ struct pipeline_settings {
 	horizon_policy horizons;
 	lookahead_mode lookahead = lookahead_mode::automatic;
 	std::shared_ptr<program_log> program = nullptr; ///< the log that the ranks compare; null if there is no other rank
+	bool templates = true; ///< repeats the plan of a replay once it has become periodic; the instructions are the same without
 };
 
 /// All may be empty.
@@ -49,7 +52,8 @@ struct pipeline_counts {
 	std::uint64_t commands = 0;
 	std::uint64_t instructions = 0;
 	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch or the user
-	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes)
+	std::uint64_t expanded_repetitions = 0; ///< of recordings, from a template
+	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes, expanded_repetitions)
 };
 
 class scheduling_pipeline {
@@ -63,6 +67,10 @@ class scheduling_pipeline {
 	void create_buffer(const buffer_info& info);
 	void destroy_buffer(buffer_id id);
 	void submit(std::shared_ptr<task> submitted);
+	/// Like submits of all tasks of the program so many times; the first one has number `first`, and all come from line `site`. `may_leave_rest`: the last
+	/// repetitions are left if they end no period of a template. Returns the number of repetitions that are planned.
+	std::uint32_t replay(const std::shared_ptr<const recorded_program>& program, submission_id first, std::uint32_t repetitions, std::uint64_t site,
+	    bool may_leave_rest);
 	/// Compiles everything that is held back.
 	void flush();
 	/// The executor has passed this horizon or epoch. The graphs drop what they keep of the time before it.
@@ -74,6 +82,9 @@ class scheduling_pipeline {
 	std::uint64_t num_released_horizons() const { return m_num_released_horizons; }
 
   private:
+	/// A growth pattern that pauses for two horizons is taken to have ended.
+	static constexpr std::size_t horizons_until_release = 2;
+
 	struct destroy_event {
 		buffer_id buffer;
 	};
@@ -98,10 +109,22 @@ class scheduling_pipeline {
 	bool m_warned_cap = false;
 	pipeline_counts m_counts;
 	std::uint64_t m_num_released_horizons = 0;
+	bool m_uses_templates;
+	replay_memory m_replays;
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;
 
+	void plan(std::shared_ptr<task> submitted);
+	/// Something else than a repetition of a recording is about to be planned.
+	void end_replay();
+	plan_position position() const;
+	void catch_up();
+	void plan_repetition(const recorded_program& program, submission_id first, std::uint64_t site);
+	void look_for_template(const std::shared_ptr<const recorded_program>& program);
+	bool read_state(std::span<const buffer_id> buffers);
+	void expand(const replay_template& known, std::uint64_t num_periods, std::uint64_t site);
+	void log_again(const repetition_plan& repetition, const plan_position& by, std::uint64_t site);
 	/// Appends the command to the lookahead queue, which `compile_ready` empties, often at once.
 	void hold(command&& cmd);
 	bool may_compile_next() const;

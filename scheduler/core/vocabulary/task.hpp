@@ -94,7 +94,6 @@ struct task {
 	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
 	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
 	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of the caller
-	std::uint64_t recorded = 0;      ///< the recorded task that it repeats, with the same launch, in the numbering of the caller; 0: none
 };
 
 /// A buffer, as the graphs know it.

@@ -21,9 +21,9 @@
 
 namespace celerity {
 
-enum class plan_input : std::uint8_t { task, buffer, buffer_end, progress, flush };
+enum class plan_input : std::uint8_t { task, replay, buffer, buffer_end, progress, flush };
 template <>
-inline constexpr std::array<const char*, 5> names_of<plan_input>{"task", "buffer", "end of buffer", "progress", "flush"};
+inline constexpr std::array<const char*, 6> names_of<plan_input>{"task", "replay", "buffer", "end of buffer", "progress", "flush"};
 enum class application_call : std::uint8_t { submit, blocked, wait };
 template <>
 inline constexpr std::array<const char*, 3> names_of<application_call>{"submit", "blocked", "wait"};

@@ -327,7 +327,6 @@ class rank {
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
 		result.pipeline.horizons.step = m_how.horizon_step;
-		result.finds_periods = m_how.replays && m_how.num_ranks * m_how.num_devices == 1;
 		return result;
 	}
 
@@ -353,12 +352,21 @@ class rank {
 		}
 	}
 
+	static box space() { return box::full(point{{extent, extent, 1}}); }
+
+	void set_geometry(task& node) const {
+		node.geometry = {
+		    2, space(), point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
+	}
+
+	void register_launch(const submission_id submission, const std::shared_ptr<const native_kernel>& kernel) {
+		m_executor.register_launch(submission, {kernel, {}, space()});
+	}
+
 	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
 		while(!m_scheduler.throttle(100ms)) {}
-		const box space = box::full(point{{extent, extent, 1}});
-		submitted.geometry = {
-		    2, space, point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
-		m_executor.register_launch(m_scheduler.next_submission(), {kernel, {}, space});
+		set_geometry(submitted);
+		register_launch(m_scheduler.next_submission(), kernel);
 		m_scheduler.submit(std::move(submitted));
 	}
 
@@ -369,6 +377,22 @@ class rank {
 		const auto submission = m_scheduler.submit(std::move(epoch));
 		if(action == epoch_action::shutdown) return;
 		while(m_completed < submission.value) std::this_thread::sleep_for(1ms);
+	}
+
+	/// Two steps, `turns` times.
+	void replay(const std::array<task, 2>& two_steps, const std::uint32_t turns) {
+		auto recorded = std::make_shared<recorded_program>();
+		recorded->tasks.assign(two_steps.begin(), two_steps.end());
+		for(auto& each : recorded->tasks) set_geometry(each);
+		recorded->buffers = buffers_of(recorded->tasks);
+		for(std::uint32_t done = 0; done < turns;) {
+			while(!m_scheduler.throttle(100ms)) {}
+			const std::uint32_t now = std::min<std::uint32_t>(turns - done, 1 + done % 23); // pieces of all sizes
+			auto submission = m_scheduler.next_submission();
+			for(std::uint32_t i = 0; i < 2 * now; ++i, ++submission.value) register_launch(submission, m_advance);
+			m_scheduler.replay(recorded, now, 0);
+			done += now;
+		}
 	}
 
 	void apply() {
@@ -383,13 +407,14 @@ class rank {
 			first.accesses = {{id, access_mode::write, range_mapper::one_to_one()}};
 			submit(std::move(first), m_initialize);
 		}
-		for(int step = 0; step < m_how.steps; ++step) {
+		const auto make_step = [&] {
 			task next;
 			next.accesses = {{buffers[1], access_mode::read_write, range_mapper::one_to_one()}, {buffers[0], access_mode::read, read}};
-			if(m_how.replays) next.recorded = static_cast<std::uint64_t>(1 + step % 2);
-			submit(std::move(next), m_advance);
 			std::swap(buffers[0], buffers[1]);
-		}
+			return next;
+		};
+		if(m_how.replays) replay({make_step(), make_step()}, static_cast<std::uint32_t>(m_how.steps / 2));
+		for(int step = m_how.replays ? m_how.steps / 2 * 2 : 0; step < m_how.steps; ++step) submit(make_step(), m_advance);
 		task last;
 		last.accesses = {{buffers[0], access_mode::read, range_mapper::one_to_one()}};
 		submit(std::move(last), m_compare);

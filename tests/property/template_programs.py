@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Replays with templates give the same instructions as without: random recordings, with ordinary tasks around them.
+
+python -m tests.property.template_programs --programs 2000
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.property.draws import SeededDraws
+from tests.property.program_generator import ProgramGenerator
+from tests.property.programs import BufferDecl, Destroy, HostTask, Kernel, Program, Settings, Step
+from tests.verification.contexts import RankContext
+
+
+@dataclass(frozen=True)
+class Replay:
+    recording: int
+    """Number of the recording."""
+    tasks: tuple[Kernel | HostTask, ...]
+    times: int
+
+    def __str__(self) -> str:
+        tasks = "; ".join(map(str, self.tasks))
+        return f"replay {self.times} times recording {self.recording}: {tasks}"
+
+
+ReplayedStep = Step | Replay
+
+
+def uses(task: Kernel | HostTask) -> set[int]:
+    reductions = task.reductions if isinstance(task, Kernel) else ()
+    return {access.buffer for access in task.accesses} | {reduction.buffer for reduction in reductions}
+
+
+def with_replays(program: Program, source: Random) -> list[ReplayedStep]:
+    """The steps of the program, and replays of some of its tasks wherever their buffers live."""
+    steps: list[ReplayedStep] = []
+    recordings: list[tuple[Kernel | HostTask, ...]] = []
+    recent: list[Kernel | HostTask] = []
+    live: set[int] = set()
+    for step in program.steps:
+        steps.append(step)
+        if isinstance(step, BufferDecl):
+            live.add(step.number)
+        elif isinstance(step, Destroy):
+            live.discard(step.buffer)
+        elif isinstance(step, Kernel | HostTask):
+            recent.append(step)
+        if recent and source.random() < 0.3:
+            length = source.choice([1, 1, 2, 3, 5])
+            tasks = tuple(task for task in recent[-length:] if uses(task) <= live)
+            if tasks:
+                recordings.append(tasks)
+        possible = [n for n, tasks in enumerate(recordings) if all(uses(task) <= live for task in tasks)]
+        while possible and source.random() < 0.4:
+            chosen = source.choice(possible[-3:])
+            steps.append(Replay(chosen, recordings[chosen], source.choice([1, 2, 3, 5, 9, 20, 40])))
+    return steps
+
+
+class TwoPipelines:
+    """One rank with templates, and the same one without."""
+
+    def __init__(self, settings: Settings, rank: int = 0) -> None:
+        self.contexts = [RankContext(settings, rank, templates=templates) for templates in (True, False)]
+        self.recorded: dict[int, list[Any]] = {}
+        self.unreported: list[int] = []
+
+    def apply(self, step: ReplayedStep) -> None:
+        if not isinstance(step, Replay):
+            for context in self.contexts:
+                context.apply(step)
+            return self.compare(step)
+        if step.recording not in self.recorded:
+            self.recorded[step.recording] = [context.record(step.tasks) for context in self.contexts]
+        for context, recorded in zip(self.contexts, self.recorded[step.recording], strict=True):
+            context.native.replay(recorded, step.times)
+        self.compare(step)
+        return None
+
+    def finish(self) -> None:
+        for context in self.contexts:
+            context.finish()
+        self.compare("the end")
+
+    def compare(self, step: object) -> None:
+        found, expected = ([*context.native.take_instructions()] for context in self.contexts)
+        for one, other in zip(found, expected, strict=False):
+            assert one == other, f"{step}:\nfound    {one}\nexpected {other}"
+        assert len(found) == len(expected), f"{step}: {len(found)} instructions instead of {len(expected)}"
+        notices = [context.native.take_notices() for context in self.contexts]
+        assert notices[0] == notices[1], f"{step}: {notices[0]} instead of {notices[1]}"
+        tasks = [context.native.take_tasks() for context in self.contexts]
+        commands = [context.native.take_commands() for context in self.contexts]
+        if not isinstance(step, Replay):  # a template makes neither
+            assert tasks[0] == tasks[1], f"{step}:\n{tasks[0]}\n{tasks[1]}"
+            assert commands[0] == commands[1], f"{step}:\n{commands[0]}\n{commands[1]}"
+        self.unreported += [one["task"] for one in found if one["kind"] in ("horizon", "epoch")]
+
+    def report(self, count: int) -> None:
+        """The executor has passed so many horizons and epochs."""
+        for task in self.unreported[:count]:
+            for context in self.contexts:
+                context.native.notify_epoch_reached(task)
+        del self.unreported[:count]
+
+    @property
+    def expanded(self) -> int:
+        return int(self.contexts[0].native.expanded_repetitions)
+
+
+@dataclass
+class Counts:
+    programs: int = 0
+    with_templates: int = 0
+    repetitions: int = 0
+    expanded: int = 0
+
+
+def check_templates(program: Program, counts: Counts) -> None:
+    """Adds replays to the program, and requires the same instructions of both pipelines on each rank."""
+    source = Random(str(program))
+    steps = with_replays(program, source)
+    share = source.choice([0.0, 0.5, 1.0])
+    expanded = 0
+    for rank in range(program.settings.num_ranks):
+        pipelines = TwoPipelines(program.settings, rank)
+        try:
+            for step in steps:
+                pipelines.apply(step)
+                pipelines.report(round(len(pipelines.unreported) * share))
+            pipelines.finish()
+        except AssertionError as error:
+            lines = "\n".join(map(str, steps))
+            raise AssertionError(f"rank {rank}: {error}\n{program.settings}\n{lines}") from None
+        expanded += pipelines.expanded
+    counts.programs += 1
+    counts.with_templates += expanded > 0
+    counts.repetitions += program.settings.num_ranks * sum(step.times for step in steps if isinstance(step, Replay))
+    counts.expanded += expanded
+
+
+def check_many(first: int, count: int) -> Counts:
+    counts = Counts()
+    for seed in range(first, first + count):
+        check_templates(ProgramGenerator(SeededDraws(seed)).generate(), counts)
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(check_many(options.seed, options.programs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""Templates of replays change nothing: random programs, and cases that random programs may miss."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+from hypothesis import settings
+
+from tests.property.programs import Access, BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Reduction, Settings
+from tests.property.template_programs import Replay, ReplayedStep, TwoPipelines, check_many
+from tests.support import mappers
+
+LINE = ((0, 64),)
+ONE = mappers.one_to_one()
+HALO = mappers.neighborhood(1)
+FIELDS: list[ReplayedStep] = [
+    BufferDecl(0, (64,), "array"),
+    BufferDecl(1, (64,), "array"),
+    BufferDecl(2, (64,), "none"),
+]
+THERE = Kernel(LINE, (Access(0, "read", HALO), Access(1, "read_write", ONE)))
+BACK = Kernel(LINE, (Access(1, "read", HALO), Access(0, "read_write", ONE)))
+STEP = (THERE, BACK)
+MACHINES = [
+    Settings(),
+    Settings(num_devices=3, lookahead="auto"),
+    Settings(num_ranks=2, num_devices=2, lookahead="auto"),
+    Settings(num_ranks=3, direct_pairs=frozenset({(0, 1), (0, 2), (1, 2)}), lookahead="auto"),
+    Settings(horizon_step=3),
+    Settings(num_ranks=2, horizon_step=7),
+]
+
+
+def run(machine: Settings, *steps: ReplayedStep, reports: bool = True) -> list[int]:
+    """The repetitions on rank 0 that came from a template, after each replay."""
+    expanded: list[int] = []
+    for rank in range(machine.num_ranks):
+        pipelines = TwoPipelines(machine, rank)
+        for step in [*FIELDS, *steps]:
+            pipelines.apply(step)
+            if reports:
+                pipelines.report(len(pipelines.unreported))
+            if rank == 0 and isinstance(step, Replay):
+                expanded.append(pipelines.expanded)
+        pipelines.finish()
+    return expanded
+
+
+def test_random_programs_have_the_same_instructions_with_templates() -> None:
+    counts = check_many(1, int(os.environ.get("TEST_PROGRAMS", settings().max_examples)))
+    assert counts.with_templates > counts.programs // 2
+    assert counts.expanded > counts.repetitions // 4
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("reports", [True, False])
+def test_nearly_all_of_a_long_replay_comes_from_a_template(machine: Settings, reports: bool) -> None:
+    (expanded,) = run(machine, *STEP, Replay(0, STEP, 200), reports=reports)
+    assert expanded >= 160
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_a_template_serves_later_replays_after_other_tasks_and_waits(machine: Settings) -> None:
+    other = Kernel(LINE, (Access(0, "read", ONE), Access(2, "write", ONE)))
+    between: list[ReplayedStep] = [
+        other,
+        Epoch(),
+        HostTask("once", (), (Access(1, "read", mappers.all_()),)),
+        Fence(0, LINE),
+    ]
+    steps: list[ReplayedStep] = [*STEP, Replay(0, STEP, 100)]
+    for step in between:
+        steps += [step, Replay(0, STEP, 100)]
+    expanded = run(machine, *steps)
+    assert all(later - earlier >= 50 for earlier, later in itertools.pairwise(expanded)), expanded
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_fewer_repetitions_than_a_period_are_planned(times: int) -> None:
+    single = (Kernel(LINE, (Access(0, "read_write", ONE),)),)  # four of them make a horizon
+    replays = [Replay(0, single, times) for _ in range(20)]
+    assert run(Settings(), *single, *replays)[-1] == 0
+
+
+def test_replays_of_parts_of_a_period_go_on_with_the_template() -> None:
+    single = (Kernel(LINE, (Access(0, "read_write", ONE),)),)
+    replays = [Replay(0, single, times) for times in (50, 3, 6, 50, 1, 8, 5, 4)]
+    expanded = run(Settings(), *single, *replays)
+    assert expanded[-1] >= 90
+
+
+def test_recordings_take_turns() -> None:
+    other = (Kernel(LINE, (Access(2, "read_write", ONE),)),)
+    replays = [Replay(n % 2, (STEP, other)[n % 2], 30) for n in range(10)]
+    assert run(Settings(), *STEP, Kernel(LINE, (Access(2, "write", ONE),)), *replays)[-1] >= 150
+
+
+def test_a_buffer_dies_and_another_one_takes_its_place() -> None:
+    def step(other: int) -> Kernel:
+        return Kernel(LINE, (Access(0, "read", HALO), Access(other, "read_write", ONE)))
+
+    steps: list[ReplayedStep] = [step(1), Replay(0, (step(1),), 60), Destroy(1), BufferDecl(3, (64,), "array")]
+    expanded = run(Settings(num_devices=2), *steps, step(3), Replay(1, (step(3),), 60))
+    assert expanded[1] - expanded[0] >= 40
+
+
+def test_more_recordings_than_templates() -> None:
+    recordings = [tuple([Kernel(LINE, (Access(0, "read_write", ONE),))] * length) for length in range(1, 31)]
+    replays = [Replay(number, recordings[number], 25) for _ in range(2) for number in range(30)]
+    assert run(Settings(), *STEP, *replays)[-1] >= 700
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_reductions_in_a_replay(devices: int) -> None:
+    step = (
+        Kernel(LINE, (Access(0, "read_write", ONE),), (Reduction(4, "sum"),)),
+        HostTask("once", (), (Access(4, "read", mappers.all_()),)),
+    )
+    expanded = run(Settings(num_devices=devices), BufferDecl(4, (), "none"), *step, Replay(0, step, 60))
+    # Several devices meet in memory that each repetition allocates.
+    assert expanded[0] >= 40 if devices == 1 else expanded[0] == 0
