@@ -21,6 +21,7 @@ from celerity_py.errors import (
 )
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.kernels import CudaKernel, kernel
+from celerity_py.loops import Loop
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
 from celerity_py.reductions import reduction
@@ -36,6 +37,7 @@ __all__ = [
     "CelerityWarning",
     "Chunk",
     "CudaKernel",
+    "Loop",
     "MapperChunk",
     "NestedUse",
     "OutOfBoundsAccess",

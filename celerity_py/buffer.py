@@ -246,6 +246,11 @@ def check_alive(record: BufferRecord, runtime: Runtime) -> None:
         )
 
 
+def make_buffer(shape: tuple[int, ...], dtype: npt.DTypeLike, name: str, frame: FrameType) -> Buffer:
+    """A buffer that the runtime needs for a call from this frame."""
+    return Buffer.__new__(Buffer)._start(_record_of(shape, dtype, name, frame))
+
+
 def _record_of(shape: Any, dtype: npt.DTypeLike, name: str | None, frame: FrameType) -> BufferRecord:
     extents, element = _shape_of(shape), _dtype_of(dtype)
     if name is not None and not isinstance(name, str):

@@ -13,6 +13,7 @@ from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel
+from celerity_py.loops import Keep, Loop, any_of
 from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.futures import RuntimeFuture
@@ -184,6 +185,45 @@ class Queue:
         self._runtime_for("replay()")
         replay(self, recording, times, _getframe(1))
 
+    def until(
+        self,
+        future_of: Callable[[], RuntimeFuture[Any]],
+        *,
+        every: SupportsIndex = 1,
+        at_most: SupportsIndex,
+        keep: Keep | None = None,
+        when: Callable[[Any], Any] | None = None,
+    ) -> Loop:
+        """Make the iterations of a loop that stops on data: `for i in queue.until(...):`. Collective.
+
+        The loop asks for a value after each `every` iterations, and after the last one. It submits the next `every`
+        iterations before it looks at the value, so that the devices do not wait for the program. The first value that
+        is true ends the loop: by then up to `every` further iterations are submitted, and take effect. All ranks end
+        the loop after the same iteration.
+
+        Args:
+            future_of: Called as `future_of()` behind the body, on this thread; it may submit tasks. Returns a future of
+                `fence` or `any`.
+            every: The number of iterations between two values, at least 1.
+            at_most: The largest number of iterations.
+            keep: Returns a buffer or a tuple of buffers, such as `lambda: (u, v)`. The buffers for which these names
+                stand after the loop have the contents of the last needed iteration. Each value costs one more copy of
+                them, within the devices.
+            when: Tells from a value whether the loop ends; by default a value other than 0 ends it. It must return the
+                same on all ranks.
+
+        Returns:
+            The iterations, from 0. After the loop, their `iterations` is the number of needed iterations.
+
+        Raises:
+            ArgumentTypeError: If an argument, or the result of `future_of` or `keep`, has another type.
+            UsageError: If `every` is below 1, `at_most` is negative, a value has several elements, or only rank 0 gets
+                it.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        return Loop(self._runtime_for("until()"), future_of, every=every, at_most=at_most, keep=keep, when=when)
+
     # ---- results
 
     def fence(self, buffer: Buffer, box: Any = None, on: str = "all") -> RuntimeFuture[Any]:
@@ -236,6 +276,25 @@ class Queue:
                 f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error} Fence "
                 f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
             ) from None
+
+    def any(self, buffer: Buffer) -> RuntimeFuture[bool]:
+        """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.
+
+        The devices look at their elements; only the answer travels.
+
+        Args:
+            buffer: Flags, or any other numbers.
+
+        Returns:
+            A future as that of `fence`, of a bool, the same on all ranks.
+
+        Raises:
+            ArgumentTypeError: If `buffer` is no buffer.
+            UsageError: If its elements are no numbers.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        return any_of(self._runtime_for("any()"), buffer, _getframe(1))
 
     def wait(self) -> None:
         """Wait until all earlier submits are complete on this rank. Collective.

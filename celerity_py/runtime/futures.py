@@ -76,6 +76,8 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self.number = 0
         #: The name of the awaited contents in messages.
         self.subject = ""
+        #: Whether all ranks get the result.
+        self.is_for_all = True
         #: Whether only the call that waits has this future.
         self.is_private = False
         #: With a timeline: called with the time since which a thread has waited, and the submission.

@@ -253,11 +253,9 @@ class Runtime:
 
     # ---- submitting
 
-    def new_future(self) -> RuntimeFuture[Any]:
+    def new_future(self, kind: type[RuntimeFuture[Any]] = RuntimeFuture) -> RuntimeFuture[Any]:
         """A pending future whose exceptions count as seen by the user."""
-        future: RuntimeFuture[Any] = RuntimeFuture(
-            self.state, self.notices.report, self.completion.watch, self.spin.wait_s, self.notifiers
-        )
+        future = kind(self.state, self.notices.report, self.completion.watch, self.spin.wait_s, self.notifiers)
         if self.tracer is not None:
             future.note_wait = self.tracer.note_wait
         return future
@@ -359,13 +357,21 @@ class Runtime:
         self.refuse_in_recording("Making a buffer from an array")
         return self.user_memory.lend(array, borrowed=borrowed)
 
-    def fence(self, record: BufferRecord, box: Box, on_all: bool, frame: FrameType) -> RuntimeFuture[Any]:
+    def fence(
+        self,
+        record: BufferRecord,
+        box: Box,
+        on_all: bool,
+        frame: FrameType,
+        kind: type[RuntimeFuture[Any]] = RuntimeFuture,
+    ) -> RuntimeFuture[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
-        future = self.new_future()
+        future = self.new_future(kind)
         takes_part = on_all or self.rank == 0
         array = np.empty(box.shape if takes_part else 0, record.dtype)
         address = address_of(array) if takes_part else 0
         future.array = array if takes_part else None
+        future.is_for_all = on_all
         submission = Submission("fence", record.label, None, [], box, frame, future)
         future.subject = submission.label
         self.submitter.submit_fence(submission, record.id, box, address, on_all)

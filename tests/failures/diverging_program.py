@@ -131,6 +131,11 @@ def replays(odd: bool) -> None:
     queue.replay(recorded, 3 + odd)
 
 
+def loop(odd: bool) -> None:
+    for _ in queue.until(lambda: queue.fence(w), every=2, at_most=9, when=lambda ones: odd or ones.sum() < 0):
+        submit(step)
+
+
 def early_end(odd: bool) -> None:
     if odd:
         queue.wait()

@@ -73,6 +73,14 @@ def test_ranks_that_replay_different_numbers_of_times_are_told_with_the_line_of_
     assert f"(submitted at {PROGRAM}:{line})" in outcome.errors, outcome.errors
 
 
+def test_ranks_that_end_a_loop_after_different_iterations_are_told_with_the_line_of_the_value() -> None:
+    outcome = run_diverging("loop")
+    assert_told(outcome, "Rank 0: fence of B")
+    lines = PROGRAM.read_text().splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if "queue.until(" in text]
+    assert f"(submitted at {PROGRAM}:{line})" in outcome.errors, outcome.errors
+
+
 @pytest.mark.parametrize("mistake", AT_THE_END)
 def test_a_rank_with_a_call_more_at_the_end_is_told(mistake: str) -> None:
     assert_told(run_diverging(mistake), AT_THE_END[mistake])

@@ -26,6 +26,7 @@ _HOW_TOS = {
     "cuda kernels": "[0.25 1.   2.  ] 98.0",
     "halos": "910.0",
     "repetitions": "999.9528",
+    "loops": "2050 0.0994991",
     "fences": "[[4. 5. 6. 7.]]\n66.0",
     "failures": "rank 0: task 'smooth' failed: OutOfBoundsAccess: ",
 }

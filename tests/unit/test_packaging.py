@@ -23,7 +23,7 @@ HEADER = "cuda/celerity_device.cuh"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access buffer configuration errors hints kernels queue recordings reductions trace
+        __init__ access buffer configuration errors hints kernels loops queue recordings reductions trace
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
