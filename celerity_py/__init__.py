@@ -25,18 +25,22 @@ from celerity_py.loops import Loop
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
 from celerity_py.reductions import reduction
+from celerity_py.runtime.futures import Future
 from celerity_py.runtime.lifecycle import is_master, rank, size
+from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
 
 __version__ = _version()
 
 __all__ = [
+    "Access",
     "Box",
     "Buffer",
     "CelerityError",
     "CelerityWarning",
     "Chunk",
     "CudaKernel",
+    "Future",
     "Loop",
     "MapperChunk",
     "NestedUse",

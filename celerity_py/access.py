@@ -20,12 +20,13 @@ import builtins
 import operator
 from collections.abc import Callable, Hashable
 from itertools import permutations
-from typing import Any
+from typing import Any, get_args
 
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.integers import is_int, is_step_one
+from celerity_py.vocabulary.static_types import NeighborhoodShape
 
 __all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
@@ -36,7 +37,7 @@ _ALL = _built_in("all")
 _SLICES = [_built_in("slice", (dim,)) for dim in range(3)]
 _PERMUTATIONS = {dims: _built_in("permute", dims) for count in (1, 2, 3) for dims in permutations(range(count))}
 _MOST_KEPT = 256
-_SHAPES = ("box", "axes")
+_SHAPES = get_args(NeighborhoodShape)
 #: Loops make the mapper of a stencil anew for each submit.
 _neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {shape: {} for shape in _SHAPES}
 
@@ -91,7 +92,7 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
     return _built_in("slice", (dim,), (at,))
 
 
-def neighborhood(*extents: int, shape: str = "box") -> RangeMapper:
+def neighborhood(*extents: int, shape: NeighborhoodShape = "box") -> RangeMapper:
     """A chunk accesses its own coordinates, grown on both sides of every dimension: the halo of a stencil.
 
     Args:

@@ -7,8 +7,8 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from types import FrameType, GenericAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, SupportsIndex, overload
 from weakref import ref
 
 import numpy as np
@@ -32,6 +32,7 @@ from celerity_py.vocabulary.accesses import (
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.refused_operators import StandsForArray
+from celerity_py.vocabulary.static_types import Element
 from celerity_py.vocabulary.submissions import Site
 from celerity_py.vocabulary.type_rules import refuse_masked
 
@@ -41,12 +42,14 @@ if TYPE_CHECKING:
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
 
 
-class Buffer(StandsForArray):
+class Buffer(StandsForArray, Generic[Element]):
     """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
 
     Memory exists only for the boxes that tasks access. A buffer may go out of scope at any time: the runtime frees
     its memory after the last task that uses it, without a wait. Collective: every rank makes the same buffers in the
     same order. Any thread may drop the last reference.
+
+    Type checkers know the type of the elements: `Buffer[np.float32]`, and its views and fences as well.
 
     Args:
         shape: Extents in elements, 0 to 3 of them; an int is one dimension.
@@ -66,13 +69,42 @@ class Buffer(StandsForArray):
 
     record: BufferRecord
 
+    @overload
+    def __init__(
+        self: Buffer[np.float32], shape: SupportsIndex | Sequence[int], *, name: str | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        shape: SupportsIndex | Sequence[int],
+        dtype: type[Element] | np.dtype[Element],
+        *,
+        name: str | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Buffer[Any], shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike, *, name: str | None = None
+    ) -> None: ...
     def __init__(
         self, shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike = np.float32, *, name: str | None = None
     ) -> None:
         self._start(_record_of(shape, dtype, name, sys._getframe(1)))
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, element: Any) -> _BufferType:
+            return _BufferType(cls, element)
+
+    @overload
     @classmethod
-    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer:
+    def from_array(
+        cls, array: npt.NDArray[Element], *, name: str | None = None, copy: bool = True
+    ) -> Buffer[Element]: ...
+    @overload
+    @classmethod
+    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer[Any]: ...
+    @classmethod
+    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer[Any]:
         """Make a buffer with initial contents. Collective: every rank passes the same full array.
 
         Args:
@@ -93,6 +125,17 @@ class Buffer(StandsForArray):
         raw = lifecycle.current().lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
         return cls.__new__(cls)._start(record, raw, contents)
 
+    @overload
+    @classmethod
+    def from_function(
+        cls,
+        shape: SupportsIndex | Sequence[int],
+        dtype: type[Element] | np.dtype[Element],
+        fn: Callable[[Box], npt.ArrayLike],
+        *,
+        name: str | None = None,
+    ) -> Buffer[Element]: ...
+    @overload
     @classmethod
     def from_function(
         cls,
@@ -101,7 +144,16 @@ class Buffer(StandsForArray):
         fn: Callable[[Box], npt.ArrayLike],
         *,
         name: str | None = None,
-    ) -> Buffer:
+    ) -> Buffer[Any]: ...
+    @classmethod
+    def from_function(
+        cls,
+        shape: SupportsIndex | Sequence[int],
+        dtype: npt.DTypeLike,
+        fn: Callable[[Box], npt.ArrayLike],
+        *,
+        name: str | None = None,
+    ) -> Buffer[Any]:
         """Make a buffer whose initial contents a function computes box by box, for data that fits no single host.
 
         Collective. The runtime calls the function on a thread of its own, for the boxes that this rank needs.
@@ -125,7 +177,7 @@ class Buffer(StandsForArray):
         record.initializer = fn
         return cls.__new__(cls)._start(record)
 
-    def _start(self, record: BufferRecord, raw: int = 0, contents: np.ndarray[Any, Any] | None = None) -> Buffer:
+    def _start(self, record: BufferRecord, raw: int = 0, contents: np.ndarray[Any, Any] | None = None) -> Buffer[Any]:
         lifecycle.current().create_buffer(record, raw, contents)
         self._read = Port(record, READ)
         self._write = Port(record, WRITE)
@@ -140,7 +192,7 @@ class Buffer(StandsForArray):
         return self.record.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[Element]:
         """The element type."""
         return self.record.dtype
 
@@ -223,14 +275,28 @@ class Buffer(StandsForArray):
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
+    if not TYPE_CHECKING:  # see `StandsForArray`
+
+        def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+            raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
 
     def __del__(self) -> None:
         # Any thread may drop the last reference. This only enqueues, and influences no id.
         record = getattr(self, "record", None)
         if record is not None:
             record.runtime.destroy_buffer(record)
+
+
+class _BufferType(GenericAlias):
+    """`Buffer[np.float32]`, for annotations. A buffer has the dtype that its call names."""
+
+    def __call__(self, *args: Any, **options: Any) -> NoReturn:
+        (element,) = self.__args__
+        shown = getattr(element, "__name__", element)
+        raise ArgumentTypeError(
+            f"Buffer[{shown}](...) makes no buffer: Buffer[{shown}] is a type for annotations. The dtype is the second "
+            f"argument: write Buffer(shape, {shown})."
+        )
 
 
 def check_alive(record: BufferRecord, runtime: Runtime) -> None:

@@ -7,7 +7,7 @@ import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from celerity_py.scheduler.errors import ConfigurationError
 
@@ -32,8 +32,41 @@ class DeviceChoice:
         return f"cpu:{self.count}" if self.kind == "cpu" else str(self.count)
 
 
-def _choice(*choices: str, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
-    """One of some words; `meant` maps words that people write instead to the right ones."""
+Backend: TypeAlias = Literal["auto", "cuda", "cpu"]
+LogLevel: TypeAlias = Literal["trace", "debug", "info", "warning", "error", "off"]
+Lookahead: TypeAlias = Literal["none", "auto", "infinite"]
+Transport: TypeAlias = Literal["auto", "host", "direct"]
+Poll: TypeAlias = Literal["adaptive", "spin"]
+OverwriteWaits: TypeAlias = Literal["host", "device"]
+
+
+class Settings(TypedDict, total=False):
+    """The arguments of `celerity.configure`, for type checkers and editors; `Configuration` decides."""
+
+    backend: Backend | None
+    devices: str | int | Sequence[int] | None
+    log_level: LogLevel | None
+    lookahead: Lookahead | None
+    horizon_step: int | None
+    horizon_max_parallelism: int | None
+    run_ahead: int | None
+    transport: Transport | None
+    poll: Poll | None
+    check: bool | None
+    bounds_check: bool | None
+    sync: bool | None
+    lane_events: bool | None
+    overwrite_waits: OverwriteWaits | None
+    kernel_lanes: int | None
+    stats: bool | str | os.PathLike[str] | None
+    trace: bool | str | os.PathLike[str] | None
+    dry_run_ranks: int | None
+    stall_s: int | None
+
+
+def _choice(words: Any, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """One of the words of a literal; `meant` maps words that people write instead to the right ones."""
+    choices = get_args(words)
 
     def parse(text: str) -> str:
         value = text.strip().lower()
@@ -117,21 +150,21 @@ class Configuration:
     """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
 
     backend: str = _setting(
-        "auto", _choice("auto", "cuda", "cpu", meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})
+        "auto", _choice(Backend, meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})
     )
     devices: DeviceChoice = _setting(DeviceChoice(), _devices, is_own=True)  # noqa: RUF009 - a field
-    log_level: str = _setting("warning", _choice("trace", "debug", "info", "warning", "error", "off"), is_own=True)
-    lookahead: str = _setting("auto", _choice("none", "auto", "infinite"), is_own=True)
+    log_level: str = _setting("warning", _choice(LogLevel), is_own=True)
+    lookahead: str = _setting("auto", _choice(Lookahead), is_own=True)
     horizon_step: int = _setting(4, _integer(1, 65536))
     horizon_max_parallelism: int = _setting(64, _integer(1, 65536))
     run_ahead: int = _setting(16, _integer(2, 65536), is_own=True)
-    transport: str = _setting("auto", _choice("auto", "host", "direct"))
-    poll: str = _setting("adaptive", _choice("adaptive", "spin"), is_own=True)
+    transport: str = _setting("auto", _choice(Transport))
+    poll: str = _setting("adaptive", _choice(Poll), is_own=True)
     check: bool = _setting(default=False, parse=_switch)
     bounds_check: bool = _setting(default=False, parse=_switch, is_own=True)
     sync: bool = _setting(default=False, parse=_switch, is_own=True)
     lane_events: bool = _setting(default=True, parse=_switch, is_own=True)
-    overwrite_waits: str = _setting("device", _choice("host", "device"))
+    overwrite_waits: str = _setting("device", _choice(OverwriteWaits))
     kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
     stats: str = _setting("", _output("celerity_stats"), is_own=True)
     trace: str = _setting("", _output("celerity_trace"), is_own=True)
@@ -229,7 +262,7 @@ _settings: dict[str, Any] = {}
 _started = False
 
 
-def configure(**settings: Any) -> None:
+def configure(**settings: Unpack[Settings]) -> None:
     """Set configuration variables from code. A value given here wins over the environment variable.
 
     Call it before the first buffer or queue, on every rank with the same values.

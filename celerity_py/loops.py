@@ -14,7 +14,7 @@ from celerity_py.access import one_to_one
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.kernels import kernel, name_of
 from celerity_py.reductions import reduction
-from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.integers import to_int
 
@@ -34,7 +34,7 @@ class _Check(NamedTuple):
     """A value that the loop has asked for."""
 
     iterations: int  # before it
-    future: RuntimeFuture[Any]
+    future: Future[Any]
 
 
 class Loop(Iterator[int]):
@@ -50,7 +50,7 @@ class Loop(Iterator[int]):
     def __init__(
         self,
         runtime: Runtime,
-        future_of: Callable[[], RuntimeFuture[Any]],
+        future_of: Callable[[], Future[Any]],
         *,
         every: SupportsIndex,
         at_most: SupportsIndex,
@@ -115,9 +115,9 @@ class Loop(Iterator[int]):
             self._copies = [make_buffer(each.shape, each.dtype, f"{each.name} kept", frame) for each in kept]
         self._copy(kept, self._copies, frame)
 
-    def _ask(self) -> RuntimeFuture[Any]:
+    def _ask(self) -> Future[Any]:
         future = self._future_of()
-        if not isinstance(future, RuntimeFuture):
+        if not isinstance(future, Future):
             raise ArgumentTypeError(
                 f"The function {name_of(self._future_of)!r} of queue.until() returns {future!r}, which is no future of "
                 f"this runtime. Let it return queue.fence(buffer) or queue.any(buffer), without .result()."
@@ -173,7 +173,7 @@ def _copy_elements(chunk: Chunk, target: View, source: View) -> None:
     target[chunk.box] = source[chunk.box]
 
 
-class TruthFuture(RuntimeFuture[bool]):
+class TruthFuture(Future[bool]):
     """Of a bool: whether an element of what the runtime has fenced is other than 0."""
 
     def fulfil(self, value: Any) -> None:
@@ -181,7 +181,7 @@ class TruthFuture(RuntimeFuture[bool]):
         super().fulfil(bool(np.any(value)))
 
 
-def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> RuntimeFuture[bool]:
+def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
     """See `Queue.any`."""
     if not isinstance(buffer, Buffer):
         raise ArgumentTypeError(

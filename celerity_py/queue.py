@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType
-from typing import Any, Never, NoReturn, SupportsIndex, TypeAlias
+from types import EllipsisType, FrameType
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, TypeAlias, get_args, overload
 
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
@@ -16,7 +16,7 @@ from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.loops import Keep, Loop, any_of
 from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
-from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
@@ -30,9 +30,18 @@ from celerity_py.submit.arguments import refuse_names
 from celerity_py.submit.custom_mappers import box_from_slices
 from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.static_types import FenceRanks
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from celerity_py.vocabulary.static_types import Argument, Element, HostTaskPlace
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
+_Slice: TypeAlias = "slice | EllipsisType"
+FenceBox: TypeAlias = "Box | _Slice | tuple[_Slice, ...] | None"
 
+_FENCE_RANKS: Final = get_args(FenceRanks)
 _getframe = sys._getframe
 
 
@@ -68,7 +77,7 @@ class Queue:
         self,
         shape: Range,
         kernel: Callable[..., Any] | Kernel | CudaKernel,
-        *args: Any,
+        *args: Argument,
         name: str | None = None,
         hints: Sequence[Hint] | Hint = (),
         constrain: SupportsIndex | Sequence[int] | None = None,
@@ -106,8 +115,8 @@ class Queue:
     def host_task(
         self,
         fn: Callable[..., Any],
-        *args: Any,
-        on: str | Range = "once",
+        *args: Argument,
+        on: HostTaskPlace | Range = "once",
         name: str | None = None,
         constrain: SupportsIndex | Sequence[int] | None = None,
         unordered: bool = False,
@@ -187,7 +196,7 @@ class Queue:
 
     def until(
         self,
-        future_of: Callable[[], RuntimeFuture[Any]],
+        future_of: Callable[[], Future[Any]],
         *,
         every: SupportsIndex = 1,
         at_most: SupportsIndex,
@@ -226,7 +235,19 @@ class Queue:
 
     # ---- results
 
-    def fence(self, buffer: Buffer, box: Any = None, on: str = "all") -> RuntimeFuture[Any]:
+    @overload
+    def fence(
+        self, buffer: Buffer[Element], box: FenceBox = None, on: Literal["all"] = "all"
+    ) -> Future[npt.NDArray[Element]]: ...
+    @overload
+    def fence(
+        self, buffer: Buffer[Element], box: FenceBox = None, *, on: FenceRanks
+    ) -> Future[npt.NDArray[Element] | None]: ...
+    @overload
+    def fence(
+        self, buffer: Buffer[Element], box: FenceBox, on: FenceRanks
+    ) -> Future[npt.NDArray[Element] | None]: ...
+    def fence(self, buffer: Buffer[Any], box: FenceBox = None, on: FenceRanks = "all") -> Future[Any]:
         """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
         Args:
@@ -250,7 +271,7 @@ class Queue:
             raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
         record = buffer.record
         check_alive(record, runtime)
-        if not isinstance(on, str) or on not in {"all", "master"}:
+        if not isinstance(on, str) or on not in _FENCE_RANKS:
             raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
         whole = record.box
         if box is None:
@@ -277,7 +298,7 @@ class Queue:
                 f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
             ) from None
 
-    def any(self, buffer: Buffer) -> RuntimeFuture[bool]:
+    def any(self, buffer: Buffer) -> Future[bool]:
         """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.
 
         The devices look at their elements; only the answer travels.

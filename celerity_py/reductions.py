@@ -14,6 +14,7 @@ from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
 from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.vocabulary.static_types import ReductionName
 
 
 class Reduction:
@@ -21,7 +22,7 @@ class Reduction:
 
     __slots__ = ("buffer", "native", "port")
 
-    def __init__(self, buffer: Buffer, op: str, include_current: bool) -> None:
+    def __init__(self, buffer: Buffer[Any], op: str, include_current: bool) -> None:
         record = buffer.record
         self.buffer = buffer
         #: The argument of the scheduler: (buffer id, op, dtype, include_current).
@@ -33,8 +34,8 @@ class Reduction:
 
 
 def reduction(
-    buffer: Buffer,
-    op: str | Callable[..., Any],
+    buffer: Buffer[Any],
+    op: ReductionName | Callable[..., Any],
     include_current: bool = False,
     *,
     identity: Any = None,

@@ -25,7 +25,7 @@ _GENERATIONS: Final = (0, 1, 2)
 _PAUSES_S: Final = (1e-3, 1e-2, 0.1, 0.3)
 
 
-class ReturnedView(View):
+class ReturnedView(View[Any]):
     """A view whose kernel or host task has returned."""
 
     __slots__ = ()

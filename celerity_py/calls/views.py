@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from itertools import product
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeAlias
 
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.scheduler.errors import (
@@ -19,10 +19,12 @@ from celerity_py.scheduler.errors import (
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
+from celerity_py.vocabulary.static_types import Element
 from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
     from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.submissions import Submission
@@ -33,7 +35,7 @@ Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
 _MAX_SELF_ASSIGNMENT = 4096  # elements; a smaller array is copied onto itself faster than compared
 
 
-class View(HolderRecord):
+class View(HolderRecord, Generic[Element]):
     """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
 
     `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does. It returns an array that aliases the
@@ -52,7 +54,7 @@ class View(HolderRecord):
 
     def __init__(  # noqa: PLR0917 - one is made per access of every kernel call, so no keywords
         self,
-        base: np.ndarray[Any, Any],
+        base: npt.NDArray[Element],
         allocated: Box,
         box: Box,
         declared: Region | None,
@@ -67,12 +69,12 @@ class View(HolderRecord):
         self._writable = writable
         self._buffer = buffer
         self._owner = owner
-        self._array: np.ndarray[Any, Any] | None = None
+        self._array: npt.NDArray[Element] | None = None
         #: The bounding box of the access in the buffer, where `array` lies.
         self.box = box
 
     @property
-    def array(self) -> np.ndarray[Any, Any]:
+    def array(self) -> npt.NDArray[Element]:
         """The bounding box of the access as one array; elements outside of the declared region have any value."""
         array = self._array
         if array is None:
@@ -86,7 +88,7 @@ class View(HolderRecord):
         return self._buffer.box
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[Element]:
         """The buffer's element type."""
         return self._buffer.dtype
 
@@ -95,7 +97,7 @@ class View(HolderRecord):
         """The buffer's number of dimensions."""
         return len(self._buffer.box.min)
 
-    def __getitem__(self, index: Index) -> np.ndarray[Any, Any]:
+    def __getitem__(self, index: Index) -> npt.NDArray[Element]:
         if index.__class__ is Box:
             try:
                 is_inside = index in (self.box if self._declared is None else self._declared)

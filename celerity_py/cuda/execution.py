@@ -21,7 +21,7 @@ _MAX_STREAMS = 256  # lanes are few, but each runtime makes its own
 _streams: dict[tuple[int, int], Any] = {}
 
 
-class CudaView(View):
+class CudaView(View[Any]):
     """A view whose arrays are CuPy's.
 
     CuPy knows no read-only arrays: on a read access `view[box] = x` is refused, `view[box][...] = x` only with CHECK.

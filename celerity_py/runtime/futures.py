@@ -41,7 +41,7 @@ class _Outcome(NamedTuple):
     error: BaseException | None
 
 
-class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
+class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     """A `concurrent.futures.Future` that can be awaited, and that refuses to be waited for inside of a kernel.
 
     It cannot be cancelled: its work is part of a graph that other ranks have as well.
@@ -54,7 +54,7 @@ class RuntimeFuture(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self,
         state: RunState,
         look_after: Callable[[], None],
-        watch: Callable[[RuntimeFuture[Any], _native.SpinFlag, float], bool] | None = None,
+        watch: Callable[[Future[Any], _native.SpinFlag, float], bool] | None = None,
         spin_s: float = 0.0,
         notifiers: Notifiers | None = None,
     ) -> None:
@@ -292,7 +292,7 @@ class Notifiers:
 
     def __init__(self, enter: Callable[[], object] = lambda: None) -> None:
         self._enter = enter
-        self._posted: SimpleQueue[RuntimeFuture[Any] | None] = SimpleQueue()
+        self._posted: SimpleQueue[Future[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._idle: deque[None] = deque()  # an entry per idle thread
 
@@ -302,7 +302,7 @@ class Notifiers:
             self._grow()
             self._idle.append(None)
 
-    def post(self, future: RuntimeFuture[Any]) -> None:
+    def post(self, future: Future[Any]) -> None:
         """Have the outcome of a future published. Neither blocks nor fails."""
         self._posted.put(future)
         try:

@@ -22,7 +22,7 @@ from celerity_py.hints import Division
 from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
-from celerity_py.runtime.futures import Notifiers, RuntimeFuture
+from celerity_py.runtime.futures import Future, Notifiers
 from celerity_py.runtime.native_objects import binders_of, make_executor, make_scheduler, make_submitter
 from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
 from celerity_py.runtime.planning_notices import Notices
@@ -253,7 +253,7 @@ class Runtime:
 
     # ---- submitting
 
-    def new_future(self, kind: type[RuntimeFuture[Any]] = RuntimeFuture) -> RuntimeFuture[Any]:
+    def new_future(self, kind: type[Future[Any]] = Future) -> Future[Any]:
         """A pending future whose exceptions count as seen by the user."""
         future = kind(self.state, self.notices.report, self.completion.watch, self.spin.wait_s, self.notifiers)
         if self.tracer is not None:
@@ -265,7 +265,7 @@ class Runtime:
         """The id that the next submission is going to have."""
         return self.scheduler.next_submission()
 
-    def _submit_epoch(self, action: str, name: str, frame: FrameType) -> RuntimeFuture[Any]:
+    def _submit_epoch(self, action: str, name: str, frame: FrameType) -> Future[Any]:
         future = self.new_future()
         submission = Submission("epoch", name, None, [], None, frame, future)
         self.submitter.submit_epoch(submission, action)
@@ -275,7 +275,7 @@ class Runtime:
             future.fulfil(None)
         return future
 
-    def _poison_late(self, future: RuntimeFuture[Any]) -> None:
+    def _poison_late(self, future: Future[Any]) -> None:
         if self.state.failure is not None:  # the thread that poisons all futures may have missed this one
             future.poison(self.state.error())
 
@@ -363,8 +363,8 @@ class Runtime:
         box: Box,
         on_all: bool,
         frame: FrameType,
-        kind: type[RuntimeFuture[Any]] = RuntimeFuture,
-    ) -> RuntimeFuture[Any]:
+        kind: type[Future[Any]] = Future,
+    ) -> Future[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future(kind)
         takes_part = on_all or self.rank == 0

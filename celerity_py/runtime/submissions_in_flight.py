@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celerity_py._native import SpinFlag, Submitter
-    from celerity_py.runtime.futures import RuntimeFuture
+    from celerity_py.runtime.futures import Future
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.submissions import Submission
@@ -46,7 +46,7 @@ class Completion:
         """Keep the record of a buffer with initial contents until all submissions so far are retired; any thread."""
         self._dying[buffer] = self._runtime.next_id - 1
 
-    def watch(self, future: RuntimeFuture[Any], flag: SpinFlag, limit_s: float) -> bool:
+    def watch(self, future: Future[Any], flag: SpinFlag, limit_s: float) -> bool:
         """Look at the flag of a future, and fulfil it here: the executor thread would have to get the GIL first."""
         executor = self._runtime.executor
         assert executor is not None
@@ -74,7 +74,7 @@ class Completion:
                 self.initialised.pop(buffer, None)
                 self._dying.pop(buffer, None)
 
-    def _fulfil(self, future: RuntimeFuture[Any]) -> None:
+    def _fulfil(self, future: Future[Any]) -> None:
         runtime = self._runtime
         runtime.notices.report()  # before a program sees a result that is wrong
         runtime.user_memory.withdraw(future.raw)

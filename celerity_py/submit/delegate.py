@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import Box, Task
@@ -23,10 +23,13 @@ from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.vocabulary.static_types import HostTaskPlace
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
+
+_PLACES: Final = get_args(HostTaskPlace)
 
 
 def connect(runtime: Runtime) -> None:
@@ -140,7 +143,7 @@ class SubmitDelegate:
             raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
         if not isinstance(on, str):
             distribution, box = "split", box_of(on, who)
-        elif on in {"once", "master"}:
+        elif on in _PLACES:
             distribution, box = on, Box((), ())
         else:
             raise UsageError(

@@ -23,7 +23,7 @@ from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View
 from celerity_py.hints import Hint
 from celerity_py.reductions import Reduction
-from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
 
@@ -148,7 +148,7 @@ def _refuse_unusable(value: Any, who: str) -> None:
             f"{who} got the bare buffer {value.record.label}. Say how it is accessed and where: "
             f"{value.name or 'buffer'}.read(mapper), .write(mapper) or .read_write(mapper)."
         )
-    if isinstance(value, RuntimeFuture):
+    if isinstance(value, Future):
         raise ArgumentTypeError(
             f"{who} got the future of a fence as an argument, but a task cannot wait. Pass its value, future.result(), "
             f"or read the buffer itself in the task, through buffer.read(mapper)."

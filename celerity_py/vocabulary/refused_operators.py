@@ -6,7 +6,7 @@ from __future__ import annotations
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
@@ -81,6 +81,9 @@ class StandsForArray:
     """Base of objects whose contents are elsewhere, so that each use as an array is refused."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:  # no `static_types.PlainValue`
+        __reduce_ex__: ClassVar[None]  # type: ignore[assignment]
 
     def __getitem__(self, index: Any) -> NoReturn:
         self._refuse("indexed")

@@ -11,7 +11,7 @@ from celerity_py._native import SubmissionRecord
 if TYPE_CHECKING:
     from celerity_py._native import Box
     from celerity_py.calls.outer_variables import OuterValue
-    from celerity_py.runtime.futures import RuntimeFuture
+    from celerity_py.runtime.futures import Future
 
 
 class Site:
@@ -59,7 +59,7 @@ class Submission(SubmissionRecord):
         args: list[Any],
         box: Box | None,
         frame: FrameType,
-        future: RuntimeFuture[Any] | None = None,
+        future: Future[Any] | None = None,
     ) -> None:
         self.kind = kind
         self.name = name

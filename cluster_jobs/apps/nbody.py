@@ -375,9 +375,9 @@ def main() -> int:
         )
         futures = [queue.fence(buffer, on="master") for buffer in (simulation.positions, simulation.velocities)]
         positions, velocities = (future.result() for future in futures)
-        before_each = [simulation.start[0], *(field.result() for field in fields[:-1])] if fields else []
+        before_each: list[Any] = [simulation.start[0], *(field.result() for field in fields[:-1])] if fields else []
 
-    if positions is None:
+    if positions is None or velocities is None:
         return 0
     if arguments.output:
         pictures = {"at the start": simulation.start[0], f"after {steps} steps": positions}

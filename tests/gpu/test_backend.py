@@ -14,6 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access, hints
+from celerity_py.vocabulary.static_types import ReductionName
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -263,7 +264,7 @@ def test_host_tasks_see_what_kernels_wrote_and_the_other_way_round(queue: celeri
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "and", "or", "xor"])
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.int8])
-def test_integers_are_reduced_exactly(queue: celerity.Queue, op: str, dtype: Any) -> None:
+def test_integers_are_reduced_exactly(queue: celerity.Queue, op: ReductionName, dtype: Any) -> None:
     initial = (random_array(1000) % 3 + 1).astype(dtype)
     values, total = celerity.Buffer.from_array(initial), celerity.Buffer((), dtype)
     names = {"sum": "sum", "prod": "prod", "min": "min", "max": "max", "and": "all", "or": "any"}

@@ -14,6 +14,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
+from celerity_py.vocabulary.static_types import ReductionName
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -72,7 +73,7 @@ def test_reductions_are_those_of_numpy(launch: Launch, dtype: str, operation: st
     initial = few_values(dtype, operation)
     values = celerity.Buffer.from_array(initial)
     result = celerity.Buffer((), dtype)
-    op = BY_DEVICE_TYPE[operation]
+    op: Any = BY_DEVICE_TYPE[operation]
     queue.parallel_for(
         2000,
         reducing(SPELLINGS[dtype], operation, how),
@@ -99,7 +100,7 @@ def test_reductions_combine_all_devices_and_the_old_value_once(queue: celerity.Q
 
 
 @pytest.mark.parametrize("operation", ["min", "max"])
-def test_nan_wins_as_in_numpy(queue: celerity.Queue, operation: str) -> None:
+def test_nan_wins_as_in_numpy(queue: celerity.Queue, operation: ReductionName) -> None:
     initial = np.random.default_rng(1).random(5000, np.float32)
     initial[1234] = np.nan
     values = celerity.Buffer.from_array(initial)

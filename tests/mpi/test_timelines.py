@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 import celerity_py as celerity
 from celerity_py import access
+from celerity_py.configuration import Transport
 from celerity_py.timeline.chrome import merge
 from tests.support.timelines import read_timeline
 
@@ -24,7 +25,7 @@ def smooth(chunk: Any, after: Any, before: Any) -> None:
 
 
 @pytest.mark.parametrize("transport", ["host", pytest.param("direct", marks=pytest.mark.direct)])
-def test_each_rank_shows_its_messages_and_arrows_join_those_of_all(transport: str, tmp_path: Path) -> None:
+def test_each_rank_shows_its_messages_and_arrows_join_those_of_all(transport: Transport, tmp_path: Path) -> None:
     world = MPI.COMM_WORLD
     if transport == "direct" and world.size == 1:
         pytest.skip("a single rank has no direct peer")

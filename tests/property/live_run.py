@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import celerity_py as celerity
 from celerity_py import Region, access, hints
+from celerity_py.vocabulary.static_types import FenceRanks
 from tests.property.interpreter import (
     UNINITIALISED,
     WORD_MASK,
@@ -313,7 +314,7 @@ class ProgramRun:
             constrain=task.granularity,
         )
 
-    def _fence(self, where: str, number: int, box: UserBox, expected: Values, on: str = "all") -> None:
+    def _fence(self, where: str, number: int, box: UserBox, expected: Values, on: FenceRanks = "all") -> None:
         whole = full_box(self._shapes[number])
         future = self.queue.fence(self._buffers[number], None if box == whole else native_box(box), on=on)
         self._fences.append((f"{where} fence of b{number} {box}", future, expected))

@@ -72,7 +72,7 @@ def test_fixed_takes_a_region() -> None:
         (access.neighborhood, "one width per dimension"),
         (lambda: access.neighborhood(1, 1, 1, 1), "one width per dimension"),
         (lambda: access.neighborhood(1.5), "integers"),  # type: ignore[arg-type]
-        (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),
+        (lambda: access.neighborhood(1, shape="cross"), "'box' and 'axes', not 'cross'"),  # type: ignore[arg-type]
         (lambda: access.slice(3), "0 to 2, not 3"),
         (lambda: access.slice(True), "0 to 2, not True"),
         (lambda: access.slice(3, at=1), "0 to 2, not 3"),

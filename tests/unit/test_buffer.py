@@ -17,6 +17,7 @@ import celerity_py as celerity
 from celerity_py import Box, Region, access
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, NotAvailableYet, UsageError
 from celerity_py.runtime import lifecycle
+from celerity_py.vocabulary.static_types import ReductionName
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +90,7 @@ def test_objects_and_types_without_size_are_refused(dtype: Any, message: str) ->
 
 def test_a_name_is_text() -> None:
     with pytest.raises(ArgumentTypeError, match="not 3"):
-        celerity.Buffer(4, name=3)  # type: ignore[arg-type]
+        celerity.Buffer(4, name=3)  # type: ignore[call-overload]
 
 
 # ---- accesses
@@ -177,7 +178,7 @@ def test_a_function_may_return_a_narrower_type(queue: celerity.Queue) -> None:
 
 def test_a_function_must_be_callable() -> None:
     with pytest.raises(ArgumentTypeError, match="not 3"):
-        celerity.Buffer.from_function(4, np.float32, 3)  # type: ignore[arg-type]
+        celerity.Buffer.from_function(4, np.float32, 3)  # type: ignore[call-overload]
 
 
 # ---- death
@@ -257,7 +258,7 @@ def test_a_buffer_cannot_be_copied_or_pickled() -> None:
         (np.dtype(">f4"), "sum", "not >f4"),
     ],
 )
-def test_a_reduction_needs_an_operation_that_the_type_has(dtype: Any, op: str, message: str) -> None:
+def test_a_reduction_needs_an_operation_that_the_type_has(dtype: Any, op: ReductionName, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         celerity.reduction(celerity.Buffer((), dtype), op)
 
@@ -281,7 +282,9 @@ def test_array_shaped_and_callable_reductions_say_that_they_are_not_available_ye
         ("max", [False, True], True),
     ],
 )
-def test_truth_values_can_be_reduced(queue: celerity.Queue, op: str, values: list[bool], expected: bool) -> None:
+def test_truth_values_can_be_reduced(
+    queue: celerity.Queue, op: ReductionName, values: list[bool], expected: bool
+) -> None:
     result = celerity.Buffer((), np.bool_)
 
     def combine(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
@@ -294,7 +297,7 @@ def test_truth_values_can_be_reduced(queue: celerity.Queue, op: str, values: lis
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float32, np.float64, np.complex128])
 def test_chunks_that_combine_nothing_leave_the_result_alone(queue: celerity.Queue, dtype: Any) -> None:
-    operations = ["sum", "prod"] if np.dtype(dtype).kind == "c" else ["sum", "prod", "min", "max"]
+    operations: list[ReductionName] = ["sum", "prod"] if np.dtype(dtype).kind == "c" else ["sum", "prod", "min", "max"]
     for op in operations:
         result = celerity.Buffer((1,), dtype)
 

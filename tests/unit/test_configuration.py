@@ -135,9 +135,9 @@ def test_configure_validates_at_once_and_changes_nothing_on_error() -> None:
 
 def test_configure_suggests_the_right_name() -> None:
     with pytest.raises(ConfigurationError, match=r"unknown setting device='cpu:2'. Did you mean devices\?"):
-        configure(device="cpu:2")
+        configure(device="cpu:2")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match=r"unknown setting DEVICES=.* Did you mean devices\?"):
-        configure(DEVICES="cpu:2")
+        configure(DEVICES="cpu:2")  # type: ignore[call-arg]
 
 
 def test_configure_after_the_start_comes_too_late() -> None:

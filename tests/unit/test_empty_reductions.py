@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
+from celerity_py.vocabulary.static_types import ReductionName
 
 
 def nothing(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
@@ -34,7 +35,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 )
 @pytest.mark.parametrize("shape", [(), 7])
 def test_a_result_that_nobody_combined_into_is_warned_of_once(  # noqa: PLR0917 - parameters of the test
-    queue: celerity.Queue, caplog: pytest.LogCaptureFixture, op: str, dtype: Any, told_value: str, shape: Any
+    queue: celerity.Queue, caplog: pytest.LogCaptureFixture, op: ReductionName, dtype: Any, told_value: str, shape: Any
 ) -> None:
     result = celerity.Buffer((), dtype, name="peak")
     for _ in range(3):
@@ -49,7 +50,7 @@ def test_a_result_that_nobody_combined_into_is_warned_of_once(  # noqa: PLR0917 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "and", "or", "xor"])
 def test_operations_of_which_nothing_has_a_result_are_silent(
-    queue: celerity.Queue, caplog: pytest.LogCaptureFixture, op: str
+    queue: celerity.Queue, caplog: pytest.LogCaptureFixture, op: ReductionName
 ) -> None:
     result = celerity.Buffer((), np.int32)
     queue.parallel_for(7, nothing, celerity.reduction(result, op))

@@ -17,7 +17,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.runtime.futures import Notifiers, RuntimeFuture
+from celerity_py.runtime.futures import Future, Notifiers
 from celerity_py.runtime.run_state import RunState
 from tests.property.interrupts import CALLS, StepInterrupt
 
@@ -46,8 +46,8 @@ def test_a_mapper_that_is_interrupted_does_not_leave_the_thread_inside() -> None
         assert queue.fence(buffer).result(10).sum() == 24
 
 
-def make_future() -> RuntimeFuture[str]:
-    return RuntimeFuture(RunState(lambda: None), lambda: None, notifiers=Notifiers())
+def make_future() -> Future[str]:
+    return Future(RunState(lambda: None), lambda: None, notifiers=Notifiers())
 
 
 def test_a_lock_that_an_interrupted_call_has_left_behind_keeps_nobody_waiting() -> None:
@@ -75,7 +75,7 @@ def test_a_lock_that_an_interrupted_call_has_left_behind_keeps_nobody_waiting() 
 def test_the_standard_library_waits_for_futures_of_the_runtime(when: str) -> None:
     futures: list[concurrent.futures.Future[str]] = [make_future() for _ in range(5)]
     for number, future in enumerate(futures):
-        assert isinstance(future, RuntimeFuture)
+        assert isinstance(future, Future)
         threading.Timer(0.02 * number, future.fulfil, [str(number)]).start()
     futures[0].result()
     done, _ = concurrent.futures.wait(futures[1:], timeout=10, return_when=when)

@@ -15,6 +15,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
+from celerity_py.vocabulary.static_types import HostTaskPlace
 from tests.support.mappers import all_, one_to_one
 from tests.verification.contexts import Cluster
 from tests.verification.graph_query import Graph
@@ -97,7 +98,7 @@ def test_data_and_order_to_the_same_task_are_one_edge() -> None:
 
 @pytest.mark.parametrize("on", ["once", "master"])
 def test_a_file_that_host_tasks_append_to_has_lines_in_program_order(
-    queue: celerity.Queue, tmp_path: Path, on: str
+    queue: celerity.Queue, tmp_path: Path, on: HostTaskPlace
 ) -> None:
     path, pauses = tmp_path / "log", random.Random(1)
     running: list[int] = []

@@ -425,13 +425,13 @@ def test_a_mapper_cannot_submit(queue: celerity.Queue) -> None:
 def test_a_fence_checks_buffer_box_and_place(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer((4, 4), name="u")
     with pytest.raises(ArgumentTypeError, match="takes a Buffer, not 3"):
-        queue.fence(3)  # type: ignore[arg-type]
+        queue.fence(3)  # type: ignore[call-overload]
     with pytest.raises(OutOfBoundsAccess, match=r'"u" asks for \[0:5, 0:4\], outside of the buffer \[0:4, 0:4\]'):
         queue.fence(buffer, Box((0, 0), (5, 4)))
     with pytest.raises(DimensionMismatch, match=r"asks for \[0:4\]"):
         queue.fence(buffer, Box((0,), (4,)))
     with pytest.raises(UsageError, match="'all' or 'master', not 'some'"):
-        queue.fence(buffer, on="some")
+        queue.fence(buffer, on="some")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("value", [None, 1, "yes", []])
@@ -479,6 +479,6 @@ def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity
     with pytest.raises(ArgumentTypeError, match="only kernels can reduce"):
         queue.host_task(lambda part, x: None, celerity.reduction(celerity.Buffer(()), "sum"))
     with pytest.raises(UsageError, match="'once', 'master', or an index space"):
-        queue.host_task(lambda part: None, on="everywhere")
+        queue.host_task(lambda part: None, on="everywhere")  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="takes a Python function"):
         queue.host_task(celerity.CudaKernel("", "f"))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_the_memory_of_many_fences_is_that_of_a_few(queue: celerity.Queue) -> No
 
 def test_a_fence_sees_what_was_submitted_before_it_and_nothing_after(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer.from_array(np.ones(8))
-    futures = []
+    futures: list[celerity.Future[Any]] = []
     for _ in range(5):
         futures.append(queue.fence(buffer, on="master"))
         queue.parallel_for(8, scale, buffer.read_write(access.one_to_one()), 2.0)
@@ -84,7 +84,7 @@ def test_a_fence_is_named_by_its_buffer(queue: celerity.Queue) -> None:
     u = celerity.Buffer.from_array(np.zeros(4), name="u")
     future = queue.fence(u)
     future.result(10)
-    assert re.fullmatch(r'<RuntimeFuture of fence of B\d+ "u", finished>', repr(future))
+    assert re.fullmatch(r'<Future of fence of B\d+ "u", finished>', repr(future))
 
 
 def test_a_fence_that_fails_is_not_called_a_task(tmp_path: Path) -> None:

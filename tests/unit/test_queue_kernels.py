@@ -11,6 +11,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region, access
+from celerity_py.vocabulary.static_types import ReductionName
 from tests.support.kernels import iota, scale
 from tests.support.scripts import line_of, run
 
@@ -199,7 +200,7 @@ def test_structured_dtypes_travel(queue: celerity.Queue) -> None:
         ("prod", np.float64, 0),
     ],
 )
-def test_a_reduction_combines_all_chunks(queue: celerity.Queue, op: str, dtype: Any, expected: int) -> None:
+def test_a_reduction_combines_all_chunks(queue: celerity.Queue, op: ReductionName, dtype: Any, expected: int) -> None:
     function: Any = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}[op]
 
     def reduce(chunk: celerity.Chunk, given: celerity.View, out: celerity.Reducer) -> None:

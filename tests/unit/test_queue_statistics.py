@@ -102,7 +102,8 @@ def test_a_wait_in_a_dry_run_returns_when_the_statistics_count_everything_before
 def test_an_output_that_cannot_be_written_is_an_error_before_the_program_runs(variable: str, tmp_path: Path) -> None:
     taken = tmp_path / "a file"
     taken.write_text("no folder")
-    celerity.configure(**{variable: str(taken / "out.json")})
+    settings: Any = {variable: str(taken / "out.json")}
+    celerity.configure(**settings)
     try:
         with pytest.raises(ConfigurationError, match=rf"{variable.upper()}=.*out\.json.*File exists"):
             celerity.Queue()

@@ -25,7 +25,7 @@ import celerity_py as celerity
 from celerity_py import _native, access
 from celerity_py.runtime import spinning
 from celerity_py.runtime.devices import Devices
-from celerity_py.runtime.futures import RuntimeFuture
+from celerity_py.runtime.futures import Future
 from celerity_py.runtime.run_state import RunState
 from celerity_py.runtime.spinning import SpinTimes, spin_times
 from celerity_py.runtime.submissions_in_flight import Completion
@@ -100,12 +100,12 @@ def test_a_flag_is_set_once_and_for_all() -> None:
     assert flag.wait(0)
 
 
-def make_future(spin_s: float, look_after: Callable[[], None] = lambda: None) -> RuntimeFuture[Any]:
-    def watch(future: RuntimeFuture[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
+def make_future(spin_s: float, look_after: Callable[[], None] = lambda: None) -> Future[Any]:
+    def watch(future: Future[Any], flag: _native.SpinFlag, limit_s: float) -> bool:
         flag.wait(limit_s)
         return False
 
-    return RuntimeFuture(RunState(lambda: None), look_after, watch, spin_s)
+    return Future(RunState(lambda: None), look_after, watch, spin_s)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 0.01, math.inf])
@@ -208,7 +208,7 @@ def test_who_is_interrupted_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> No
     interrupts: list[None] = []
     fulfil = Completion._fulfil
 
-    def be_interrupted(completion: Completion, future: RuntimeFuture[Any]) -> None:
+    def be_interrupted(completion: Completion, future: Future[Any]) -> None:
         if interrupts and threading.current_thread() is threading.main_thread():
             interrupts.pop()
             raise KeyboardInterrupt

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Types by which type checkers and editors find mistakes: words, element types, and the arguments of tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    from celerity_py.vocabulary.accesses import Access
+
+    #: The scalar type of an array's elements. Without one, `Buffer` means `Buffer[Any]`.
+    Element = typing_extensions.TypeVar("Element", bound=np.generic, default=Any)
+else:
+    Element = TypeVar("Element", bound=np.generic)
+
+#: Where a host task runs, if it has no index space.
+HostTaskPlace: TypeAlias = Literal["once", "master"]
+#: Which ranks get the result of a fence.
+FenceRanks: TypeAlias = Literal["all", "master"]
+NeighborhoodShape: TypeAlias = Literal["box", "axes"]
+#: The operations of `celerity.reduction`, as `operations.OPERATIONS` has them.
+ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
+
+
+class PlainValue(Protocol):
+    """Any object but a buffer or future: `StandsForArray` tells type checkers that it lacks this method."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]: ...
+
+
+#: What a task takes. Type checkers find a bare buffer and a future among the arguments.
+Argument: TypeAlias = "Access | PlainValue | None"
