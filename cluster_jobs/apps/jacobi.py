@@ -5,7 +5,8 @@
     CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/jacobi.py
 
 Whether to go on depends on data: every `--check-every` steps the largest change is reduced over all devices of all
-ranks and fenced. The result is the same on every rank, so all ranks stop after the same step.
+ranks. `queue.until` submits the next steps while the change is on its way to the program. The change is the same on
+every rank, so all ranks stop after the same step.
 """
 
 from __future__ import annotations
@@ -120,14 +121,22 @@ def reference(size: int, tolerance: float, check_every: int, max_steps: int) -> 
 
 def solve(
     queue: celerity.Queue, size: int, tolerance: float, check_every: int, max_steps: int
-) -> tuple[celerity.Buffer, int, float]:
-    """Iterate until no cell changes by the tolerance; returns the plate, the steps and the largest change."""
+) -> tuple[celerity.Buffer, celerity.Loop]:
+    """Iterate until no cell changes by the tolerance; returns the plate, and the loop, whose value is the change."""
     old = celerity.Buffer.from_array(plate(size), name="old")
     new = celerity.Buffer.from_array(plate(size), name="new")
     change = celerity.Buffer((), np.float32, name="change")
-    latest = float("inf")
+
+    def find_change() -> Any:
+        arguments = old.read(access.one_to_one()), new.read(access.one_to_one()), celerity.reduction(change, "max")
+        queue.parallel_for(old.shape, largest_change, *arguments)
+        return queue.fence(change)
+
+    loop = queue.until(
+        find_change, every=check_every, at_most=max_steps, keep=lambda: old, when=lambda change: change < tolerance
+    )
     with frame.progress("steps (at most)", max_steps) as advance:
-        for step in range(1, max_steps + 1):
+        for _ in loop:
             queue.parallel_for(
                 old.shape,
                 relax,
@@ -136,18 +145,7 @@ def solve(
             )
             old, new = new, old
             advance()
-            if step % check_every == 0:
-                queue.parallel_for(
-                    old.shape,
-                    largest_change,
-                    old.read(access.one_to_one()),
-                    new.read(access.one_to_one()),
-                    celerity.reduction(change, "max"),
-                )
-                latest = float(queue.fence(change).result())
-                if latest < tolerance:
-                    return old, step, latest
-    return old, max_steps, latest
+    return old, loop
 
 
 def main() -> int:
@@ -161,14 +159,14 @@ def main() -> int:
 
     with celerity.Queue() as queue:
         start = time.perf_counter()
-        temperature, steps, change = solve(queue, *problem)
+        temperature, loop = solve(queue, *problem)
         queue.wait()
-        seconds = time.perf_counter() - start
+        seconds, steps = time.perf_counter() - start, loop.iterations
         frame.print_summary(
             f"jacobi: {arguments.size} x {arguments.size} cells, {celerity.size()} rank(s)",
             {
                 "steps": f"{steps}",
-                "largest change": f"{change:.3g}",
+                "largest change": f"{float(loop.value):.3g}",
                 **frame.timing(queue, seconds, {"cells/s": frame.quantity(arguments.size**2 * steps / seconds, "")}),
                 **frame.traffic(queue),
             },

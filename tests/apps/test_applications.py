@@ -31,6 +31,9 @@ RUNS = {
     "convolution --split-2d": ["--size", "67", "--radius", "3", "--passes", "3", "--split-2d"],
     "convolution --replay": ["--size", "67", "--passes", "7", "--replay"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
+    "jacobi, an odd number of further steps": ["--size", "41", "--tolerance", "0.5", "--check-every", "7"],
+    "conjugate_gradient": ["--size", "41"],
+    "conjugate_gradient, up to the last step": ["--size", "67", "--tolerance", "0", "--steps", "35"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
     "rsim --replay": ["--patches", "150", "--steps", "40", "--replay"],
@@ -67,7 +70,7 @@ def _run(
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("run", RUNS)
 def test_an_application_computes_bit_for_bit_what_numpy_computes(run: str, ranks: int) -> None:
-    result = _run(run.split(maxsplit=1)[0], *RUNS[run], "--verify", ranks=ranks)
+    result = _run(run.replace(",", "").split()[0], *RUNS[run], "--verify", ranks=ranks)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("Verified: bit-identical to plain NumPy.") == 1
     assert f"{ranks} rank(s)" in result.stdout
@@ -162,7 +165,7 @@ def test_an_application_explains_itself(app: str) -> None:
     assert "--verify" in result.stdout
 
 
-@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim", "wave_sim"])
+@pytest.mark.parametrize("app", ["conjugate_gradient", "convolution", "matmul", "nbody", "rsim", "wave_sim"])
 def test_an_application_that_is_measured_prints_one_line_of_figures(app: str) -> None:
     result = _run(app, "--size", "64", "--steps", "3", "--benchmark", ranks=2)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -172,7 +175,19 @@ def test_an_application_that_is_measured_prints_one_line_of_figures(app: str) ->
     assert figures["us_per_step"] in figures["batches_us_per_step"]
 
 
-@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_solver_takes_the_same_steps_with_and_without_a_fence_in_each(ranks: int) -> None:
+    result = _run(
+        "conjugate_gradient", "--size", "33", "--steps", "25", "--check-every", "4", "--benchmark", ranks=ranks
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    figures = json.loads(result.stdout)
+    assert (figures["size"], figures["steps"], figures["ranks"], figures["check_every"]) == (33, 25, ranks, 4)
+    assert figures["same_iterates"] is True
+    assert figures["ratio"] == figures["us_per_step_with_fences"] / figures["us_per_step"]
+
+
+@pytest.mark.parametrize("app", ["conjugate_gradient", "convolution", "matmul", "nbody", "rsim"])
 def test_an_application_draws_its_result(app: str, tmp_path: Path) -> None:
     picture = tmp_path / "result.png"
     result = _run(app, "--size", "64", "--output", str(picture))
@@ -196,7 +211,7 @@ def test_an_application_can_be_planned_for_many_ranks_and_prints_no_rates_then(a
     assert "/s" not in result.stdout
 
 
-@pytest.mark.parametrize("app", ["convolution", "matmul", "nbody", "rsim", "wave_sim"])
+@pytest.mark.parametrize("app", ["conjugate_gradient", "convolution", "matmul", "nbody", "rsim", "wave_sim"])
 def test_a_benchmark_in_a_dry_run_prints_no_rates(app: str) -> None:
     result = _run(app, "--size", "128", "--benchmark", devices="cpu:2", variables={"CELERITY_DRY_RUN_RANKS": "4"})
     assert result.returncode == 0, result.stderr

@@ -26,6 +26,8 @@ RUNS = {
     "convolution, replayed": ["--size", "267", "--passes", "7", "--replay"],
     "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
     "jacobi, aligned rows": ["--size", "140", "--tolerance", "0.1", "--check-every", "20"],
+    "conjugate_gradient": ["--size", "141"],
+    "conjugate_gradient, more rows than blocks": ["--size", "1203", "--steps", "75"],
     "rsim_pattern": ["--size", "253", "--steps", "60"],
     "rsim": ["--patches", "700", "--steps", "60"],
     "rsim, replayed": ["--patches", "700", "--steps", "60", "--replay"],
@@ -34,7 +36,7 @@ RUNS = {
     "nbody, replayed": ["--bodies", "1003", "--steps", "31", "--replay"],
     "nbody, some of many": ["--bodies", "20011", "--steps", "3"],
 }
-ROUNDED = {"rsim_pattern", "rsim", "nbody"}  # sums in another order than NumPy's
+ROUNDED = {"conjugate_gradient", "rsim_pattern", "rsim", "nbody"}  # sums in another order than NumPy's
 
 
 @pytest.mark.parametrize("bounds_check", ["0", "1"])

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: MIT
+"""The electric potential of charges on a plate: Poisson's equation in 2-D, solved by conjugate gradients.
+
+    python cluster_jobs/apps/conjugate_gradient.py --size 256 --tolerance 1e-8 --verify --output potential.png
+    CELERITY_DEVICES=cpu:2 mpiexec -n 2 python cluster_jobs/apps/conjugate_gradient.py
+
+The solver ends when the residual is small. `queue.until` submits the next `--check-every` steps while a residual is on
+its way to the program. Sums have the same order on any number of ranks and devices: each row has a sum of its own, and
+one device adds up the rows. `--benchmark` compares the loop with one that waits for the residual of each step.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import frame
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+# Place and radius of charged disks, in fractions of the plate, and their charges.
+CHARGES = ((0.30, 0.35, 0.10, 1.0), (0.70, 0.55, 0.15, -0.5), (0.45, 0.80, 0.05, 2.0))
+# By how much the results of GPUs may differ, relative to the largest value: they add up rows in another order.
+ROUNDING = 1e-11
+ONE, NEAR = access.one_to_one(), access.neighborhood(1, 1, shape="axes")
+# An element per row, in a buffer of one column.
+ROW = access.slice(1)
+
+
+def charges(size: int) -> NDArray[np.float64]:
+    """Return the right-hand side: the charge of each cell."""
+    rows, columns = ((axis + 0.5) / size for axis in np.ogrid[:size, :size])
+    result = np.zeros((size, size))
+    for row, column, radius, charge in CHARGES:
+        result[(rows - row) ** 2 + (columns - column) ** 2 < radius**2] += charge
+    return result
+
+
+def ratio(above: Any, below: Any) -> Any:
+    """Divide, or return 0 where an earlier iteration has found the exact solution."""
+    return above / below if below > 0 else 0.0
+
+
+def begin_on_arrays(  # noqa: PLR0917 - a kernel
+    chunk: celerity.Chunk,
+    x: celerity.View,
+    r: celerity.View,
+    p: celerity.View,
+    squares: celerity.View,
+    b: celerity.View,
+) -> None:
+    """Start at x = 0, where the residual r is b, and the direction p as well."""
+    here = chunk.box
+    x[here] = 0
+    r[here] = p[here] = b[here]
+    squares[...] = (b[here] * b[here]).sum(axis=1, keepdims=True)
+
+
+def apply_on_arrays(chunk: celerity.Chunk, q: celerity.View, products: celerity.View, p: celerity.View) -> None:
+    """Compute q = A p, the difference between 4 p and the neighbours of p, which are 0 outside; and p q, row by row."""
+    here = chunk.box
+    q[here] = 4 * p[here]
+    for shift in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        inside = here & p.shape_box.shift(*shift)  # those with a neighbour there
+        q[inside] -= p[inside.shift(-shift[0], -shift[1])]
+    products[...] = (p[here] * q[here]).sum(axis=1, keepdims=True)
+
+
+def descend_on_arrays(  # noqa: PLR0917 - a kernel
+    chunk: celerity.Chunk,
+    x: celerity.View,
+    r: celerity.View,
+    squares: celerity.View,
+    p: celerity.View,
+    q: celerity.View,
+    rr: celerity.View,
+    pq: celerity.View,
+) -> None:
+    """Go along p to where the residual is smallest; and r r, row by row."""
+    here, length = chunk.box, ratio(rr[()], pq[()])
+    x[here] += length * p[here]
+    r[here] -= length * q[here]
+    squares[...] = (r[here] * r[here]).sum(axis=1, keepdims=True)
+
+
+def turn_on_arrays(
+    chunk: celerity.Chunk, p: celerity.View, r: celerity.View, rr: celerity.View, rr_before: celerity.View
+) -> None:
+    """Choose the next direction."""
+    here = chunk.box
+    p[here] = r[here] + ratio(rr[()], rr_before[()]) * p[here]
+
+
+def add_up_on_arrays(chunk: celerity.Chunk, total: celerity.View, rows: celerity.View, size: int) -> None:
+    """Add up the sums of rows."""
+    total[()] = rows.array.reshape(size).sum()
+
+
+# The same for GPUs: each block takes whole rows, and adds up a row in an order that does not depend on the chunks.
+SOURCE = r"""
+constexpr int WARPS = 8;
+
+// The sum of the values of all threads, in all threads. All call it together.
+__device__ double sum_of_block(double value) {
+    __shared__ double of_warp[WARPS];
+    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(~0u, value, distance);
+    __syncthreads(); // an earlier call may still read
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+    __syncthreads();
+    double sum = 0;
+    for (int warp = 0; warp < WARPS; ++warp) sum += of_warp[warp];
+    return sum;
+}
+
+// Calls item(i, j) for each item, and keeps the sum of the results of each row.
+template <typename Item>
+__device__ void for_rows(const celerity::chunk<2>& chunk, const accessor<double, 2>& sums, Item item) {
+    for (long long i = chunk.min[0] + blockIdx.y; i < chunk.max[0]; i += gridDim.y) {
+        double sum = 0;
+        for (long long j = threadIdx.x; j < chunk.max[1]; j += blockDim.x) sum += item(i, j);
+        sum = sum_of_block(sum);
+        if (threadIdx.x == 0) sums(i, 0) = sum;
+    }
+}
+
+__device__ double ratio(double above, double below) { return below > 0 ? above / below : 0; }
+
+__global__ void begin(celerity::chunk<2> chunk, accessor<double, 2> x, accessor<double, 2> r, accessor<double, 2> p,
+                      accessor<double, 2> squares, accessor<const double, 2> b) {
+    for_rows(chunk, squares, [&](long long i, long long j) {
+        const double value = b(i, j);
+        x(i, j) = 0, r(i, j) = value, p(i, j) = value;
+        return value * value;
+    });
+}
+
+__global__ void apply(celerity::chunk<2> chunk, accessor<double, 2> q, accessor<double, 2> products,
+                      accessor<const double, 2> p) {
+    const long long bottom = chunk.global_max[0] - 1, right = chunk.global_max[1] - 1;
+    for_rows(chunk, products, [&](long long i, long long j) {
+        const double here = p(i, j);
+        double value = 4 * here;
+        if (i > 0) value -= p(i - 1, j);
+        if (i < bottom) value -= p(i + 1, j);
+        if (j > 0) value -= p(i, j - 1);
+        if (j < right) value -= p(i, j + 1);
+        q(i, j) = value;
+        return here * value;
+    });
+}
+
+__global__ void descend(celerity::chunk<2> chunk, accessor<double, 2> x, accessor<double, 2> r,
+                        accessor<double, 2> squares, accessor<const double, 2> p, accessor<const double, 2> q,
+                        accessor<const double, 0> rr, accessor<const double, 0> pq) {
+    const double length = ratio(rr(), pq());
+    for_rows(chunk, squares, [&](long long i, long long j) {
+        x(i, j) += length * p(i, j);
+        const double value = r(i, j) - length * q(i, j);
+        r(i, j) = value;
+        return value * value;
+    });
+}
+
+__global__ void turn(celerity::chunk<2> chunk, accessor<double, 2> p, accessor<const double, 2> r,
+                     accessor<const double, 0> rr, accessor<const double, 0> rr_before) {
+    const auto item = chunk.item();
+    if (chunk.contains(item)) p[item] = r[item] + ratio(rr(), rr_before()) * p[item];
+}
+
+__global__ void add_up(celerity::chunk<0> chunk, accessor<double, 0> total, accessor<const double, 2> rows,
+                       long long size) {
+    double sum = 0;
+    for (long long i = threadIdx.x; i < size; i += blockDim.x) sum += rows(i, 0);
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) total() = sum;
+}
+"""
+
+
+def _kernel(cpu: Callable[..., None], name: str, **launch: Any) -> Any:
+    return celerity.kernel(cpu=cpu, cuda=celerity.CudaKernel(SOURCE, name, **launch), name=name)
+
+
+BY_ROWS: Any = {"block": (1, 256), "grid": (1056, 1)}  # 8 blocks on each multiprocessor of an H100
+begin = _kernel(begin_on_arrays, "begin", **BY_ROWS)
+apply = _kernel(apply_on_arrays, "apply", **BY_ROWS)
+descend = _kernel(descend_on_arrays, "descend", **BY_ROWS)
+turn = _kernel(turn_on_arrays, "turn", block=(4, 64))
+add_up = _kernel(add_up_on_arrays, "add_up", block=(256,))
+
+
+class Solver:
+    """Conjugate gradients for A x = b. `x` is the solution so far, and `rr` the square of its residual's length."""
+
+    def __init__(self, queue: celerity.Queue, b: NDArray[np.float64]) -> None:
+        self.queue = queue
+        self.b = celerity.Buffer.from_array(b, name="b")
+        self.x, self.r, self.p, self.q = (celerity.Buffer(b.shape, np.float64, name=name) for name in "xrpq")
+        self.rows = celerity.Buffer((len(b), 1), np.float64, name="rows")
+        self.rr, self.rr_before, self.pq = (
+            celerity.Buffer((), np.float64, name=name) for name in ("rr", "rr_before", "pq")
+        )
+
+    def begin(self) -> None:
+        """Submit the start at x = 0."""
+        fields = self.x.write(ONE), self.r.write(ONE), self.p.write(ONE)
+        self.queue.parallel_for(self.b.shape, begin, *fields, self.rows.write(ROW), self.b.read(ONE))
+        self._add_up(self.rr)
+
+    def iterate(self) -> None:
+        """Submit an iteration."""
+        submit, shape = self.queue.parallel_for, self.b.shape
+        submit(shape, apply, self.q.write(ONE), self.rows.write(ROW), self.p.read(NEAR))
+        self._add_up(self.pq)
+        fields = (
+            self.x.read_write(ONE),
+            self.r.read_write(ONE),
+            self.rows.write(ROW),
+            self.p.read(ONE),
+            self.q.read(ONE),
+        )
+        submit(shape, descend, *fields, self.rr.read(), self.pq.read())
+        self.rr, self.rr_before = self.rr_before, self.rr
+        self._add_up(self.rr)
+        submit(shape, turn, self.p.read_write(ONE), self.r.read(ONE), self.rr.read(), self.rr_before.read())
+
+    def _add_up(self, total: celerity.Buffer) -> None:
+        self.queue.parallel_for((), add_up, total.write(), self.rows.read(access.all()), self.b.shape[0])
+
+    def solve(
+        self, limit: float, check_every: int, at_most: int, advance: Callable[[], None] = lambda: None
+    ) -> celerity.Loop:
+        """Iterate until `rr` is below a limit."""
+        self.begin()
+        loop = self.queue.until(
+            lambda: self.queue.fence(self.rr),
+            every=check_every,
+            at_most=at_most,
+            keep=lambda: self.x,
+            when=lambda rr: rr < limit,
+        )
+        for _ in loop:
+            self.iterate()
+            advance()
+        return loop
+
+    def solve_with_fences(self, limit: float, at_most: int) -> int:
+        """Do the same with a fence in each iteration; returns the number of iterations."""
+        self.begin()
+        for i in range(at_most):
+            self.iterate()
+            if self.queue.fence(self.rr).result() < limit:
+                return i + 1
+        return at_most
+
+
+def reference(b: NDArray[np.float64], limit: float, check_every: int, at_most: int) -> tuple[NDArray[np.float64], int]:
+    """Compute the same with plain NumPy: the same operations in the same order."""
+    x, r, p = np.zeros_like(b), b.copy(), b.copy()
+    rr = (r * r).sum(axis=1).sum()
+    for i in range(1, at_most + 1):
+        q = 4 * p
+        q[1:] -= p[:-1]
+        q[:-1] -= p[1:]
+        q[:, 1:] -= p[:, :-1]
+        q[:, :-1] -= p[:, 1:]
+        length = ratio(rr, (p * q).sum(axis=1).sum())
+        x += length * p
+        r -= length * q
+        rr, rr_before = (r * r).sum(axis=1).sum(), rr
+        p = r + ratio(rr, rr_before) * p
+        if i % check_every == 0 and rr < limit:
+            return x, i
+    return x, at_most
+
+
+def benchmark(queue: celerity.Queue, size: int, steps: int, check_every: int) -> dict[str, Any]:
+    """Time loops that do not end early: of `queue.until`, and with a fence in each iteration."""
+    solver = Solver(queue, charges(size))
+    ways: dict[str, Callable[[int], Any]] = {
+        "until": lambda steps: solver.solve(0.0, check_every, steps),
+        "fences": lambda steps: solver.solve_with_fences(0.0, steps),
+    }
+    figures = {}
+    results = []
+    for name, submit in ways.items():
+        figures[name] = frame.measure(queue, submit, size=size, steps=steps)
+        results.append(queue.fence(solver.x).result())
+    what = next(key for key in figures["until"] if key.startswith("us_per_step"))
+    until, fences = (figures[name][what] for name in ways)
+    return {
+        **figures["until"],
+        "check_every": check_every,
+        f"{what}_with_fences": fences,
+        "iterations_per_s": 1e6 / until,
+        "iterations_per_s_with_fences": 1e6 / fences,
+        "ratio": fences / until,
+        "same_iterates": np.array_equal(results[0], results[1]),
+    }
+
+
+def main() -> int:
+    """Solve as the command line asks."""
+    parser = frame.argument_parser(__doc__ or "", size=256, size_help="cells along each side of the plate")
+    parser.add_argument("--tolerance", type=float, default=1e-8, metavar="T", help="stop when the residual is T |b|")
+    parser.add_argument("--check-every", type=frame.positive_int, default=10, metavar="K", help="steps between checks")
+    parser.add_argument("--steps", type=frame.positive_int, default=10_000, metavar="S", help="stop here at last")
+    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+    arguments = parser.parse_args()
+    size, steps, check_every = arguments.size, arguments.steps, arguments.check_every
+    b = charges(size)
+    problem = (arguments.tolerance**2 * float((b * b).sum()), check_every, steps)
+
+    with celerity.Queue() as queue:
+        if arguments.benchmark:
+            frame.print_figures(benchmark(queue, size, steps, check_every))
+            return 0
+        solver = Solver(queue, b)
+        start = time.perf_counter()
+        with frame.progress("steps (at most)", steps) as advance:
+            loop = solver.solve(*problem, advance)
+            queue.wait()
+        seconds = time.perf_counter() - start
+        frame.print_summary(
+            f"conjugate_gradient: {size} x {size} cells, {celerity.size()} rank(s)",
+            {
+                "steps": f"{loop.iterations}",
+                "residual": f"{np.sqrt(loop.value / (b * b).sum()):.3g} |b|",
+                **frame.timing(queue, seconds, {"steps/s": f"{loop.iterations / seconds:.1f}"}),
+                **frame.traffic(queue),
+            },
+        )
+        result = queue.fence(solver.x, on="master").result() if arguments.verify or arguments.output else None
+
+    if result is None:
+        return 0
+    if arguments.output:
+        frame.save_picture(
+            arguments.output, {f"potential after {loop.iterations} steps": result}, colours="RdBu", centred=True
+        )
+    if arguments.verify:
+        expected, expected_steps = reference(b, *problem)
+        if loop.iterations != expected_steps:
+            print(f"WRONG: stopped after {loop.iterations} steps, plain NumPy after {expected_steps}.")
+            return 1
+        return 0 if frame.agrees(result, expected, rounding=ROUNDING) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
