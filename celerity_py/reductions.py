@@ -13,11 +13,13 @@ from celerity_py import _native
 from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
+from celerity_py.vocabulary.accesses import explain_argument
 from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import ReductionName
 
 
-class Reduction:
+class Reduction(StandsForArray):
     """An argument of a kernel, in whose place the kernel gets a `Reducer`; made by `celerity.reduction`."""
 
     __slots__ = ("buffer", "native", "port")
@@ -28,6 +30,9 @@ class Reduction:
         #: The argument of the scheduler: (buffer id, op, dtype, include_current).
         self.native = (record.id, op, record.dtype.name, include_current)
         self.port = ReductionPort(record, op, includes_current=include_current)
+
+    def _explain(self, use: str) -> str:
+        return explain_argument(self, use)
 
     def __repr__(self) -> str:
         return f"<reduction {self.port.op!r} into {self.port.record.label}>"

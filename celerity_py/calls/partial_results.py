@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from celerity_py._native import HolderRecord, PortRecord
-from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
-from celerity_py.vocabulary.refused_operators import refuse_operators
+from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
@@ -45,7 +45,7 @@ class ReductionPort(PortRecord):
         return ReductionPort(self.record, self.op, includes_current=self.includes_current)
 
 
-class Reducer(HolderRecord):
+class Reducer(StandsForArray, HolderRecord):
     """The partial result of one chunk; the runtime combines the partial results of all chunks."""
 
     __slots__ = ("_operation", "_owner", "_port")
@@ -87,20 +87,11 @@ class Reducer(HolderRecord):
         self._base[()] = self._operation(self._base, value)
         self._port.has_combined = True
 
-    def _refuse_operator(self, symbol: str) -> NoReturn:
-        raise ArgumentTypeError(
-            f"{self._owner.describe()} uses the reduction into {self._port.record.label} as an operand of {symbol}. A "
-            f"kernel contributes with out.combine(value), any number of times, and cannot read the result."
+    def _explain(self, use: str) -> str:
+        return (
+            f"{self._owner.describe()}: the reduction into {self._port.record.label} is {use}. A kernel contributes "
+            f"with out.combine(value), any number of times, and cannot read the result."
         )
-
-    def __getitem__(self, index: Any) -> NoReturn:
-        self._refuse_operator("an index")
-
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        self._refuse_operator("an index")
 
     def __repr__(self) -> str:
         return f"<partial {self._port.op!r} of {self._port.record.label}: {self._base}>"
-
-
-refuse_operators(Reducer, Reducer._refuse_operator, equality=True)

@@ -8,6 +8,8 @@ from itertools import product
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeAlias
 
+import numpy as np
+
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
@@ -23,7 +25,6 @@ from celerity_py.vocabulary.static_types import Element
 from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -40,7 +41,8 @@ class View(HolderRecord, Generic[Element]):
 
     `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does. It returns an array that aliases the
     allocation: of NumPy on CPU devices and in host tasks, of CuPy on GPUs. Open slices and `...` mean the accessed box
-    `view.box`. View and arrays are valid while the function runs, on the thread that runs it.
+    `view.box`. Functions of NumPy and consumers of DLPack take a view for `view[...]`. View and arrays are valid while
+    the function runs, on the thread that runs it.
 
     Raises:
         OutOfBoundsAccess: If an index lies outside of the declared region, or is negative.
@@ -127,9 +129,26 @@ class View(HolderRecord, Generic[Element]):
         target[...] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        import numpy as np
+        array = self[...]
+        if not isinstance(array, np.ndarray):
+            raise ArgumentTypeError(
+                f"{self._owner.describe()} makes a NumPy array of the view of {self._buffer.label}, which lies on a "
+                f"GPU. Compute with chunk.xp on view[chunk.box], or copy it: chunk.xp.asnumpy(view[chunk.box]) waits."
+            )
+        return np.array(array, dtype=dtype, copy=copy)
 
-        return np.array(self.array, dtype=dtype, copy=copy)
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function(*_arrays_in(args), **_arrays_in(kwargs))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*_arrays_in(args), **_arrays_in(kwargs))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        array: Any = self[...]
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self[...].__dlpack_device__()
 
     def _refuse_operator(self, symbol: str) -> NoReturn:
         raise ArgumentTypeError(
@@ -291,6 +310,17 @@ class View(HolderRecord, Generic[Element]):
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
+
+
+def _arrays_in(value: Any) -> Any:
+    """The arguments of a function of NumPy, with arrays in the place of views."""
+    if isinstance(value, View):
+        return value[...]
+    if value.__class__ is tuple or value.__class__ is list:
+        return value.__class__(map(_arrays_in, value))
+    if value.__class__ is dict:
+        return {name: _arrays_in(item) for name, item in value.items()}
+    return value
 
 
 def _is_same_array(target: Any, value: Any) -> bool:

@@ -159,11 +159,6 @@ class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     def _explain(self, use: str) -> str:
         return f"{self!r} is {use}, but it is a future and not the result. Write .result() behind it, which waits."
 
-    def __format__(self, spec: str) -> str:
-        if spec:
-            self._refuse(f"formatted with {spec!r}")
-        return repr(self)
-
     # ---- for the runtime
 
     def await_end(self) -> None:

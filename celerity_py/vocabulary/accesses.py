@@ -11,6 +11,7 @@ from celerity_py._native import AccessRecord, Box, PortRecord, RangeMapper, Regi
 from celerity_py.access import PureMapper
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.refused_operators import StandsForArray
 
 Mapper: TypeAlias = "RangeMapper | Callable[..., Any] | PureMapper"
 
@@ -40,7 +41,7 @@ class Port(PortRecord):
         self.kind = kind_of(mode, record.dtype, len(record.shape))
 
 
-class Access(AccessRecord):
+class Access(StandsForArray, AccessRecord):
     """An argument of a kernel: a buffer, how it is accessed, and where; made by `buffer.read(mapper)` and the like."""
 
     __slots__ = ()
@@ -52,6 +53,9 @@ class Access(AccessRecord):
         self.mapper = mapper
         self.port = port
 
+    def _explain(self, use: str) -> str:
+        return explain_argument(self, use)
+
     def __repr__(self) -> str:
         return f"<{MODE_NAMES[self.port.mode]} access to {self.port.record.label} by {describe(self.mapper)}>"
 
@@ -60,6 +64,14 @@ class CustomAccess(Access):
     """An access whose mapper is a Python callable, to be evaluated at submit."""
 
     __slots__ = ()
+
+
+def explain_argument(argument: Any, use: str) -> str:
+    """Word the error for a use of an access or reduction as an array."""
+    return (
+        f"{argument!r} is {use}, but it is an argument for a task. Pass it to queue.parallel_for(): the kernel gets an "
+        f"object in its place with which it reaches the contents."
+    )
 
 
 #: `Access(buffer, mapper, port)`, without a call of `__init__`: buffers make several for each submit.

@@ -39,11 +39,18 @@ _OTHERS: Final = {
     "int": "int()",
     "complex": "complex()",
     "index": "an index",
+    "round": "round()",
+    "trunc": "math.trunc()",
+    "floor": "math.floor()",
+    "ceil": "math.ceil()",
     "bool": "bool(), as in a condition",
     "len": "len()",
     "iter": "iter(), as in a loop",
     "contains": "in",
 }
+
+#: The attributes by which NumPy's functions ask for the form of an object alone.
+_FORMS: Final = {np.shape: "shape", np.ndim: "ndim"}
 
 #: The attributes of arrays, without special methods.
 ARRAY_ATTRIBUTES: Final = frozenset(name for name in dir(np.ndarray) if not name.startswith("_"))
@@ -55,8 +62,8 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
     Args:
         cls: The class.
         refuse: Raises.
-        equality: Whether any `==` is refused. Without it, only one with a number or an array is: it would be False, and
-            no array. Other objects are compared as ever, by identity.
+        equality: Whether any `==` is refused. Without it, only one with a number, a sequence or an array is: it would
+            be False, and no array. Other objects are compared as ever, by identity.
     """
     operators = dict(_ORDER | _EQUALITY | _OTHERS)
     for name, symbol in _BINARY.items():
@@ -70,11 +77,17 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
 
 def _refusing(refuse: Callable[[Any, str], NoReturn], symbol: str, *, values_only: bool) -> Callable[..., Any]:
     def operator(self: Any, *others: Any) -> Any:
-        if not values_only or isinstance(others[0], numbers.Number | np.generic | np.ndarray):
+        if not values_only or _has_values(others[0]):
             refuse(self, symbol)
         return NotImplemented
 
     return operator
+
+
+def _has_values(other: Any) -> bool:
+    if isinstance(other, numbers.Number | np.generic | np.ndarray | list | tuple):
+        return True
+    return hasattr(other, "__dlpack__") and not isinstance(other, StandsForArray)
 
 
 class StandsForArray:
@@ -91,8 +104,30 @@ class StandsForArray:
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         self._refuse("indexed")
 
+    def __delitem__(self, index: Any) -> NoReturn:
+        self._refuse("indexed")
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._refuse("used as an array")
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        form = getattr(self, _FORMS.get(function, ""), None)
+        # Some functions of NumPy answer False if an argument is no array, such as `array_equal`.
+        return self._refuse(f"an argument of numpy.{function.__name__}") if form is None else form
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse(f"an argument of numpy.{ufunc.__name__}")
+
+    def __dlpack__(self, **options: Any) -> NoReturn:
+        self._refuse("used as an array")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._refuse("used as an array")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse(f"formatted with {spec!r}")
+        return str(self)
 
     def _refuse(self, use: str) -> NoReturn:
         raise ArgumentTypeError(self._explain(use))

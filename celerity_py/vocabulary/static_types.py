@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import typing_extensions
 
+    from celerity_py.reductions import Reduction
     from celerity_py.vocabulary.accesses import Access
 
     #: The scalar type of an array's elements. Without one, `Buffer` means `Buffer[Any]`.
@@ -27,10 +28,10 @@ ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xo
 
 
 class PlainValue(Protocol):
-    """Any object but a buffer or future: `StandsForArray` tells type checkers that it lacks this method."""
+    """Any object but those that stand for arrays: `StandsForArray` tells type checkers that it lacks this method."""
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]: ...
 
 
 #: What a task takes. Type checkers find a bare buffer and a future among the arguments.
-Argument: TypeAlias = "Access | PlainValue | None"
+Argument: TypeAlias = "Access | Reduction | PlainValue | None"

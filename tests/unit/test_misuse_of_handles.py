@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -45,7 +46,18 @@ USES: list[Callable[[Any], Any]] = [
     np.asarray,
     np.sum,
     np.sqrt,
+    np.size,
+    np.from_dlpack,
+    lambda buffer: np.array_equal(buffer, np.ones(4)),
+    lambda buffer: np.concatenate([np.ones(4), buffer]),
+    lambda buffer: np.add(np.ones(4), 1, out=buffer),
+    lambda buffer: buffer == [1, 1, 1, 1],
+    lambda buffer: buffer != (1, 1, 1, 1),
+    lambda buffer: operator.delitem(buffer, 0),
+    lambda buffer: f"{buffer:.3f}",
     float,
+    round,
+    math.ceil,
     lambda buffer: buffer * 2,
     lambda buffer: 2 - buffer,
     lambda buffer: np.float32(2) * buffer,
@@ -72,6 +84,9 @@ def test_a_buffer_is_no_array(use: Callable[[Any], Any]) -> None:
             use(u)
         assert u == u  # noqa: PLR0124 - handles can be compared
         assert u != celerity.Buffer(4)
+        assert u not in list[Any](["u", None])
+        assert np.shape(u) == (4,)
+        assert np.ndim(u) == 1
 
 
 def missing(handle: Any, name: str) -> str:
@@ -117,11 +132,20 @@ def test_a_future_is_no_array(use: Callable[[Any], Any]) -> None:
             ArgumentTypeError, match=r"it is a future and not the result\. Write \.result\(\) behind it"
         ):
             use(future)
-        with pytest.raises(ArgumentTypeError, match=r"formatted with '\.3f'"):
-            f"{future:.3f}"
+        assert future not in list[Any](["u", None])
         assert future == future  # noqa: PLR0124 - as sets do
         assert f"{future}" == repr(future)
         assert future.result().sum() == 4
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_access_is_no_array(use: Callable[[Any], Any]) -> None:
+    with celerity.Queue():
+        u = celerity.Buffer((), name="u")
+        for argument in (u.read(), celerity.reduction(u, "sum")):
+            with pytest.raises(ArgumentTypeError, match=r'^<.* B\d+ "u".*> is .* argument for a task\. Pass'):
+                use(argument)
+            assert argument not in list[Any](["u", None])
 
 
 def test_a_task_cannot_use_a_buffer_that_it_has_captured(tmp_path: Path) -> None:
@@ -169,6 +193,41 @@ def test_a_view_has_to_be_indexed(use: Callable[[Any], Any], symbol: str) -> Non
         use(view_of("float64"))
 
 
+def test_functions_of_numpy_take_a_view_for_the_array_of_its_region() -> None:
+    view: Any = view_of("float64")
+    view[...] = [1, 2, 3, 4]
+    assert np.sum(view) == 10
+    assert np.array_equal(view, [1, 2, 3, 4])
+    assert np.concatenate([view, [5]]).tolist() == [1, 2, 3, 4, 5]
+    assert np.stack(arrays=(view, view)).shape == (2, 4)
+    np.add(view, 1, out=view)
+    assert view.array.tolist() == [2, 3, 4, 5]
+    assert np.add.reduce(view) == 14
+    assert np.shares_memory(np.from_dlpack(view), view.array)
+
+
+@pytest.mark.parametrize("use", [np.asarray, np.sum, np.sqrt, lambda view: np.array_equal(view, np.zeros(4))])
+def test_a_region_with_gaps_is_no_array(use: Callable[[Any], Any]) -> None:
+    array = np.zeros(4)
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
+    declared = Region([Box((0,), (1,)), Box((3,), (4,))])
+    view = View(array, buffer.box, buffer.box, declared, True, buffer, TASK)
+    with pytest.raises(celerity.OutOfBoundsAccess, match=r'"step" .* B3 "u" at .* outside of its declared region'):
+        use(view)
+
+
+def test_a_view_of_another_memory_is_no_array_of_numpy() -> None:
+    class DeviceArray:
+        def __getitem__(self, index: Any) -> DeviceArray:
+            return self
+
+    array: Any = DeviceArray()
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=np.dtype("f4"), label='B3 "u"')
+    view: Any = View(array, buffer.box, buffer.box, None, True, buffer, TASK)
+    with pytest.raises(ArgumentTypeError, match=r'"step" .* B3 "u", which lies on a GPU\. Compute with chunk'):
+        np.asarray(view)
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
@@ -192,21 +251,11 @@ def test_a_chunk_is_no_box() -> None:
         list(chunk)
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        add_in_place,
-        lambda out: out + 1,
-        lambda out: out == 1,
-        bool,
-        lambda out: out[0],
-        lambda out: operator.setitem(out, ..., 1),
-    ],
-)
+@pytest.mark.parametrize("use", USES)
 def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
     record: Any = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
     reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), TASK)
-    expected = r'"step" .* uses the reduction into B3 "total" as an operand of .*contributes with out\.combine\(value\)'
+    expected = r'"step" .* the reduction into B3 "total" is .*contributes with out\.combine\(value\)'
     with pytest.raises(ArgumentTypeError, match=expected):
         use(reducer)
 
