@@ -22,6 +22,7 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ CHARGES = ((0.30, 0.35, 0.10, 1.0), (0.70, 0.55, 0.15, -0.5), (0.45, 0.80, 0.05,
 ROUNDING = 1e-11
 ONE, NEAR = access.one_to_one(), access.neighborhood(1, 1, shape="axes")
 # An element per row, in a buffer of one column.
-ROW = access.slice(1)
+ROW, ALL = access.slice(1), access.all()
 
 
 def charges(size: int) -> NDArray[np.float64]:
@@ -101,6 +102,14 @@ def turn_on_arrays(
 
 def add_up_on_arrays(chunk: celerity.Chunk, total: celerity.View, rows: celerity.View, size: int) -> None:
     """Add up the sums of rows."""
+    total[()] = rows.array.reshape(size).sum()
+
+
+def renew_on_arrays(
+    chunk: celerity.Chunk, total: celerity.View, before: celerity.View, rows: celerity.View, size: int
+) -> None:
+    """Do the same, and keep the old total."""
+    before[()] = total[()]
     total[()] = rows.array.reshape(size).sum()
 
 
@@ -175,12 +184,22 @@ __global__ void turn(celerity::chunk<2> chunk, accessor<double, 2> p, accessor<c
     if (chunk.contains(item)) p[item] = r[item] + ratio(rr(), rr_before()) * p[item];
 }
 
-__global__ void add_up(celerity::chunk<0> chunk, accessor<double, 0> total, accessor<const double, 2> rows,
-                       long long size) {
+__device__ double sum_of_rows(const accessor<const double, 2>& rows, long long size) {
     double sum = 0;
     for (long long i = threadIdx.x; i < size; i += blockDim.x) sum += rows(i, 0);
-    sum = sum_of_block(sum);
+    return sum_of_block(sum);
+}
+
+__global__ void add_up(celerity::chunk<0> chunk, accessor<double, 0> total, accessor<const double, 2> rows,
+                       long long size) {
+    const double sum = sum_of_rows(rows, size);
     if (threadIdx.x == 0) total() = sum;
+}
+
+__global__ void renew(celerity::chunk<0> chunk, accessor<double, 0> total, accessor<double, 0> before,
+                      accessor<const double, 2> rows, long long size) {
+    const double sum = sum_of_rows(rows, size);
+    if (threadIdx.x == 0) before() = total(), total() = sum;
 }
 """
 
@@ -195,12 +214,13 @@ apply = _kernel(apply_on_arrays, "apply", **BY_ROWS)
 descend = _kernel(descend_on_arrays, "descend", **BY_ROWS)
 turn = _kernel(turn_on_arrays, "turn", block=(4, 64))
 add_up = _kernel(add_up_on_arrays, "add_up", block=(256,))
+renew = _kernel(renew_on_arrays, "renew", block=(256,))
 
 
 class Solver:
     """Conjugate gradients for A x = b. `x` is the solution so far, and `rr` the square of its residual's length."""
 
-    def __init__(self, queue: celerity.Queue, b: NDArray[np.float64]) -> None:
+    def __init__(self, queue: celerity.Queue, b: NDArray[np.float64], arguments: argparse.Namespace) -> None:
         self.queue = queue
         self.b = celerity.Buffer.from_array(b, name="b")
         self.x, self.r, self.p, self.q = (celerity.Buffer(b.shape, np.float64, name=name) for name in "xrpq")
@@ -208,47 +228,38 @@ class Solver:
         self.rr, self.rr_before, self.pq = (
             celerity.Buffer((), np.float64, name=name) for name in ("rr", "rr_before", "pq")
         )
+        self.every = arguments.check_every
+        self.iterate = frame.submit_of(queue, arguments, self.submit_iterations, turn=1)
 
     def begin(self) -> None:
         """Submit the start at x = 0."""
         fields = self.x.write(ONE), self.r.write(ONE), self.p.write(ONE)
         self.queue.parallel_for(self.b.shape, begin, *fields, self.rows.write(ROW), self.b.read(ONE))
-        self._add_up(self.rr)
+        self.queue.parallel_for((), add_up, self.rr.write(), self.rows.read(ALL), self.b.shape[0])
 
-    def iterate(self) -> None:
-        """Submit an iteration."""
-        submit, shape = self.queue.parallel_for, self.b.shape
-        submit(shape, apply, self.q.write(ONE), self.rows.write(ROW), self.p.read(NEAR))
-        self._add_up(self.pq)
-        fields = (
-            self.x.read_write(ONE),
-            self.r.read_write(ONE),
-            self.rows.write(ROW),
-            self.p.read(ONE),
-            self.q.read(ONE),
-        )
-        submit(shape, descend, *fields, self.rr.read(), self.pq.read())
-        self.rr, self.rr_before = self.rr_before, self.rr
-        self._add_up(self.rr)
-        submit(shape, turn, self.p.read_write(ONE), self.r.read(ONE), self.rr.read(), self.rr_before.read())
+    def submit_iterations(self, steps: int) -> None:
+        """Submit some iterations."""
+        submit, shape, size = self.queue.parallel_for, self.b.shape, self.b.shape[0]
+        for _ in range(steps):
+            submit(shape, apply, self.q.write(ONE), self.rows.write(ROW), self.p.read(NEAR))
+            submit((), add_up, self.pq.write(), self.rows.read(ALL), size)
+            fields = self.x.read_write(ONE), self.r.read_write(ONE), self.rows.write(ROW), self.p.read(ONE)
+            submit(shape, descend, *fields, self.q.read(ONE), self.rr.read(), self.pq.read())
+            submit((), renew, self.rr.read_write(), self.rr_before.write(), self.rows.read(ALL), size)
+            submit(shape, turn, self.p.read_write(ONE), self.r.read(ONE), self.rr.read(), self.rr_before.read())
 
-    def _add_up(self, total: celerity.Buffer) -> None:
-        self.queue.parallel_for((), add_up, total.write(), self.rows.read(access.all()), self.b.shape[0])
-
-    def solve(
-        self, limit: float, check_every: int, at_most: int, advance: Callable[[], None] = lambda: None
-    ) -> celerity.Loop:
+    def solve(self, limit: float, at_most: int, advance: Callable[[], None] = lambda: None) -> celerity.Loop:
         """Iterate until `rr` is below a limit."""
         self.begin()
         loop = self.queue.until(
             lambda: self.queue.fence(self.rr),
-            every=check_every,
+            every=self.every,
             at_most=at_most,
             keep=lambda: self.x,
             when=lambda rr: rr < limit,
         )
         for _ in loop:
-            self.iterate()
+            self.iterate(1)
             advance()
         return loop
 
@@ -256,7 +267,7 @@ class Solver:
         """Do the same with a fence in each iteration; returns the number of iterations."""
         self.begin()
         for i in range(at_most):
-            self.iterate()
+            self.iterate(1)
             if self.queue.fence(self.rr).result() < limit:
                 return i + 1
         return at_most
@@ -282,23 +293,24 @@ def reference(b: NDArray[np.float64], limit: float, check_every: int, at_most: i
     return x, at_most
 
 
-def benchmark(queue: celerity.Queue, size: int, steps: int, check_every: int) -> dict[str, Any]:
+def benchmark(queue: celerity.Queue, arguments: argparse.Namespace) -> dict[str, Any]:
     """Time loops that do not end early: of `queue.until`, and with a fence in each iteration."""
-    solver = Solver(queue, charges(size))
+    size = arguments.size
+    solver = Solver(queue, charges(size), arguments)
     ways: dict[str, Callable[[int], Any]] = {
-        "until": lambda steps: solver.solve(0.0, check_every, steps),
+        "until": lambda steps: solver.solve(0.0, steps),
         "fences": lambda steps: solver.solve_with_fences(0.0, steps),
     }
     figures = {}
     results = []
     for name, submit in ways.items():
-        figures[name] = frame.measure(queue, submit, size=size, steps=steps)
+        figures[name] = frame.measure(queue, submit, size=size, steps=arguments.steps)
         results.append(queue.fence(solver.x).result())
     what = next(key for key in figures["until"] if key.startswith("us_per_step"))
     until, fences = (figures[name][what] for name in ways)
     return {
         **figures["until"],
-        "check_every": check_every,
+        "check_every": arguments.check_every,
         f"{what}_with_fences": fences,
         "iterations_per_s": 1e6 / until,
         "iterations_per_s_with_fences": 1e6 / fences,
@@ -313,20 +325,20 @@ def main() -> int:
     parser.add_argument("--tolerance", type=float, default=1e-8, metavar="T", help="stop when the residual is T |b|")
     parser.add_argument("--check-every", type=frame.positive_int, default=10, metavar="K", help="steps between checks")
     parser.add_argument("--steps", type=frame.positive_int, default=10_000, metavar="S", help="stop here at last")
-    parser.add_argument("--benchmark", action="store_true", help="time batches of S steps each, and print JSON only")
+    frame.add_benchmark_arguments(parser)
     arguments = parser.parse_args()
     size, steps, check_every = arguments.size, arguments.steps, arguments.check_every
     b = charges(size)
-    problem = (arguments.tolerance**2 * float((b * b).sum()), check_every, steps)
+    limit = arguments.tolerance**2 * float((b * b).sum())
 
     with celerity.Queue() as queue:
         if arguments.benchmark:
-            frame.print_figures(benchmark(queue, size, steps, check_every))
+            frame.print_figures(benchmark(queue, arguments))
             return 0
-        solver = Solver(queue, b)
+        solver = Solver(queue, b, arguments)
         start = time.perf_counter()
         with frame.progress("steps (at most)", steps) as advance:
-            loop = solver.solve(*problem, advance)
+            loop = solver.solve(limit, steps, advance)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -347,7 +359,7 @@ def main() -> int:
             arguments.output, {f"potential after {loop.iterations} steps": result}, colours="RdBu", centred=True
         )
     if arguments.verify:
-        expected, expected_steps = reference(b, *problem)
+        expected, expected_steps = reference(b, limit, check_every, steps)
         if loop.iterations != expected_steps:
             print(f"WRONG: stopped after {loop.iterations} steps, plain NumPy after {expected_steps}.")
             return 1

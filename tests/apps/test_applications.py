@@ -33,6 +33,7 @@ RUNS = {
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "jacobi, an odd number of further steps": ["--size", "41", "--tolerance", "0.5", "--check-every", "7"],
     "conjugate_gradient": ["--size", "41"],
+    "conjugate_gradient --replay": ["--size", "41", "--check-every", "3", "--replay"],
     "conjugate_gradient, up to the last step": ["--size", "67", "--tolerance", "0", "--steps", "35"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
@@ -173,6 +174,12 @@ def test_an_application_that_is_measured_prints_one_line_of_figures(app: str) ->
     figures = json.loads(line)
     assert (figures["size"], figures["steps"], figures["ranks"], figures["devices_per_rank"]) == (64, 3, 2, 2)
     assert figures["us_per_step"] in figures["batches_us_per_step"]
+
+
+def test_a_solver_takes_the_steps_of_numpy_on_four_ranks() -> None:
+    result = _run("conjugate_gradient", "--size", "41", "--check-every", "3", "--verify", ranks=4, devices="cpu:1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("Verified: bit-identical to plain NumPy.") == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

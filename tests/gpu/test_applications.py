@@ -27,6 +27,7 @@ RUNS = {
     "jacobi": ["--size", "141", "--tolerance", "0.1", "--check-every", "20"],
     "jacobi, aligned rows": ["--size", "140", "--tolerance", "0.1", "--check-every", "20"],
     "conjugate_gradient": ["--size", "141"],
+    "conjugate_gradient, replayed": ["--size", "141", "--replay"],
     "conjugate_gradient, more rows than blocks": ["--size", "1203", "--steps", "75"],
     "rsim_pattern": ["--size", "253", "--steps", "60"],
     "rsim": ["--patches", "700", "--steps", "60"],

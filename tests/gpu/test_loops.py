@@ -19,9 +19,7 @@ def assign(chunk: Any, out: Any, value: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1001,), (37, 70), (5, 6, 7)])
-@pytest.mark.parametrize(
-    "dtype", ["bool", "int16", "float16", "float64", "complex64"]
-)
+@pytest.mark.parametrize("dtype", ["bool", "int16", "float16", "float64", "complex64"])
 def test_a_loop_keeps_the_contents_of_the_last_needed_iteration(
     queue: celerity.Queue, dtype: str, shape: tuple[int, ...]
 ) -> None:
