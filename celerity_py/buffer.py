@@ -30,9 +30,10 @@ from celerity_py.vocabulary.accesses import (
     new_access,
 )
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.foreign_arrays import to_numpy
 from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.refused_operators import StandsForArray
-from celerity_py.vocabulary.static_types import Element
+from celerity_py.vocabulary.static_types import Element, SupportsDLPack
 from celerity_py.vocabulary.submissions import Site
 from celerity_py.vocabulary.type_rules import refuse_masked
 
@@ -102,13 +103,18 @@ class Buffer(StandsForArray, Generic[Element]):
     ) -> Buffer[Element]: ...
     @overload
     @classmethod
-    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer[Any]: ...
+    def from_array(
+        cls, array: npt.ArrayLike | SupportsDLPack, *, name: str | None = None, copy: bool = True
+    ) -> Buffer[Any]: ...
     @classmethod
-    def from_array(cls, array: npt.ArrayLike, *, name: str | None = None, copy: bool = True) -> Buffer[Any]:
+    def from_array(
+        cls, array: npt.ArrayLike | SupportsDLPack, *, name: str | None = None, copy: bool = True
+    ) -> Buffer[Any]:
         """Make a buffer with initial contents. Collective: every rank passes the same full array.
 
         Args:
-            array: The contents, with the shape and dtype of the buffer.
+            array: The contents, with the shape and dtype of the buffer: of NumPy, or of a library that offers
+                `__array__` or DLPack, such as torch and JAX. An array on a GPU is copied through the host.
             name: For messages and timelines.
             copy: True copies the array now. False borrows a C-contiguous array until the next `queue.wait()` returns;
                 the array must not change before. An array that is not C-contiguous is copied in any case.
@@ -117,12 +123,13 @@ class Buffer(StandsForArray, Generic[Element]):
             UsageError: If the array is empty, has more than three dimensions, or holds objects.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
-            ArgumentTypeError: If `array` is a masked array.
+            ArgumentTypeError: If `array` is a masked array, or one that NumPy cannot take.
         """
         refuse_masked(array, "Buffer.from_array() got")
-        contents = np.array(array, order="C", copy=True) if copy else np.asarray(array, order="C")
+        given = to_numpy(array, "Buffer.from_array() got")
+        contents = np.array(given, order="C", copy=True) if copy else np.asarray(given, order="C")
         record = _record_of(contents.shape, contents.dtype, name, sys._getframe(1))
-        raw = lifecycle.current().lend(contents, borrowed=not copy and np.may_share_memory(contents, array))
+        raw = lifecycle.current().lend(contents, borrowed=not copy and np.may_share_memory(contents, given))
         return cls.__new__(cls)._start(record, raw, contents)
 
     @overload
@@ -131,7 +138,7 @@ class Buffer(StandsForArray, Generic[Element]):
         cls,
         shape: SupportsIndex | Sequence[int],
         dtype: type[Element] | np.dtype[Element],
-        fn: Callable[[Box], npt.ArrayLike],
+        fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
         name: str | None = None,
     ) -> Buffer[Element]: ...
@@ -141,7 +148,7 @@ class Buffer(StandsForArray, Generic[Element]):
         cls,
         shape: SupportsIndex | Sequence[int],
         dtype: npt.DTypeLike,
-        fn: Callable[[Box], npt.ArrayLike],
+        fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
         name: str | None = None,
     ) -> Buffer[Any]: ...
@@ -150,7 +157,7 @@ class Buffer(StandsForArray, Generic[Element]):
         cls,
         shape: SupportsIndex | Sequence[int],
         dtype: npt.DTypeLike,
-        fn: Callable[[Box], npt.ArrayLike],
+        fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
         name: str | None = None,
     ) -> Buffer[Any]:
@@ -161,8 +168,8 @@ class Buffer(StandsForArray, Generic[Element]):
         Args:
             shape: Extents in elements, 0 to 3 of them; an int is one dimension.
             dtype: The element type.
-            fn: `fn(box)` returns the contents of a box in global coordinates, an array of `box.shape`. It must return
-                the same values on every rank.
+            fn: `fn(box)` returns the contents of a box in global coordinates, an array of `box.shape` as `from_array`
+                takes it. It must return the same values on every rank.
             name: For messages and timelines.
 
         Raises:

@@ -92,9 +92,10 @@ class Queue:
                 `()` the kernel runs once.
             kernel: Called once per chunk as `kernel(chunk, *args)`, on a thread of the runtime, with a view in the
                 place of each access and a `Reducer` in the place of each reduction.
-            args: Accesses, reductions and plain values. The runtime copies NumPy arrays at each submit, also inside of
-                tuples and frozen dataclasses, and the copies are read-only; an array that is read-only already is
-                not copied. The kernel shares other objects, such as lists: do not change them before `wait()`.
+            args: Accesses, reductions and plain values. The runtime copies arrays at each submit, also inside of tuples
+                and frozen dataclasses. The copies are read-only arrays of NumPy, also for arrays of other libraries
+                with DLPack; an array that is read-only already is not copied. The kernel shares other objects, such as
+                lists: do not change them before `wait()`.
             name: The task's name in messages and timelines; by default that of the kernel.
             hints: One or several of `celerity.hints`.
             constrain: One int per dimension of `shape`, in items: extents of chunks are multiples of it.

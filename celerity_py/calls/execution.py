@@ -20,6 +20,7 @@ from celerity_py.executor.failures.failure import describe_error
 from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.foreign_arrays import to_numpy
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, Part
 from celerity_py.vocabulary.submissions import Submission
@@ -231,7 +232,7 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
         box = box_from_flat(flat, ndim)
         try:
             returned = record.initializer(box)
-            contents = np.asarray(returned)
+            contents = to_numpy(returned, "It returned")
         except BaseException as error:
             raise TaskFailed(f"{who} raised {describe_error(error)} for the box {show(box)}.") from error
         refuse_masked(returned, f"{who} returned")

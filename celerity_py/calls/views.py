@@ -18,6 +18,7 @@ from celerity_py.scheduler.errors import (
     ReadOnlyAccess,
     UnsupportedIndex,
 )
+from celerity_py.vocabulary.foreign_arrays import is_foreign, to_numpy
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
@@ -124,6 +125,9 @@ class View(HolderRecord, Generic[Element]):
             refuse_masked(value, f"{self._owner.describe()} assigns to {self._buffer.label} at {show(index)}")
         dtype = target.dtype
         if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
+            if is_foreign(value.__class__):  # without `__array__`
+                self[index] = to_numpy(value, f"{self._owner.describe()} assigns to {self._buffer.label}")
+                return
             what = f"{describe_value(value)} to {self._buffer.label} at {show(index)}"
             refuse_value(dtype, value, f"{self._owner.describe()} assigns {what}")
         target[...] = value

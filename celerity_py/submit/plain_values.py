@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
 from itertools import islice
 from types import FunctionType, MethodType
 from typing import Any, Final
@@ -26,6 +25,7 @@ from celerity_py.reductions import Reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
+from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
 
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
 _COLLECTIONS: Final = (list, dict, set, frozenset)
@@ -41,8 +41,8 @@ accepted: set[type] = set(PLAIN_TYPES)
 def settle(value: Any, who: str) -> Any:
     """The value that a task gets for a plain argument: itself, or a read-only copy if it is or holds an array.
 
-    Arrays are copied if they are the argument itself, or lie in a tuple or in a frozen dataclass. Lists, dictionaries
-    and other objects are shared with the task.
+    Arrays are copied if they are the argument itself, or lie in a tuple or in a frozen dataclass. Those of other
+    libraries become arrays of NumPy. Lists, dictionaries and other objects are shared with the task.
 
     Args:
         value: The argument.
@@ -56,6 +56,9 @@ def settle(value: Any, who: str) -> Any:
         return _frozen(value)
     if isinstance(value, tuple):
         return _settle_tuple(value, who)
+    if is_foreign(kind):
+        _refuse_unusable(value, who)
+        return _frozen(to_numpy(value, f"{who} got"))
     if getattr(kind, "__dataclass_params__", None) is not None:
         return _settle_dataclass(value, who)
     if isinstance(value, _COLLECTIONS):
@@ -166,10 +169,10 @@ def _refuse_unusable(value: Any, who: str) -> None:
         )
     if isinstance(value, Queue):
         raise ArgumentTypeError(f"{who} got {value!r}, which a task cannot use: it can neither submit nor wait.")
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(value, cupy.ndarray):
+    if is_foreign(value.__class__) and lies_on_gpu(value):
+        kind = type(value)
         raise ArgumentTypeError(
-            f"{who} got a CuPy array of shape {value.shape} as an argument. It lies on one GPU and can change before "
-            f"the task runs. Make it a buffer with celerity.Buffer.from_array(cupy.asnumpy(array)), or pass the NumPy "
-            f"array cupy.asnumpy(array), which is copied."
+            f"{who} got a {kind.__module__}.{kind.__qualname__} as an argument. It lies on one GPU and "
+            f"can change before the task runs. Make it a buffer with celerity.Buffer.from_array(array), "
+            f"or pass a NumPy array of its values, which is copied."
         )

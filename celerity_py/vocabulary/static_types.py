@@ -33,5 +33,11 @@ class PlainValue(Protocol):
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]: ...
 
 
+class SupportsDLPack(Protocol):
+    """An array of any library that offers DLPack."""
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
 #: What a task takes. Type checkers find a bare buffer and a future among the arguments.
 Argument: TypeAlias = "Access | Reduction | PlainValue | None"

@@ -51,6 +51,42 @@ def test_views_yield_cupy_arrays_that_alias_the_allocation(queue: celerity.Queue
     assert np.count_nonzero(difference) >= SIZE // 2 - 8
 
 
+def test_functions_of_numpy_and_dlpack_take_views_on_the_gpu(queue: celerity.Queue, values: Any) -> None:
+    import cupy
+
+    seen: list[str] = []
+
+    def kernel(chunk: Any, out: Any, x: Any) -> None:
+        total = np.sum(x)  # by CuPy
+        if not isinstance(total, cupy.ndarray) or not np.array_equal(x, x[...]):
+            seen.append("NumPy has not called CuPy")
+        if cupy.from_dlpack(x).data.ptr != x.array.data.ptr:
+            seen.append("a copy by DLPack")
+        np.multiply(x[chunk.box], 2, out=out)
+        try:
+            np.asarray(x)
+        except celerity.errors.ArgumentTypeError as error:
+            seen.append(str(error))
+
+    x = celerity.Buffer.from_array(values, name="x")
+    out = celerity.Buffer.from_array(np.zeros(SIZE))
+    queue.parallel_for(SIZE, kernel, out.read_write(access.one_to_one()), x.read(access.one_to_one()))
+    assert (queue.fence(out).result() == 2 * values).all()
+    assert all("which lies on a GPU. Compute with chunk.xp" in text for text in seen)
+    assert seen
+
+
+def test_arrays_of_cupy_make_buffers_and_are_no_arguments(queue: celerity.Queue, values: Any) -> None:
+    import cupy
+
+    array = cupy.asarray(values)
+    assert (queue.fence(celerity.Buffer.from_array(array)).result() == values).all()
+    made = celerity.Buffer.from_function(SIZE, np.float64, lambda box: array[box.min[0] : box.max[0]])
+    assert (queue.fence(made).result() == values).all()
+    with pytest.raises(celerity.errors.ArgumentTypeError, match=r"got a cupy\.ndarray as an argument\. It lies on"):
+        queue.parallel_for(4, lambda chunk, given: None, array)
+
+
 def test_large_updates_in_place_happen_once(queue: celerity.Queue) -> None:
     def kernel(chunk: Any, x: Any) -> None:
         x[chunk.box] += 1

@@ -39,8 +39,8 @@ INSTALLED = {
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ chrome recorder tracks",
     "celerity_py/vocabulary": """
-        __init__ accesses buffer_records index_spaces integers notation operations parts refused_operators
-        static_types submissions type_rules
+        __init__ accesses buffer_records foreign_arrays index_spaces integers notation operations parts
+        refused_operators static_types submissions type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """
