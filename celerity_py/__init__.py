@@ -20,6 +20,7 @@ from celerity_py.errors import (
     UsageError,
 )
 from celerity_py.executor.failures import uncaught_exceptions
+from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.loops import Loop
 from celerity_py.queue import Queue
@@ -41,6 +42,7 @@ __all__ = [
     "Chunk",
     "CudaKernel",
     "Future",
+    "HostObject",
     "Loop",
     "MapperChunk",
     "NestedUse",

@@ -1033,9 +1033,9 @@ class Task:
         """reductions: (buffer, op, dtype name, include_current) each."""
 
     @staticmethod
-    def host_task(box: Box, on: str = 'split', unordered: bool = False, origin: tuple[int, int] = (0, 0)) -> Task:
+    def host_task(box: Box, on: str = 'split', unordered: bool = False, granularity: object | None = None, objects: Sequence[int] = [], origin: tuple[int, int] = (0, 0)) -> Task:
         """
-        on: 'once', 'master', or 'split', which divides the box among the ranks.
+        on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.
         """
 
     @property
@@ -1363,6 +1363,11 @@ class Submitter:
     def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool) -> None:
         """
         The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.
+        """
+
+    def submit_object_fence(self, submission: object, object: int, on_all: bool) -> None:
+        """
+        Completes when all earlier tasks with this host object are complete on this rank.
         """
 
     def submit_epoch(self, submission: object, action: str) -> None:

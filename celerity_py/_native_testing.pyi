@@ -247,6 +247,9 @@ def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, 
     The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.
     """
 
+def make_object_fence(object: int, on_all: bool = True) -> celerity_py._native.Task:
+    """A task that waits for the users of a host object."""
+
 def make_fence(buffer: int, box: celerity_py._native.Box, user_allocation: int, on_all: bool = True) -> celerity_py._native.Task:
     """A task that copies a part of a buffer to user memory."""
 

@@ -38,6 +38,7 @@ from celerity_py.vocabulary.submissions import Site
 from celerity_py.vocabulary.type_rules import refuse_masked
 
 if TYPE_CHECKING:
+    from celerity_py.host_objects import HostObject
     from celerity_py.runtime.runtime import Runtime
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
@@ -306,8 +307,8 @@ class _BufferType(GenericAlias):
         )
 
 
-def check_alive(record: BufferRecord, runtime: Runtime) -> None:
-    """Refuse buffers of a runtime that has ended.
+def check_alive(record: BufferRecord | HostObject[Any], runtime: Runtime) -> None:
+    """Refuse buffers and host objects of a runtime that has ended.
 
     Raises:
         ClosedQueue: If it has.
@@ -315,7 +316,7 @@ def check_alive(record: BufferRecord, runtime: Runtime) -> None:
     if record.runtime is not runtime:
         raise ClosedQueue(
             f"{record.label} (made at {record.site}) belongs to a runtime that ended with its last queue. "
-            f"Keep a queue open for as long as you use the buffer, or make the buffer again."
+            f"Keep a queue open for as long as you use it, or make it again."
         )
 
 

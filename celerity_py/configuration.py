@@ -149,9 +149,7 @@ def _setting(default: Any, parse: Callable[[str], Any], *, is_own: bool = False)
 class Configuration:
     """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
 
-    backend: str = _setting(
-        "auto", _choice(Backend, meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"})
-    )
+    backend: str = _setting("auto", _choice(Backend, meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"}))
     devices: DeviceChoice = _setting(DeviceChoice(), _devices, is_own=True)  # noqa: RUF009 - a field
     log_level: str = _setting("warning", _choice(LogLevel), is_own=True)
     lookahead: str = _setting("auto", _choice(Lookahead), is_own=True)

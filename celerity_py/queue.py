@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, Supports
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.hints import Hint
+from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.loops import Keep, Loop, any_of
 from celerity_py.recordings import Recording, record, replay
@@ -131,10 +132,12 @@ class Queue:
         Args:
             fn: Called on a thread of the runtime with a `Part`, a view of NumPy arrays in the place of each access, and
                 the plain values.
-            args: Accesses and plain values, as for `parallel_for`.
+            args: Accesses, side effects on host objects, and plain values, as for `parallel_for`. The function gets the
+                object in the place of a side effect.
             on: "once" (on one rank), "master" (on rank 0), or an index space that the ranks divide among themselves.
             name: The task's name in messages and timelines; by default that of the function.
-            constrain: Not available yet for host tasks.
+            constrain: For an index space only: one int per dimension, in items. The extents of shares are multiples of
+                it, but the last share takes the remainder. If there are fewer multiples than ranks, some get no part.
             unordered: If true, the task waits for its data only: not for earlier host tasks, and later ones do not wait
                 for it.
             unknown: Refused, because `args` have no names.
@@ -245,35 +248,42 @@ class Queue:
         self, buffer: Buffer[Element], box: FenceBox = None, *, on: FenceRanks
     ) -> Future[npt.NDArray[Element] | None]: ...
     @overload
-    def fence(
-        self, buffer: Buffer[Element], box: FenceBox, on: FenceRanks
-    ) -> Future[npt.NDArray[Element] | None]: ...
-    def fence(self, buffer: Buffer[Any], box: FenceBox = None, on: FenceRanks = "all") -> Future[Any]:
+    def fence(self, buffer: Buffer[Element], box: FenceBox, on: FenceRanks) -> Future[npt.NDArray[Element] | None]: ...
+    @overload
+    def fence(self, buffer: HostObject[Object], box: None = None, on: Literal["all"] = "all") -> Future[Object]: ...
+    @overload
+    def fence(self, buffer: HostObject[Object], box: None = None, *, on: FenceRanks) -> Future[Object | None]: ...
+    def fence(self, buffer: Buffer[Any] | HostObject[Any], box: FenceBox = None, on: FenceRanks = "all") -> Future[Any]:
         """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
         Args:
-            buffer: The buffer to copy.
-            box: A `Box` or slices, in global coordinates; None means the whole buffer.
+            buffer: The buffer to copy, or a host object.
+            box: A `Box` or slices, in global coordinates; None means the whole buffer. None for a host object.
             on: "all": every rank gets the copy; "master": only rank 0 does.
 
         Returns:
             A `concurrent.futures.Future`, which can also be awaited. Its result is a new, writable NumPy array with the
-            shape of the box and the dtype of the buffer, or None on the ranks left out.
+            shape of the box and the dtype of the buffer, or None on the ranks left out. For a host object it is the
+            object of the rank itself, no copy, after all earlier tasks that use it; later ones may change it.
 
         Raises:
-            ArgumentTypeError: If `buffer` is no buffer.
+            ArgumentTypeError: If `buffer` is neither a buffer nor a host object, or a host object comes with a box.
             UsageError: If the box is not inside of the buffer, or `on` is something else.
             OutOfMemory: If the host has no memory for the copy.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
         runtime = self._runtime_for("fence()")
-        if not isinstance(buffer, Buffer):
-            raise ArgumentTypeError(f"queue.fence() takes a Buffer, not {buffer!r}.")
-        record = buffer.record
+        if not isinstance(buffer, Buffer | HostObject):
+            raise ArgumentTypeError(f"queue.fence() takes a Buffer or a HostObject, not {buffer!r}.")
+        record = buffer.record if isinstance(buffer, Buffer) else buffer
         check_alive(record, runtime)
         if not isinstance(on, str) or on not in _FENCE_RANKS:
             raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
+        if isinstance(record, HostObject):
+            if box is not None:
+                raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
+            return runtime.fence_object(record, on == "all", _getframe(1))  # type: ignore[no-any-return]
         whole = record.box
         if box is None:
             box = whole

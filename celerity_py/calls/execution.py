@@ -23,6 +23,7 @@ from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.foreign_arrays import to_numpy
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, Part
+from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import refuse_masked
 
@@ -175,6 +176,8 @@ class Binder:
             elif kind is ReductionPort:
                 array = self.array_at(next(partials).address, (), arg.record.dtype)
                 arguments.append(self.reducer_type(array, arg, submission))
+            elif kind is SideEffect:
+                arguments.append(arg.host_object.obj)
             else:
                 arguments.append(arg)
         return arguments

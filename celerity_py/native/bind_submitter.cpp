@@ -91,6 +91,12 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a,
 	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
 	    .def(
+	        "submit_object_fence",
+	        [](submitter& self, const nb::handle submission, const std::uint64_t object, const bool on_all) {
+		        self.table().enter(submission, {make_object_fence(object, on_all)}, now_ns());
+	        },
+	        "submission"_a, "object"_a, "on_all"_a, "Completes when all earlier tasks with this host object are complete on this rank.")
+	    .def(
 	        "submit_epoch",
 	        [](submitter& self, const nb::handle submission, const std::string& action) { self.table().enter(submission, {make_epoch(action)}, now_ns()); },
 	        "submission"_a, "action"_a, "action: 'none', 'barrier' or 'shutdown'.")

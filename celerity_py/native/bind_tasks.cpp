@@ -2,9 +2,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bindings.hpp"
 #include "look_up.hpp"
@@ -59,8 +61,9 @@ void bind_tasks(nb::module_& m) {
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = division{false, 1, 0}, "reductions"_a = nb::tuple(),
 	        "origin"_a = origin{}, "reductions: (buffer, op, dtype name, include_current) each.")
-	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "origin"_a = origin{},
-	        "on: 'once', 'master', or 'split', which divides the box among the ranks.")
+	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "granularity"_a.none() = nb::none(),
+	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{},
+	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }
 

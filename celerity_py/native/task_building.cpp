@@ -49,16 +49,18 @@ task make_kernel(const user_box& space, const nb::handle granularity, const divi
 	return result;
 }
 
-task make_host_task(const user_box& space, const std::string& on, const bool unordered, const origin& from) {
+task make_host_task(const user_box& space, const std::string& on, const bool unordered, const nb::handle granularity, const std::vector<std::uint64_t>& objects,
+    const origin& from) {
 	task result;
 	result.kind = task_kind::host_task;
 	result.distribution = look_up<host_distribution>(on, "on");
 	if(result.distribution == host_distribution::split) {
-		result.geometry = make_geometry(space, nb::none(), division{false, 1, 0});
+		result.geometry = make_geometry(space, granularity, division{false, 1, 0});
 	} else {
 		result.geometry.can_split = false;
-		result.is_ordered = !unordered;
+		if(!unordered) result.side_effects.push_back(outside_world);
 	}
+	for(const std::uint64_t object : objects) result.side_effects.emplace_back(object);
 	std::tie(result.code_digest, result.values_digest) = from;
 	return result;
 }
@@ -72,6 +74,16 @@ task make_fence(const std::uint64_t buffer, const user_box& where, const std::ui
 	result.accesses.push_back(buffer_access{buffer_id(buffer), access_mode::read, range_mapper::all()});
 	result.fence_box = where.b;
 	result.fence_destination = allocation_id{user_memory, user_allocation};
+	result.fence_on_all_ranks = on_all;
+	return result;
+}
+
+task make_object_fence(const std::uint64_t object, const bool on_all) {
+	task result;
+	result.kind = task_kind::fence;
+	result.geometry.can_split = false;
+	result.name = "fence";
+	result.side_effects.emplace_back(object);
 	result.fence_on_all_ranks = on_all;
 	return result;
 }

@@ -21,9 +21,12 @@ using division = std::tuple<bool, std::uint32_t, std::uint32_t>;
 
 /// `reductions`: a sequence of (buffer, op, dtype name, include_current).
 task make_kernel(const user_box& space, nanobind::handle granularity, const division& how, nanobind::handle reductions, const origin& from);
-/// `on`: "once", "master" or "split"; only the latter looks at `space`. Those that are not split run in program order, unless `unordered`.
-task make_host_task(const user_box& space, const std::string& on, bool unordered, const origin& from);
+/// `on`: "once", "master" or "split"; only the latter looks at `space` and `granularity`. Those that are not split run in program order, unless `unordered`.
+/// `objects`: the ids of host objects, distinct and ascending.
+task make_host_task(const user_box& space, const std::string& on, bool unordered, nanobind::handle granularity, const std::vector<std::uint64_t>& objects,
+    const origin& from);
 task make_fence(std::uint64_t buffer, const user_box& where, std::uint64_t user_allocation, bool on_all);
+task make_object_fence(std::uint64_t object, bool on_all);
 task make_epoch(const std::string& action);
 std::vector<user_box> with_dims(const std::vector<box>& boxes, int dims);
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.host_objects import HostObject
     from celerity_py.recordings import Recording
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
@@ -87,6 +89,7 @@ class Runtime:
         #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
+        self._host_objects = itertools.count(1)
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         #: Label and number of dimensions of buffers whose handles live, by id.
@@ -383,6 +386,27 @@ class Runtime:
             warnings.warn(
                 f"The fence of {record.label} returns zeros: nothing is computed in a dry run.", CelerityWarning, 3
             )
+        if self.is_dry or not takes_part:
+            future.fulfil(future.array)
+        return future
+
+    # ---- host objects
+
+    def number_host_object(self) -> int:
+        """The number of the next host object, from 1; the graphs order the tasks of each number."""
+        self.check_usable("celerity.HostObject()")
+        self.refuse_in_recording("celerity.HostObject()")
+        return next(self._host_objects)
+
+    def fence_object(self, host_object: HostObject[Any], on_all: bool, frame: FrameType) -> Future[Any]:
+        """Get the object as soon as everything submitted so far has used it."""
+        future = self.new_future()
+        takes_part = on_all or self.rank == 0
+        future.array = host_object.obj if takes_part else None
+        submission = Submission("fence", host_object.label, None, [host_object], None, frame, future)
+        future.subject = submission.label
+        self.submitter.submit_object_fence(submission, host_object.id, on_all)
+        self._poison_late(future)
         if self.is_dry or not takes_part:
             future.fulfil(future.array)
         return future

@@ -17,6 +17,7 @@ from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
 from celerity_py.vocabulary.index_spaces import box_of
+from celerity_py.vocabulary.side_effects import SideEffect
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -28,9 +29,9 @@ arities: dict[int, tuple[CodeType, int, type]] = {}
 
 
 def collect(
-    args: tuple[Any, ...], runtime: Runtime, who: str
+    args: tuple[Any, ...], runtime: Runtime, who: str, objects: set[int] | None = None
 ) -> tuple[list[Access], list[tuple[int, str, str, bool]], list[Any], bool]:
-    """Sort the arguments of a task.
+    """Sort the arguments of a task. For a host task, `objects` gets the ids of its host objects.
 
     Returns:
         The accesses, the reductions as the scheduler takes them, what the submission keeps of the arguments, and
@@ -56,6 +57,10 @@ def collect(
             check_alive(arg.port.record, runtime)
             reductions.append(arg.native)
             kept.append(arg.port.fresh())
+        elif kind is SideEffect and objects is not None:
+            check_alive(arg.host_object, runtime)
+            objects.add(arg.host_object.id)
+            kept.append(arg)
         else:
             kept.append(settle(arg, who))
     return accesses, reductions, kept, is_custom

@@ -16,7 +16,7 @@ from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions import Reduction
-from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
 from celerity_py.submit.custom_mappers import resolve_custom
 from celerity_py.submit.plain_values import PLAIN_TYPES
@@ -139,23 +139,30 @@ class SubmitDelegate:
         who = f'host task "{label}"'
         if not isinstance(unordered, bool):
             raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
-        if constrain is not None:
-            raise NotAvailableYet(f"{who}: constrain= is not available for host tasks yet.")
+        granularity = None
         if not isinstance(on, str):
             distribution, box = "split", box_of(on, who)
+            granularity = None if constrain is None else granularity_of(constrain, box, who)
         elif on in _PLACES:
             distribution, box = on, Box((), ())
+            if constrain is not None:
+                raise UsageError(
+                    f"{who}: constrain= divides an index space, but on={on!r} runs on one rank. Give the index space "
+                    f"with on=, or leave constrain= out."
+                )
         else:
             raise UsageError(
                 f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
             )
         check_kernel(fn, fn, len(args), label, "host task")
-        accesses, reductions, kept, is_custom = collect(args, runtime, who)
+        objects: set[int] = set()
+        accesses, reductions, kept, is_custom = collect(args, runtime, who, objects)
         if reductions:
             reduction = next(arg for arg in args if isinstance(arg, Reduction))
             raise ArgumentTypeError(f"{who} got {reduction!r}, but only kernels can reduce. Use queue.parallel_for().")
         submission = Submission("host task", label, fn, kept, box, frame)
-        task = Task.host_task(box, distribution, unordered, runtime.origins.of(submission))
+        origin = runtime.origins.of(submission)
+        task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin)
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
         return submission, task, accesses

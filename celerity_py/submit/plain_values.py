@@ -21,11 +21,13 @@ from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View
 from celerity_py.hints import Hint
+from celerity_py.host_objects import HostObject
 from celerity_py.reductions import Reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
+from celerity_py.vocabulary.side_effects import SideEffect
 
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
 _COLLECTIONS: Final = (list, dict, set, frozenset)
@@ -150,6 +152,15 @@ def _refuse_unusable(value: Any, who: str) -> None:
         raise ArgumentTypeError(
             f"{who} got the bare buffer {value.record.label}. Say how it is accessed and where: "
             f"{value.name or 'buffer'}.read(mapper), .write(mapper) or .read_write(mapper)."
+        )
+    if isinstance(value, HostObject):
+        raise ArgumentTypeError(
+            f"{who} got {value!r} itself. Pass host_object.side_effect(), as an argument of its own of a host task."
+        )
+    if isinstance(value, SideEffect):
+        raise ArgumentTypeError(
+            f"{who} got {value!r}, which only a host task takes, as an argument of its own. Use queue.host_task(fn, "
+            f"host_object.side_effect()), or a buffer for the data of kernels."
         )
     if isinstance(value, Future):
         raise ArgumentTypeError(

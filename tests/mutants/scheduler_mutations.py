@@ -20,16 +20,46 @@ SPLIT = "scheduler/core/geometry/split.cpp"
 
 SCHEDULER_MUTATIONS = (
     Mutation(
-        "host tasks are not ordered in the instruction graph",
+        "side effects are not ordered in the instruction graph",
         TASKS,
-        "if(node.is_ordered) execution.follow(m_side_effects);",
+        "execution.follow_side_effects(node);",
         "",
     ),
     Mutation(
-        "host tasks are ordered behind the first one only",
+        "side effects are not ordered in the command graph",
+        COMMANDS,
+        "if(runs_task(operation)) m_side_effects.append(node->side_effects, m_window);",
+        "",
+    ),
+    Mutation(
+        "the fence of a host object does not wait for its users",
+        TASKS,
+        "fence.follow_side_effects(node);",
+        "",
+    ),
+    Mutation(
+        "side effects on an object are ordered behind the first one only",
         WINDOW,
-        "m_last = window.current();",
-        "if(m_last == Id{}) m_last = window.current();",
+        "last = window.current();",
+        "if(last == window.epoch()) last = window.current();",
+    ),
+    Mutation(
+        "only the first host object of a task is ordered",
+        WINDOW,
+        "for(const host_object_id object : objects) {",
+        "for(const host_object_id object : objects.first(objects.empty() ? 0 : 1)) {",
+    ),
+    Mutation(
+        "a forgotten side effect is not replaced by the epoch",
+        WINDOW,
+        "m_last.try_emplace(object, window.epoch());",
+        "m_last.try_emplace(object, Id{});",
+    ),
+    Mutation(
+        "side effects younger than the epoch are forgotten",
+        WINDOW,
+        "return chain.second < epoch;",
+        "return chain.second <= window.current();",
     ),
     Mutation(
         "write after read is not ordered in the command graph",

@@ -108,6 +108,9 @@ def features(program: Program) -> set[str]:
         result.add("direct transport" if direct == pairs else "mixed transport" if direct else "host transport")
     if settings.single_fifo:
         result.add("single fifo per device")
+    result |= {
+        f"host object in {type(step).__name__}" for step in program.steps if any(getattr(step, "side_effects", ()))
+    }
     for step in program.steps:
         if isinstance(step, BufferDecl):
             result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.property.mistakes import Illegal, Tampering
-from tests.property.programs import Access, BufferDecl, Destroy, Fence, Flush, HostTask, Kernel, Step
+from tests.property.programs import Access, BufferDecl, Destroy, Fence, Flush, HostTask, Kernel, ObjectFence, Step
 from tests.verification.elements import UserBox
 
 ODD_RANK = 1
@@ -26,6 +26,7 @@ class Plain:
         self.queue = queue
         self.tampering = tampering
         self.buffers: dict[int, Any] = {}
+        self.objects: dict[int, Any] = {}
         self.kept: list[Any] = []
 
     def run(self, steps: tuple[Step, ...]) -> None:
@@ -44,6 +45,8 @@ class Plain:
                 self._submit(step, how)
             elif isinstance(step, Fence):
                 fences.append(self._fence(step))
+            elif isinstance(step, ObjectFence):
+                fences.append(self.queue.fence(self._object(step.object), on="all" if step.on_all else "master"))
             elif step.action == "barrier":
                 self.queue.barrier()
             else:
@@ -68,6 +71,13 @@ class Plain:
             return celerity.Buffer.from_function(decl.shape, dtype, lambda box: values[box.slices] + 1, name=decl.name)
         return celerity.Buffer.from_function(decl.shape, dtype, lambda box: values[box.slices], name=decl.name)
 
+    def _object(self, number: int) -> Any:
+        import celerity_py as celerity
+
+        if number not in self.objects:
+            self.objects[number] = celerity.HostObject([])
+        return self.objects[number]
+
     def _fence(self, step: Fence) -> Any:
         from tests.verification.contexts import native_box
 
@@ -89,7 +99,9 @@ class Plain:
         name = "odd" if how == "other name" else "task"
         if isinstance(task, HostTask):
             where: Any = native_box(task.box) if task.on == "split" else task.on
-            self.queue.host_task(body, *arguments, on=where, name=name, unordered=task.unordered)
+            arguments += [self._object(each).side_effect() for each in task.objects]
+            options = {"name": name, "unordered": task.unordered, "constrain": task.granularity}
+            self.queue.host_task(body, *arguments, on=where, **options)
             return
         given: list[Any] = [hints.split_2d()] if task.split_2d else []
         if task.oversubscribe > 1:

@@ -33,6 +33,7 @@ from tests.property.programs import (
     Flush,
     HostTask,
     Kernel,
+    ObjectFence,
     Program,
     Step,
     Task,
@@ -163,12 +164,16 @@ class OracleTask:
         for item, view in accesses:
             if item.mode != "read":
                 self._overwrite(xp, item, view, box, errors)
-        for position, out in enumerate(arguments[len(accesses) :]):
+        others = arguments[len(accesses) :]
+        if isinstance(self.task, HostTask):
+            for users in others:  # of each host object
+                users.append(self.number)
+            return
+        for position, out in enumerate(others):
             places = tuple(
                 slice(low - first, high - first) for (low, high), (first, _) in zip(box, self.task.box, strict=True)
             )
             items = xp.asarray(self.contributions[position][places]).reshape(-1)
-            assert isinstance(self.task, Kernel)
             out.combine(_fold_on_device(xp, self.task.reductions[position].op, items) + errors.astype(xp.uint32))
 
     def _count_errors(self, xp: Any, item: Access, view: Any, chunk: UserBox) -> Any:
@@ -211,6 +216,9 @@ class ProgramRun:
         self._buffers: dict[int, celerity.Buffer] = {}
         self._fences: list[tuple[str, Any, Values]] = []
         self._borrowed: list[Values] = []
+        self._objects = {each: celerity.HostObject[list[int]]([]) for each in program.objects}
+        self._users: dict[int, list[int]] = {each: [] for each in program.objects}
+        self._object_fences: list[tuple[str, Any, list[int]]] = []
 
     def run(self) -> list[str]:
         """Returns what went wrong, as text."""
@@ -222,6 +230,8 @@ class ProgramRun:
         self._buffers.clear()
         for where, future, expected in self._fences:
             self._compare(where, future.result(), expected)
+        for where, future, users in self._object_fences:
+            self._compare_users(where, future.result(), users)
         self.queue.wait()
         _ORACLES.clear()
         self.mismatches += [f"{where}: {int(count)}" for where, count in self.errors if int(count)]
@@ -242,10 +252,17 @@ class ProgramRun:
             self.queue.host_task(
                 _with_name(OracleTask(self, number, step)),
                 *self._accesses(step),
+                *(self._objects[each].side_effect() for each in step.objects),
                 on=where,
                 name=f"S{number}",
                 unordered=step.unordered,
+                constrain=step.granularity,
             )
+            for each in step.objects:
+                self._users[each].append(number)
+        elif isinstance(step, ObjectFence):
+            future = self.queue.fence(self._objects[step.object], on="all" if step.on_all else "master")
+            self._object_fences.append((f"S{number} {step}", future, list(self._users[step.object])))
         elif isinstance(step, Fence):
             result = self.meaning.tasks[number].before[step.buffer]
             values = to_values(result.decl, result.words)[slices_of(step.box)]
@@ -325,6 +342,13 @@ class ProgramRun:
             values = to_values(state.decl, state.words)
             for box in initialised_boxes(state.versions.reshape(state.decl.shape)):
                 self._fence("the end,", number, box, values[slices_of(box)])
+
+    def _compare_users(self, where: str, found: list[int] | None, expected: list[int]) -> None:
+        """Rank 0 has a part of each task; other ranks have parts of some."""
+        if found is None:
+            return
+        if found != sorted(found) or (celerity.is_master() and found[: len(expected)] != expected):
+            self.mismatches.append(f"{where}: used by {found}, not by {expected} first")
 
     def _compare(self, where: str, found: Values | None, expected: Values) -> None:
         if found is None:  # a fence on the master, seen by another rank

@@ -200,6 +200,10 @@ def _other_order(draws: Draws, step: Step) -> Step | None:
     return replace(step, unordered=not step.unordered) if isinstance(step, HostTask) and step.on != "split" else None
 
 
+def _other_objects(draws: Draws, step: Step) -> Step | None:
+    return replace(step, objects=step.objects[1:]) if isinstance(step, HostTask) and step.objects else None
+
+
 def _other_epoch(draws: Draws, step: Step) -> Step | None:
     return Epoch("none" if step.action == "barrier" else "barrier") if isinstance(step, Epoch) else None
 
@@ -220,6 +224,7 @@ for _kind, _edit in {
     "operator differs": _other_operator,
     "include_current= differs": _other_inclusion,
     "unordered= of a host task differs": _other_order,
+    "host objects differ": _other_objects,
     "wait or barrier": _other_epoch,
 }.items():
     _differs(_kind, _edit)

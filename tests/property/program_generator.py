@@ -28,6 +28,7 @@ from tests.property.programs import (
     Initial,
     Kernel,
     Mode,
+    ObjectFence,
     Operator,
     Program,
     Reduction,
@@ -40,6 +41,7 @@ from tests.verification.elements import UserBox, full_box
 INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function")]
 OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
 MODES: tuple[Mode, ...] = ("read_write", "write", "read")
+OBJECTS = (1, 2, 3)
 SCALAR_EVENTS = ("reduce", "reduce", "nothing", "some read", "all read", "fence", "wait", "host")
 LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none"), (4, "auto"), (2, "infinite")]
 
@@ -90,6 +92,7 @@ class ProgramGenerator:
             (46, self.add_kernel),
             (10, self.add_host_task),
             (9, self.add_fence),
+            (4, self.add_object_fence),
             (8, self.add_stencil_loop),
             (5, self.add_growing_rows),
             (8, self.add_reduction),
@@ -225,13 +228,19 @@ class ProgramGenerator:
             where: Literal["split", "once", "master"] = (
                 "split" if on == "split" else "once" if on == "once" else "master"
             )
-            self._submit(HostTask(where, whole, tuple(accesses), unordered=chance(self.draws, 30)))
+            unordered = chance(self.draws, 30)
+            objects = tuple(number for number in OBJECTS if chance(self.draws, 35))
+            granularity = (self.draws.integer(1, 3),) * len(whole) if on == "split" and chance(self.draws, 20) else None
+            self._submit(HostTask(where, whole, tuple(accesses), unordered, objects, granularity))
 
     def add_fence(self) -> None:
         buffer = self._random_live()
         box = full_box(buffer.decl.shape) if chance(self.draws, 50) else random_box(self.draws, buffer.decl.shape)
         if not buffer.mask([box]) & ~buffer.initialised:
             self._submit(Fence(buffer.decl.number, box, on_all=not chance(self.draws, 30)))
+
+    def add_object_fence(self) -> None:
+        self._submit(ObjectFence(choice(self.draws, OBJECTS), on_all=not chance(self.draws, 30)))
 
     def add_final_fence(self, number: int) -> None:
         buffer = self.live[number]

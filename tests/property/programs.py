@@ -82,16 +82,22 @@ class HostTask:
     box: UserBox
     accesses: tuple[Access, ...] = ()
     unordered: bool = False
+    objects: tuple[int, ...] = ()
+    """Numbers of host objects, from 1, ascending."""
+    granularity: tuple[int, ...] | None = None
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether it runs behind all earlier host tasks of which this is true."""
-        return self.on != "split" and not self.unordered
+    def side_effects(self) -> tuple[int, ...]:
+        """It runs behind all earlier tasks with one of these; 0 is the order of host tasks on one rank."""
+        is_ordered = self.on != "split" and not self.unordered
+        return (0, *self.objects) if is_ordered else self.objects
 
     def __str__(self) -> str:
         where = show_box(self.box) if self.on == "split" else f'"{self.on}"'
         unordered = ["unordered"] if self.unordered else []
-        return f"host_task({', '.join([f'on={where}', *map(str, self.accesses), *unordered])})"
+        objects = [f"h{number}.side_effect()" for number in self.objects]
+        constrain = [] if self.granularity is None else [f"constrain={self.granularity}"]
+        return f"host_task({', '.join([f'on={where}', *map(str, self.accesses), *objects, *unordered, *constrain])})"
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,19 @@ class Fence:
 
     def __str__(self) -> str:
         return f"fence(b{self.buffer}, {show_box(self.box)}{'' if self.on_all else ', on=master'})"
+
+
+@dataclass(frozen=True)
+class ObjectFence:
+    object: int
+    on_all: bool = True
+
+    @property
+    def side_effects(self) -> tuple[int, ...]:
+        return (self.object,)
+
+    def __str__(self) -> str:
+        return f"fence(h{self.object}{'' if self.on_all else ', on=master'})"
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,7 @@ class Flush:
         return "flush()"
 
 
-Task: TypeAlias = Kernel | HostTask | Fence | Epoch
+Task: TypeAlias = Kernel | HostTask | Fence | ObjectFence | Epoch
 """Steps that take a submission id."""
 Step: TypeAlias = BufferDecl | Task | Destroy | Flush
 
@@ -183,6 +202,12 @@ class Program:
     @property
     def buffers(self) -> dict[int, BufferDecl]:
         return {step.number: step for step in self.steps if isinstance(step, BufferDecl)}
+
+    @property
+    def objects(self) -> list[int]:
+        """The numbers of its host objects, from 1 on, as the runtime gives them."""
+        used = [number for step in self.steps for number in getattr(step, "side_effects", ())]
+        return list(range(1, max(used, default=0) + 1))
 
     def tasks(self) -> Iterator[tuple[int, Task]]:
         """(submission id, task), ids from 1 on as the runtime gives them."""

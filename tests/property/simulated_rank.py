@@ -16,7 +16,7 @@ from celerity_py import _native_testing
 from celerity_py._native import BoundAccess, ExecutorSettings, HostTaskCall, InitializeCall, KernelCall, Payload
 from tests.property.distribution import paths_of
 from tests.property.interpreter import Meaning, fold
-from tests.property.programs import Fence, HostTask, Kernel, Program
+from tests.property.programs import Fence, HostTask, Kernel, ObjectFence, Program
 from tests.support.allocations import CELL_BYTES, cells_of
 from tests.verification.contexts import RankContext
 from tests.verification.elements import FlatBox, flat_indices, flat_size, to_flat
@@ -67,12 +67,18 @@ class Functions:
         self.trace = trace
         self.meaning = meaning
         self.factors = {number: decl.element_size_bytes // CELL_BYTES for number, decl in program.buffers.items()}
+        #: Of each host object: the submission.
+        self.last_user: dict[int, int] = {}
         self.spaces = {n: to_flat(tuple((0, extent) for extent in d.shape)) for n, d in program.buffers.items()}
 
     def run(self, submission: int, chunk: FlatBox, accesses: list[Any], reductions: list[Any]) -> None:
         task = self.meaning.tasks[submission].task
         assert isinstance(task, Kernel | HostTask)
         meaning = self.meaning.tasks[submission]
+        for number in getattr(task, "objects", ()):
+            if self.last_user.get(number, 0) > submission:
+                raise SimulationError(f"rank {self.trace.rank}: S{submission} uses h{number} too late")
+            self.last_user[number] = submission
         bound = [(a, binding) for a, binding in zip(task.accesses, accesses, strict=True) if binding is not None]
         for access, binding in bound:
             if access.mode != "write":
@@ -224,9 +230,13 @@ class SimulatedRank:
     def _on_completed(self, event: CompletedEvent) -> None:
         submission = event.submission
         meaning = self.world.meaning.tasks.get(submission)
-        if meaning is None or not isinstance(meaning.task, Fence):
+        if meaning is None or not isinstance(meaning.task, Fence | ObjectFence):
             return
         self.fulfilled.add(submission)
+        if isinstance(meaning.task, ObjectFence):
+            if self.functions.last_user.get(meaning.task.object, 0) > submission:
+                raise SimulationError(f"rank {self.rank}: h{meaning.task.object} was used before S{submission}")
+            return
         factor = self.functions.factors[meaning.task.buffer]
         assert meaning.fence_result is not None
         for raw, use in self.context.trace.user_allocations.items():
@@ -326,4 +336,8 @@ class SimulatedRank:
         return [f"rank {self.rank}: {text}" for text in left]
 
     def _fences(self) -> list[int]:
-        return [number for kind, number in self.context.trace.user_allocations.values() if kind == "fence"]
+        fences = [number for kind, number in self.context.trace.user_allocations.values() if kind == "fence"]
+        for number, meaning in self.world.meaning.tasks.items():
+            if isinstance(meaning.task, ObjectFence) and (meaning.task.on_all or self.rank == 0):
+                fences.append(number)
+        return fences

@@ -23,7 +23,8 @@ HEADER = "cuda/celerity_device.cuh"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access buffer configuration errors hints kernels loops queue recordings reductions trace
+        __init__ access buffer configuration errors hints host_objects kernels loops queue recordings
+        reductions trace
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
@@ -40,7 +41,7 @@ INSTALLED = {
     "celerity_py/timeline": "__init__ chrome recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records foreign_arrays index_spaces integers notation operations parts
-        refused_operators static_types submissions type_rules
+        refused_operators side_effects static_types submissions type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """

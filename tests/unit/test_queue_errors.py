@@ -424,7 +424,7 @@ def test_a_mapper_cannot_submit(queue: celerity.Queue) -> None:
 
 def test_a_fence_checks_buffer_box_and_place(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer((4, 4), name="u")
-    with pytest.raises(ArgumentTypeError, match="takes a Buffer, not 3"):
+    with pytest.raises(ArgumentTypeError, match="takes a Buffer or a HostObject, not 3"):
         queue.fence(3)  # type: ignore[call-overload]
     with pytest.raises(OutOfBoundsAccess, match=r'"u" asks for \[0:5, 0:4\], outside of the buffer \[0:4, 0:4\]'):
         queue.fence(buffer, Box((0, 0), (5, 4)))

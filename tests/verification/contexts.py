@@ -19,6 +19,7 @@ from tests.property.programs import (
     Initial,
     Kernel,
     Mode,
+    ObjectFence,
     Operator,
     Program,
     Reduction,
@@ -102,6 +103,8 @@ class RankContext:
             return self._submit(step, name)
         elif isinstance(step, Fence):
             return self._submit_fence(step)
+        elif isinstance(step, ObjectFence):
+            return int(self.native.submit(_native_testing.make_object_fence(step.object, step.on_all)))
         else:
             return int(self.native.submit(_native_testing.make_epoch(step.action)))
         return None
@@ -167,7 +170,7 @@ class RankContext:
     def _planned(self, task: Kernel | HostTask) -> _native.Task:
         box = native_box(task.box)
         if isinstance(task, HostTask):
-            return _native.Task.host_task(box, task.on, task.unordered)
+            return _native.Task.host_task(box, task.on, task.unordered, task.granularity, list(task.objects))
         division = (task.split_2d, task.oversubscribe, task.border)
         reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
         return _native.Task.kernel(box, task.granularity, division, reductions)
@@ -235,6 +238,10 @@ class TaskBuilder:
         self._options["unordered"] = True
         return self
 
+    def side_effects(self, *objects: int) -> TaskBuilder:
+        self._options["objects"] = objects
+        return self
+
     def border_first(self, width: int = 1) -> TaskBuilder:
         self._options["border"] = width
         return self
@@ -289,6 +296,9 @@ class Cluster:
 
     def fence(self, buffer: BufferHandle, box: UserBox | None = None, *, on_all: bool = True) -> int:
         return self.submit(Fence(buffer.number, full_box(buffer.shape) if box is None else box, on_all))
+
+    def fence_object(self, number: int, *, on_all: bool = True) -> int:
+        return self.submit(ObjectFence(number, on_all))
 
     def wait(self, action: Literal["none", "barrier"] = "none") -> int:
         return self.submit(Epoch(action))

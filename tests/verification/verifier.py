@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.property.interpreter import INITIAL, UNINITIALISED, Meaning, Versions, interpret
-from tests.property.programs import BufferDecl, Fence, HostTask, Kernel, Program, Task
+from tests.property.programs import BufferDecl, Fence, HostTask, Kernel, ObjectFence, Program, Task
 from tests.verification.elements import FlatBox, element_mask, flat_boxes, full_box, to_flat
 from tests.verification.graph_records import Record, Trace
 
@@ -165,19 +165,21 @@ def verify_tasks(oracle: Oracle, traces: Sequence[Trace]) -> None:
 
 
 class SideEffects:
-    """Host tasks in program order: in every graph a path leads from each to the next."""
+    """Tasks with a common host object, and host tasks in program order: a path leads from each to the next."""
 
     def __init__(self, closure: Closure) -> None:
         self._closure = closure
-        self._last: int | None = None
+        self._last: dict[int, int] = {}  # by host object
 
     def add(self, task: object, place: int, what: str) -> None:
         """The node at `place` stands for `task`."""
-        if not isinstance(task, HostTask) or not task.is_ordered:
+        if not isinstance(task, HostTask | ObjectFence):
             return
-        if self._last is not None and not self._closure.is_before(self._last, place):
-            raise VerificationError(f"{what} has side effects, and no path leads there from the host task before it")
-        self._last = place
+        for number in task.side_effects:
+            last = self._last.get(number)
+            if last is not None and not self._closure.is_before(last, place):
+                raise VerificationError(f"{what} uses h{number}, and no path leads there from the last use")
+            self._last[number] = place
 
 
 def task_masks(oracle: Oracle, submission: int) -> dict[int, tuple[int, int]]:

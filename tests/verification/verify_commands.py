@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tests.property.interpreter import INITIAL, UNINITIALISED, Versions
-from tests.property.programs import Fence, HostTask, Kernel
+from tests.property.programs import Fence, HostTask, Kernel, ObjectFence
 from tests.verification.elements import FlatBox, bits, describe_elements, element_mask, from_flat, to_flat
 from tests.verification.graph_records import Record, Trace
 from tests.verification.verifier import (
@@ -50,7 +50,7 @@ class RankCommands:
         for record in self.trace.commands:
             self.record = record
             place = self.closure.add(record, [dependency for dependency, _ in record["dependencies"]])
-            if record["kind"] == "execution":
+            if record["kind"] in ("execution", "fence"):
                 task = self.oracle.tasks[self.submissions[record["task"]]]
                 self.side_effects.add(task, place, f"rank {self.trace.rank}, {describe(record)}")
             for buffer, reads, writes in self._replay(record):
@@ -185,6 +185,8 @@ class RankCommands:
     def _fence(self, record: Record) -> Iterator[tuple[int, int, int]]:
         submission = self.submissions[record["task"]]
         task = self.oracle.tasks[submission]
+        if isinstance(task, ObjectFence):
+            return
         assert isinstance(task, Fence)
         if task.on_all or self.trace.rank == 0:
             mask = element_mask(self.oracle.spaces[task.buffer], (to_flat(task.box),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.property.interpreter import INITIAL
-from tests.property.programs import Fence, HostTask, Kernel
+from tests.property.programs import Fence, HostTask, Kernel, ObjectFence
 from tests.support.allocations import (
     CELL_BYTES,
     PENDING,
@@ -251,9 +251,12 @@ class RankInstructions(RankMemory):
     def _replay_fence(self, record: Record, place: int) -> None:
         submission = record["submission"]
         task = self.oracle.tasks.get(submission)
-        if not isinstance(task, Fence) or submission in self.fences:
+        if not isinstance(task, Fence | ObjectFence) or submission in self.fences:
             raise self.error("is no fence of the program, or the second of it")
         self.fences.add(submission)
+        self.side_effects.add(task, place, self._what())
+        if isinstance(task, ObjectFence):
+            return
         self._check_arrived(record)
         raws = [raw for raw, use in self.trace.user_allocations.items() if use == ("fence", submission)]
         if not raws or flat_size(to_flat(task.box)) == 0:
@@ -277,7 +280,7 @@ class RankInstructions(RankMemory):
                 self.record = self.records[allocation.made]
                 raise self.error("is never freed")
         for submission, task in self.oracle.tasks.items():
-            wanted = isinstance(task, Fence) and (task.on_all or self.trace.rank == 0)
+            wanted = isinstance(task, Fence | ObjectFence) and (task.on_all or self.trace.rank == 0)
             if wanted and submission not in self.fences:
                 raise VerificationError(f"rank {self.trace.rank}: the fence S{submission} is never fulfilled")
 

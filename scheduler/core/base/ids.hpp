@@ -29,6 +29,9 @@ using instruction_id = strong_id<struct instruction_id_tag, std::uint64_t>;
 using message_id = strong_id<struct message_id_tag, std::uint64_t>;
 /// 0 means "no reduction" wherever a reduction is optional.
 using reduction_id = strong_id<struct reduction_id_tag, std::uint64_t>;
+/// An object of the program that host tasks use. 0 is the world outside: files, terminals, and whatever else a host task reaches.
+using host_object_id = strong_id<struct host_object_id_tag, std::uint64_t>;
+inline constexpr host_object_id outside_world{0};
 /// The application's handle on a submitted task: key of the Python-side table of callables, arguments and futures.
 /// Counts every submission (kernel, host task, fence, epoch) in program order, starting at 1; 0 is "none".
 using submission_id = strong_id<struct submission_id_tag, std::uint64_t>;

@@ -8,6 +8,15 @@
 
 namespace celerity {
 
+namespace {
+
+/// Whether the command is this rank's share of its task, and no transfer for it.
+bool runs_task(const command_operation& operation) {
+	return std::holds_alternative<execution_command>(operation) || std::holds_alternative<fence_command>(operation);
+}
+
+} // namespace
+
 box_vector split_among_ranks(const task& node, const std::size_t num_ranks) {
 	const auto& geometry = node.geometry;
 	if(node.kind == task_kind::fence) {
@@ -290,6 +299,7 @@ void command_graph_generator::generate_epoch_or_horizon(const std::shared_ptr<co
 
 void command_graph_generator::apply_epoch(const command_id epoch) {
 	m_window.apply_epoch(epoch);
+	m_side_effects.apply_epoch(epoch);
 	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) { buffer.local.transform([&](local_state& state) { state.front.apply_epoch(epoch); }); });
 }
 
@@ -309,7 +319,7 @@ command_id command_graph_generator::emit(const std::shared_ptr<const task>& node
     const bool is_replicated, std::vector<command>& out) {
 	const command_id self = m_window.begin();
 	if(node->kind == task_kind::epoch || node->kind == task_kind::horizon) m_window.depend_on_front();
-	if(node->is_ordered && std::holds_alternative<execution_command>(operation)) m_side_effects.append_to(m_window);
+	if(runs_task(operation)) m_side_effects.append(node->side_effects, m_window);
 	for(const auto& access : accesses) {
 		access.buffer->local.query(access.where, [&](const box&, const local_state& state) {
 			if(is_consumer(access.mode)) state.front.depend_for_read(m_window);

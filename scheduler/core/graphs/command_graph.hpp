@@ -123,7 +123,7 @@ class command_graph_generator {
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
 	dependency_window<command_id> m_window;
-	ordered_chain<command_id> m_side_effects; ///< of host tasks in program order, all of them on one rank
+	side_effect_chains<command_id> m_side_effects; ///< of this rank's objects
 	command_id m_pending_horizon;
 
 	// Scratch, kept to avoid allocation per task.

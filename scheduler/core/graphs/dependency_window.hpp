@@ -6,9 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "base/names.hpp"
 #include "base/small_vector.hpp"
 
@@ -130,22 +132,33 @@ class dependency_window {
 	}
 };
 
-/// A chain of nodes, each of which waits for the one before it: the order of side effects outside of all buffers.
+/// For each host object a chain of nodes, each of which waits for the one before it: the order of side effects outside of all buffers.
 template <typename Id>
-class ordered_chain {
+class side_effect_chains {
   public:
-	/// Puts the node under construction at the end.
-	void append_to(dependency_window<Id>& window) {
-		window.depend(m_last);
-		m_last = window.current();
+	/// Puts the node under construction at the ends of the chains of these objects.
+	void append(const std::span<const host_object_id> objects, dependency_window<Id>& window) {
+		for(const host_object_id object : objects) {
+			Id& last = m_last.try_emplace(object, window.epoch()).first->second;
+			window.depend(last);
+			last = window.current();
+		}
+	}
+	/// Forgets nodes that the epoch replaces. This bounds the history of objects, however many a program makes.
+	void apply_epoch(const Id epoch) {
+		std::erase_if(m_last, [&](const auto& chain) { return chain.second < epoch; });
 	}
 	template <typename Walk>
 	void walk_state(Walk& walk) {
-		walk.id(m_last);
+		walk.number(m_last.size());
+		for(auto& [object, last] : m_last) {
+			walk.number(object.value);
+			walk.id(last);
+		}
 	}
 
   private:
-	Id m_last{}; ///< the window resolves it once it is older than the epoch
+	std::map<host_object_id, Id> m_last; ///< the epoch stands for an object that is not there
 };
 
 /// The last writer of a piece of data, and the readers since then. The next writer waits for the readers, or, if there are none, for the last writer.

@@ -39,11 +39,12 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	out.add(static_cast<std::uint64_t>(geometry.dims));
 	out.add(geometry.global);
 	out.add(geometry.granularity);
-	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{node.is_ordered} << 9U
-	        | std::uint64_t{geometry.oversubscription} << 32U);
+	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{geometry.oversubscription} << 32U);
 	out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
 	        | std::uint64_t{node.fence_on_all_ranks} << 48U);
 	out.add(node.fence_box);
+	out.add(node.side_effects.size());
+	for(const host_object_id object : node.side_effects) out.add(object.value);
 	out.add(node.accesses.size());
 	for(const auto& access : node.accesses) {
 		out.add(access.buffer.value << 2U | static_cast<std::uint64_t>(access.mode));
@@ -123,11 +124,21 @@ std::string reductions_of(const task& node) {
 	return text;
 }
 
+bool is_ordered(const task& node) { return !node.side_effects.empty() && node.side_effects.front() == outside_world; }
+
+std::string objects_of(const task& node) {
+	std::string text;
+	for(const host_object_id object : node.side_effects) {
+		if(object != outside_world) text.append(text.empty() ? "H" : ", H").append(std::to_string(object.value));
+	}
+	return text;
+}
+
 std::string division_of(const task& node) {
 	const auto& geometry = node.geometry;
 	std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
 	const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-	if(node.kind == task_kind::host_task && !geometry.can_split) add(node.is_ordered ? "in program order" : "unordered");
+	if(node.kind == task_kind::host_task && !geometry.can_split) add(is_ordered(node) ? "in program order" : "unordered");
 	if(geometry.split == split_kind::split_2d) add("split_2d()");
 	if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
 	if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
@@ -143,10 +154,11 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("division", division_of(node));
 		out.aspects.emplace_back("accesses", accesses_of(node, num_ranks));
 		out.aspects.emplace_back("reductions", reductions_of(node));
+		out.aspects.emplace_back("host objects", objects_of(node));
 		out.aspects.emplace_back("code", hexadecimal(node.code_digest));
 		out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
 	} else if(node.kind == task_kind::fence) {
-		out.aspects.emplace_back("name", "of B" + std::to_string(node.accesses.front().buffer.value));
+		out.aspects.emplace_back("name", node.accesses.empty() ? "of " + objects_of(node) : "of B" + std::to_string(node.accesses.front().buffer.value));
 		out.aspects.emplace_back("box", to_string(node.fence_box, node.geometry.dims));
 		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
 	}

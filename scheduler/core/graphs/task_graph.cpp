@@ -49,7 +49,7 @@ void task_graph::add_node(const std::shared_ptr<task>& node) {
 	node->id = m_window.begin();
 	for(auto& reduction : node->reductions) reduction.id = reduction_id(++m_last_reduction);
 	if(node->kind == task_kind::epoch || node->kind == task_kind::horizon) m_window.depend_on_front();
-	if(node->is_ordered) m_side_effects.append_to(m_window);
+	m_side_effects.append(node->side_effects, m_window);
 	const auto accesses = map_accesses(*node);
 	for(const auto& access : accesses) {
 		m_recent.use(access.buffer->info.id, access.buffer->last_use);
@@ -102,6 +102,7 @@ void task_graph::track_path_length() {
 
 void task_graph::apply_epoch(const task_id epoch) {
 	m_window.apply_epoch(epoch);
+	m_side_effects.apply_epoch(epoch);
 	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) { buffer.accesses.transform([&](front& f) { f.apply_epoch(epoch); }); });
 	const auto keep_from = std::min<std::uint64_t>(epoch.value, m_path_base + m_path_lengths.size() - 1);
 	if(keep_from - m_path_base > m_path_lengths.size() / 2) {

@@ -66,7 +66,7 @@ class task_graph {
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
 	dependency_window<task_id> m_window;
-	ordered_chain<task_id> m_side_effects; ///< of host tasks in program order
+	side_effect_chains<task_id> m_side_effects;
 	std::vector<std::size_t> m_path_lengths; ///< by task id, from m_path_base on
 	std::uint64_t m_path_base = 1;
 	std::size_t m_longest_path = 0;

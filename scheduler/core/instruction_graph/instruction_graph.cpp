@@ -110,6 +110,7 @@ void instruction_graph_generator::compile_horizon(const command_phase& now, cons
 // before the horizon. Only one epoch is kept, which bounds history as well.
 void instruction_graph_generator::apply_epoch(const instruction_id epoch) {
 	m_window.apply_epoch(epoch, m_settled);
+	m_side_effects.apply_epoch(epoch);
 	m_recent.apply_epoch(m_buffers, [&](buffer_state& buffer) {
 		buffer.contents.transform([&](content_state& state) {
 			if(state.origin < epoch) state.origin = epoch;
@@ -167,7 +168,7 @@ bool instruction_graph_generator::anticipate(const command& cmd, const execution
 	               },
 	               [&](const reduction_command& reduction) { anticipate_on_host(reduction.transfer, m_buffers.at(reduction.transfer.buffer).domain); },
 	               [&](const fence_command&) {
-		               if(m_capabilities.can_copy(memory_of(device_id(0)), user_memory) || cmd.node->fence_box.empty()) return;
+		               if(m_capabilities.can_copy(memory_of(device_id(0)), user_memory) || cmd.node->accesses.empty() || cmd.node->fence_box.empty()) return;
 		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
 	               },
 	           },

@@ -173,7 +173,8 @@ class instruction_graph_generator {
 		instruction_builder& operator=(const instruction_builder&) = delete;
 
 		void follow(const instruction_id earlier) { window().depend(earlier); }
-		void follow(ordered_chain<instruction_id>& chain) { chain.append_to(window()); }
+		/// Follows the earlier users of the task's host objects.
+		void follow_side_effects(const task& node) { m_graph.m_side_effects.append(node.side_effects, window()); }
 		void follow_all() { window().depend_on_front(); }
 		void follow_users(const allocation_state& allocation) {
 			allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });
@@ -223,7 +224,7 @@ class instruction_graph_generator {
 	std::deque<arena_bucket> m_arenas;
 	task_id m_last_reached;
 	dependency_window<instruction_id> m_window;
-	ordered_chain<instruction_id> m_side_effects; ///< of host tasks in program order
+	side_effect_chains<instruction_id> m_side_effects;
 	instruction_id m_pending_horizon;
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
@@ -346,7 +347,7 @@ class instruction_graph_generator {
 	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather, std::size_t count,
 	    bool is_complete);
 	void compile_fence(const command_phase& now, const task& node);
-	std::vector<instruction_id> copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node);
+	std::vector<instruction_id> copy_to_fence(const command_phase& now, const task& node);
 };
 
 /// Calls f(allocation, part of `where` in it) for each allocation that overlaps `where`. f must not allocate.

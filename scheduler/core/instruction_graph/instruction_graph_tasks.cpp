@@ -73,7 +73,7 @@ void instruction_graph_generator::emit_chunk(const command_phase& now, const tas
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
 	instruction_builder execution(*this, now);
-	if(node.is_ordered) execution.follow(m_side_effects);
+	execution.follow_side_effects(node);
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		const auto& access = node.accesses[a];
 		const region& where = plan.accessed(a, chunk_index);
@@ -179,6 +179,15 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 }
 
 void instruction_graph_generator::compile_fence(const command_phase& now, const task& node) {
+	std::vector<instruction_id> copies;
+	if(!node.accesses.empty()) copies = copy_to_fence(now, node);
+	instruction_builder fence(*this, now);
+	for(const instruction_id copy : copies) fence.follow(copy);
+	fence.follow_side_effects(node);
+	fence.emit(fence_instruction{node.submission}, priorities::fence);
+}
+
+std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, const task& node) {
 	auto& buffer = use_buffer(node.accesses.front().buffer);
 	const region where(node.fence_box);
 	const auto receiving = now.in(phase::receive);
@@ -198,13 +207,6 @@ void instruction_graph_generator::compile_fence(const command_phase& now, const 
 		require_on_host(receiving, buffer, on_host_read.where);
 		make_coherent(now, buffer, std::span(&on_host_read, 1));
 	}
-	const std::vector<instruction_id> copies = copy_to_fence(now, buffer, where, node);
-	instruction_builder fence(*this, now);
-	for(const instruction_id copy : copies) fence.follow(copy);
-	fence.emit(fence_instruction{node.submission}, priorities::fence);
-}
-
-std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, buffer_state& buffer, const region& where, const task& node) {
 	std::vector<instruction_id> copies;
 	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });
 	for(const auto& found : sources) {

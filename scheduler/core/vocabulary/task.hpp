@@ -27,7 +27,7 @@ enum class task_kind : std::uint8_t {
 	horizon,       ///< bounds the history that the graphs keep; made by the task graph itself, applied one late
 	device_kernel, ///< split over ranks, their devices, and oversubscribed parts
 	host_task,     ///< split over ranks (`host_distribution::split`) or run by rank 0 only
-	fence,         ///< gives a copy of a part of a buffer to the application
+	fence,         ///< gives a copy of a part of a buffer, or a host object, to the application
 };
 template <>
 inline constexpr std::array<const char*, 5> names_of<task_kind>{"epoch", "horizon", "device_kernel", "host_task", "fence"};
@@ -86,9 +86,10 @@ struct task {
 	std::vector<task_reduction> reductions;
 	epoch_action action = epoch_action::none;
 	host_distribution distribution = host_distribution::split;
-	bool is_ordered = false; ///< host task on one rank: runs after all ordered ones before it, as if they shared a buffer
+	/// Host task or fence: it comes after all earlier ones with one of these objects, as if they shared a buffer. Distinct, ascending.
+	std::vector<host_object_id> side_effects;
 	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only
-	box fence_box;                  ///< fence: the box of accesses[0].buffer that is copied to the application
+	box fence_box;                  ///< fence: the box of accesses[0].buffer that is copied to the application; empty without an access
 	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out
 	std::string name;
 	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
