@@ -127,8 +127,9 @@ class Loop(Iterator[int]):
             )
         if not future.is_for_all:
             raise UsageError(
-                f"The function {name_of(self._future_of)!r} of queue.until() returns {future!r}, whose result only "
-                f"rank 0 gets. Leave out on='master': all ranks end the loop after the same iteration."
+                f"The function {name_of(self._future_of)!r} of queue.until() returns {future!r}, whose result is "
+                f"not the same on all ranks, but all of them end the loop after the same iteration. Return the fence "
+                f"of a buffer, without on='master'."
             )
         return future
 

@@ -76,7 +76,7 @@ class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         self.number = 0
         #: The name of the awaited contents in messages.
         self.subject = ""
-        #: Whether all ranks get the result.
+        #: Whether all ranks get the same result.
         self.is_for_all = True
         #: Whether only the call that waits has this future.
         self.is_private = False

@@ -403,6 +403,7 @@ class Runtime:
         future = self.new_future()
         takes_part = on_all or self.rank == 0
         future.array = host_object.obj if takes_part else None
+        future.is_for_all = self.size == 1
         submission = Submission("fence", host_object.label, None, [host_object], None, frame, future)
         future.subject = submission.label
         self.submitter.submit_object_fence(submission, host_object.id, on_all)

@@ -264,7 +264,9 @@ def test_a_function_that_returns_no_future_is_refused(fields: Fields, returned: 
 
 def test_a_future_of_which_only_rank_0_gets_the_result_is_refused(fields: Fields) -> None:
     loop = fields.queue.until(lambda: fields.queue.fence(fields.old, on="master"), at_most=3)
-    with pytest.raises(UsageError, match=r"Future of fence of B\d+ \"v\".*only rank 0 gets. Leave out on='master'"):
+    with pytest.raises(
+        UsageError, match=r"Future of fence of B\d+ \"v\".*is not the same on all ranks.*without on='master'"
+    ):
         fields.run(loop)
 
 
