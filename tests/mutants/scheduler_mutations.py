@@ -290,6 +290,12 @@ SCHEDULER_MUTATIONS = (
         "instruction_id(on.value + by.instructions - 1)",
     ),
     Mutation(
+        "side effects behind a template do not wait for those that come from it",
+        WINDOW,
+        "walk.id(last);",
+        "",
+    ),
+    Mutation(
         "messages from a template have the numbers of its first period",
         REPLAY,
         "send.message.value += by.messages;",

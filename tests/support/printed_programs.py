@@ -23,6 +23,7 @@ _HOW_TOS = {
     "reductions": "3000.0",
     "arrays": "698 1487 2482 2975 3035 2416",
     "host tasks": "the largest element is 4.0",
+    "host objects": "[16.0, 32.0, 64.0]",
     "cuda kernels": "[0.25 1.   2.  ] 98.0",
     "halos": "910.0",
     "repetitions": "999.9528",
