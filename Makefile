@@ -25,7 +25,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants bench against-base clean
+.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants errors-page bench against-base clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -185,6 +185,9 @@ mutants: $(VENV)/.installed ## Does the property test find deliberately broken c
 
 # Those of dispatch need a GPU and are started by hand, as its docstring says.
 BENCHMARKS = $(filter-out micro.dispatch,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))
+
+errors-page: $(VENV)/.installed ## docs/errors.md: the messages of all kinds of errors, from programs that make these mistakes
+	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 300 $(BIN)/python -m tests.misuses.errors_page
 
 bench: $(VENV)/.installed ## Benchmarks that need no GPU: a table and JSON each, into results/
 	mkdir -p results

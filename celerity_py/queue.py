@@ -305,7 +305,7 @@ class Queue:
             return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
         except MemoryError as error:
             raise OutOfMemory(
-                f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error} Fence "
+                f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error}. Fence "
                 f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
             ) from None
 

@@ -134,8 +134,8 @@ def evaluate(
             result = function(chunk, shape) if with_shape else function(chunk)
         except Exception as error:
             raise MapperError(
-                f"{who}: the mapper raised {describe_error(error)} for the chunk {show(box)} of {show(global_box)}. "
-                f"Nothing was submitted."
+                f"{who}: for the chunk {show(box)} of {show(global_box)} the mapper raised "
+                f"{describe_error(error).rstrip('.')}. Nothing was submitted."
             ) from error
         try:
             results.append((box, to_region(result, shape)))
