@@ -207,7 +207,8 @@ def main() -> int:
             return 0
         start = time.perf_counter()
         with frame.progress("products", steps) as advance:
-            frame.submit_of(queue, arguments, functools.partial(multiply_twice, queue, matrices, hints, advance))(steps)
+            submit = functools.partial(multiply_twice, queue, matrices, hints, advance)
+            frame.submit_of(queue, arguments, submit, turn=1, results=[matrices.bc, matrices.d])(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

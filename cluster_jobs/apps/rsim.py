@@ -370,7 +370,13 @@ def main() -> int:
         queue.wait()
         start = time.perf_counter()
         with frame.progress("steps", steps) as advance:
-            submit = frame.submit_of(queue, arguments, lambda count: simulation.run(count, advance), turn=steps)
+            submit = frame.submit_of(
+                queue,
+                arguments,
+                lambda count: simulation.run(count, advance),
+                turn=steps,
+                results=[simulation.history],
+            )
             submit(2 * steps if arguments.replay else steps)
             # Asked for before the wait, lookahead allocates host memory for the last row together with all others.
             is_wanted = arguments.verify or arguments.output

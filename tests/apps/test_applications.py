@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -47,14 +47,26 @@ ROUNDED_RUNS = {
 }
 
 
+# Runs the application that is its first argument, in which replays do nothing.
+WITHOUT_REPLAYS = """
+import runpy, sys
+import celerity_py
+celerity_py.Queue.replay = lambda queue, recording, times: None
+del sys.argv[0]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def _run(
     app: str,
     *arguments: str,
     ranks: int = 1,
     devices: str = "cpu:2",
     variables: Mapping[str, str] = MappingProxyType({}),
+    through: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(APPS / f"{app}.py"), *arguments]
+    command = [sys.executable, *through, str(APPS / f"{app}.py"), *arguments]
     if ranks > 1:
         mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         if mpiexec is None:
@@ -84,6 +96,14 @@ def test_an_application_computes_what_numpy_computes_but_for_rounding(run: str, 
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("Verified: within") == 1
     assert f"{ranks} rank(s)" in result.stdout
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS | ROUNDED_RUNS if "replay" in run])
+def test_an_application_notices_a_replay_that_writes_nothing(run: str) -> None:
+    arguments = (RUNS | ROUNDED_RUNS)[run]
+    result = _run(run.replace(",", "").split()[0], *arguments, "--verify", through=("-c", WITHOUT_REPLAYS))
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert result.stdout.count("WRONG:") == 1, result.stdout + result.stderr
 
 
 def test_looking_ahead_saves_all_resizes_of_a_history_that_grows() -> None:
