@@ -742,11 +742,11 @@ class CudaSettings:
     @property
     def small_copies(self) -> Any:
         """
-        Two CUfunctions per device, for few copies and for many, or none; reads the number of devices.
+        Three CUfunctions per device, for few copies, for many, and for exchanges in graphs; or none. Reads the number of devices.
         """
 
     @small_copies.setter
-    def small_copies(self, handles: Sequence[tuple[int, int]], /) -> None: ...
+    def small_copies(self, handles: Sequence[tuple[int, int, int]], /) -> None: ...
 
     @property
     def release_cached_memory(self) -> Any:

@@ -2,7 +2,7 @@
 """The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
 
 For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
-it, and answers.
+it, and answers. An exchange between the devices of a graph counts its own launches: all arguments are constant.
 """
 
 from __future__ import annotations
@@ -112,10 +112,8 @@ __device__ void copy(const Part& part) {
 }
 
 template <typename Arguments>
-__device__ void copy_all(const Arguments& arguments) {
+__device__ void copy_part(const Arguments& arguments) {
     const Part& part = arguments.slots[blockIdx.y].part;
-    if (arguments.num_raised > 0) raise_flags(arguments);
-    if (arguments.waits && part.ready.address != nullptr) wait(part.ready, arguments.stop);
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;
     case 8: copy<long long>(part); break;
@@ -123,7 +121,66 @@ __device__ void copy_all(const Arguments& arguments) {
     case 2: copy<short>(part); break;
     default: copy<char>(part); break;
     }
+}
+
+template <typename Arguments>
+__device__ void copy_all(const Arguments& arguments) {
+    const Flag& ready = arguments.slots[blockIdx.y].part.ready;
+    if (arguments.num_raised > 0) raise_flags(arguments);
+    if (arguments.waits && ready.address != nullptr) wait(ready, arguments.stop);
+    copy_part(arguments);
     if (arguments.num_answers > 0) answer(arguments);
+}
+
+// In an exchange, the value of a flag is the address of the number of launches so far, a word of this device.
+__device__ volatile unsigned* count_of(const Flag& flag) { return reinterpret_cast<volatile unsigned*>(flag.value); }
+
+template <typename Arguments>
+__device__ void raise_counted(const Arguments& arguments) {
+    if (threadIdx.x != 0 || blockIdx.y != 0) return;
+    __threadfence_system();
+    for (unsigned i = 0; i < arguments.num_raised; ++i) {
+        const Flag& flag = arguments.slots[i].raised;
+        const unsigned next = *count_of(flag) + 1;
+        *count_of(flag) = next;
+        *flag.address = next;
+    }
+}
+
+template <typename Arguments>
+__device__ void wait_counted(const Arguments& arguments) {
+    if (threadIdx.x < arguments.waits) {
+        const Flag& flag = arguments.slots[threadIdx.x].part.ready;
+        const unsigned expected = *count_of(flag) + 1;
+        for (unsigned look = 1; (int)(*flag.address - expected) < 0; ++look) {
+            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
+#if __CUDA_ARCH__ >= 700
+            if (look > 10000) __nanosleep(2000);
+#endif
+        }
+        __threadfence_system();
+    }
+    __syncthreads();
+}
+
+// The last block counts: until then all blocks read the counts.
+template <typename Arguments>
+__device__ void count_waits(const Arguments& arguments) {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (gridDim.y > 1) {
+        __threadfence();
+        if (atomicAdd(arguments.arrived, 1u) != gridDim.y - 1) return;
+        *arguments.arrived = 0;
+    }
+    for (unsigned i = 0; i < arguments.waits; ++i) ++*count_of(arguments.slots[i].part.ready);
+}
+
+extern "C" __global__ void celerity_exchange(const __grid_constant__ Arguments<8> arguments) {
+    raise_counted(arguments);
+    wait_counted(arguments);
+    if (blockIdx.y < arguments.num_parts) copy_part(arguments);
+    count_waits(arguments);
 }
 
 // A launch takes the longer, the more bytes of arguments it has.
@@ -131,14 +188,15 @@ extern "C" __global__ void celerity_few_copies(const __grid_constant__ Arguments
 extern "C" __global__ void celerity_many_copies(const __grid_constant__ Arguments<8> arguments) { copy_all(arguments); }
 """
 
+_FUNCTIONS = ("celerity_few_copies", "celerity_many_copies", "celerity_exchange")
 _modules: dict[int, Any] = {}  # by ordinal; they live as long as the process
 
 
-def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int]]:
+def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int]]:
     """Compile the kernels for each GPU, or take them from CuPy's cache on disk.
 
     Returns:
-        Per ordinal the CUfunctions for up to 2 and up to 8 copies.
+        Per ordinal the CUfunctions for up to 2 and up to 8 copies, and for exchanges in graphs.
     """
     import cupy
 
@@ -148,9 +206,9 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int]]:
             with on_device(ordinal):
                 module = cupy.RawModule(code=_SOURCE, options=("--std=c++17",))
                 _modules[ordinal] = (
-                    [module.get_function(name).kernel for name in ("celerity_few_copies", "celerity_many_copies")],
+                    [module.get_function(name).kernel for name in _FUNCTIONS],
                     module,
                 )
-        few, many = _modules[ordinal][0]
-        functions.append((int(few.ptr), int(many.ptr)))
+        few, many, exchange = _modules[ordinal][0]
+        functions.append((int(few.ptr), int(many.ptr), int(exchange.ptr)))
     return functions

@@ -4,7 +4,6 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -16,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "executor/core/backends/cuda/cuda_backend.hpp"
@@ -121,15 +121,16 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
-	        [](cuda_options& self, const std::vector<std::pair<std::uintptr_t, std::uintptr_t>>& handles) {
+	        [](cuda_options& self, const std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::uintptr_t>>& handles) {
 		        self.small_copies.clear();
-		        for(const auto& [few, many] : handles) {
-			        self.small_copies.push_back({reinterpret_cast<cuda::function>(few), reinterpret_cast<cuda::function>(many)});
+		        for(const auto& [few, many, exchange] : handles) {
+			        self.small_copies.push_back(
+			            {reinterpret_cast<cuda::function>(few), reinterpret_cast<cuda::function>(many), reinterpret_cast<cuda::function>(exchange)});
 		        }
 	        },
 	        nb::for_getter(nb::sig("def small_copies(self) -> typing.Any")),
-	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int]], /) -> None")),
-	        "Two CUfunctions per device, for few copies and for many, or none; reads the number of devices.")
+	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int, int]], /) -> None")),
+	        "Three CUfunctions per device, for few copies, for many, and for exchanges in graphs; or none. Reads the number of devices.")
 	    .def_prop_rw(
 	        "release_cached_memory", [](const cuda_options& self) { return self.release_cached_memory != nullptr; },
 	        [](cuda_options& self, nb::callable release) {

@@ -57,7 +57,12 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             ordinals=list(devices.ordinals),
             compute_lanes=settings.kernel_lanes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
-            graphs=not settings.bounds_check and runtime.recorder is None and _GRAPHS != "0",
+            graphs=(
+                not settings.bounds_check
+                and runtime.recorder is None
+                and not (devices.are_shared and devices.count > 1)  # kernels wait for other devices
+                and _GRAPHS != "0"
+            ),
             kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
             kernels_raise=_KERNELS_WAIT == "2",
             release_cached_memory=release_cached_memory,

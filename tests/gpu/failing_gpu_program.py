@@ -115,18 +115,21 @@ def illegal_address() -> None:
 
 
 def replay_fails() -> None:
+    """The kernel of the first GPU fails, while those of others wait for its data."""
     source = """
-    __global__ void count(celerity::chunk<1> chunk, accessor<long long, 1> turns) {
+    __global__ void count(celerity::chunk<1> chunk, accessor<long long, 1> turns, accessor<const long long, 1> others) {
         const auto item = chunk.item();
-        if (chunk.contains(item) && ++turns[item] == 500) *reinterpret_cast<int*>(16) = 1;
+        if (chunk.contains(item) && ++turns[item] + 0 * others[7] >= 250 && item[0] == 0)
+            *reinterpret_cast<int*>(16) = 1;
     }"""
     with celerity.Queue() as queue:
-        turns = celerity.Buffer.from_array(np.zeros(8, np.int64), name="turns")
+        turns = [celerity.Buffer.from_array(np.ones(8, np.int64), name="turns") for _ in range(2)]
         kernel = celerity.CudaKernel(source, "count")
 
         def two_steps() -> None:
-            for _ in range(2):
-                queue.parallel_for(8, kernel, turns.read_write(access.one_to_one()))  # LINE replay_fails
+            for new, old in (turns, turns[::-1]):
+                both = new.read_write(access.one_to_one()), old.read(access.all())
+                queue.parallel_for(8, kernel, *both)  # LINE replay_fails
 
         queue.replay(queue.record(two_steps), 1000)
         queue.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Replays as CUDA graphs on one GPU: results to the bit as without graphs, and what counts, watches and fails."""
+"""Replays as CUDA graphs on one GPU and on all of them: results to the bit as without graphs; counts and failures."""
 
 from __future__ import annotations
 
@@ -50,13 +50,18 @@ def graphs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     return bool(request.param)
 
 
+@pytest.fixture(params=["one GPU", pytest.param("all GPUs", marks=pytest.mark.several_gpus)])
+def devices(request: pytest.FixtureRequest, num_gpus: int) -> int:
+    return 1 if request.param == "one GPU" else num_gpus
+
+
 @pytest.mark.parametrize("size", [512, 2048])
 def test_a_replay_of_wave_sim_computes_the_bits_of_numpy(
-    launch: Launch, graphs: bool, size: int, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, graphs: bool, devices: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(APPS)  # applications import each other as scripts do
     wave_sim = importlib.import_module("wave_sim")
-    queue = launch(1)
+    queue = launch(devices)
     steps = 120
     states = [
         celerity.Buffer.from_function((size, size), np.float32, lambda box: wave_sim.drops(box, size)) for _ in range(2)
@@ -65,7 +70,32 @@ def test_a_replay_of_wave_sim_computes_the_bits_of_numpy(
     queue.replay(recorded, steps // 2 - 1)
     assert np.array_equal(queue.fence(states[0]).result(60), wave_sim.reference(size, steps))
     assert (runs_of(queue) > 0) == graphs
-    assert queue.statistics().executor["instructions"]["device_kernel"] == steps
+    assert queue.statistics().executor["instructions"]["device_kernel"] >= steps * devices
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 20])  # a kernel fetches what is small, and the copy engines the rest
+def test_every_device_reads_all_data(launch: Launch, graphs: bool, devices: int, size: int) -> None:
+    source = """
+    __global__ void spread(celerity::chunk<1> chunk, accessor<int, 1> out, accessor<const int, 1> in, long long size) {
+        const auto i = chunk.item();
+        if (chunk.contains(i)) out[i] = out[i] * 3 + in[(7 * i[0] + 5) % size];
+    }"""
+    queue = launch(devices)
+    spread = celerity.CudaKernel(source, "spread")
+    states = [np.arange(size, dtype=np.int32) + i for i in range(2)]
+    buffers = [celerity.Buffer.from_array(state) for state in states]
+
+    def turn() -> None:
+        for new, old in ((0, 1), (1, 0)):
+            queue.parallel_for(size, spread, buffers[new].read_write(ONE), buffers[old].read(access.all()), size)
+
+    queue.replay(queue.record(turn), 99)
+    far = (7 * np.arange(size) + 5) % size
+    for step in range(200):
+        states[step % 2] = states[step % 2] * np.int32(3) + states[1 - step % 2][far]
+    for buffer, state in zip(buffers, states, strict=True):
+        assert np.array_equal(queue.fence(buffer).result(60), state)
+    assert (runs_of(queue) > 0) == graphs
 
 
 def iterate(queue: celerity.Queue, replays: bool) -> list[npt.NDArray[Any]]:
@@ -133,9 +163,9 @@ def test_some_settings_switch_graphs_off(
 
 
 @pytest.mark.processes
-def test_a_kernel_that_fails_in_a_graph_is_named() -> None:
+def test_a_kernel_that_fails_in_a_graph_is_named(devices: int) -> None:
     program = Path(__file__).with_name("failing_gpu_program.py")
-    outcome = run(str(program), "replay_fails", variables={"CELERITY_DEVICES": "1"}, limit_s=120)
+    outcome = run(str(program), "replay_fails", variables={"CELERITY_DEVICES": str(devices)}, limit_s=120)
     assert outcome.status not in {0, 124}, outcome
     for text in ("DeviceError", "'count'", line_of(program, "replay_fails"), "of which any may be the cause"):
         assert text in outcome.errors, f"{text!r} is not in\n{outcome.errors}"

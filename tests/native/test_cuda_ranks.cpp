@@ -38,19 +38,24 @@ void exchange_many_messages() {
 
 /// Steps of a replay run as graphs, and compute the same.
 void replay() {
-	for(const auto reads : {pattern::halos, pattern::all}) {
-		for(const std::uint32_t oversubscription : {1U, 3U}) {
-			for(const std::uint32_t horizon_step : {1U, 3U, 4U}) {
-				setup how;
-				how.replays = true;
-				how.reads = reads;
-				how.oversubscription = oversubscription;
-				how.horizon_step = horizon_step;
-				how.steps = 201;
-				const auto graph_runs = run(how);
-				std::printf("replay of %d steps, %u parts, horizons after %u: %lu graphs\n", how.steps, oversubscription, horizon_step, graph_runs);
-				std::fflush(stdout);
-				if(graph_runs < 5) die("a replay has hardly used graphs");
+	for(const std::size_t num_devices : {1U, 2U, 3U, 4U}) {
+		for(const auto reads : {pattern::halos, pattern::all}) {
+			for(const std::uint32_t oversubscription : {1U, 3U}) {
+				for(const std::uint32_t horizon_step : {1U, 3U, 4U}) {
+					setup how;
+					how.replays = true;
+					how.num_devices = num_devices;
+					how.reads = reads;
+					how.oversubscription = oversubscription;
+					how.horizon_step = horizon_step;
+					how.border = num_devices > 1 && oversubscription == 1 ? 1 : 0;
+					how.steps = 201;
+					const auto graph_runs = run(how);
+					std::printf("replay of %d steps, %zu devices, %u parts, horizons after %u: %lu graphs\n", how.steps, num_devices, oversubscription,
+					    horizon_step, graph_runs);
+					std::fflush(stdout);
+					if(graph_runs < 5) die("a replay has hardly used graphs");
+				}
 			}
 		}
 	}

@@ -56,11 +56,12 @@ struct pull_operation {
 
 /// An operation of a graph. It begins when the operations of the graph that `after` numbers are complete.
 struct graph_operation {
+	device_id device;
 	std::variant<copy_operation, std::vector<copy_operation>, launch_operation> what; ///< several copies: a gather
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
 };
 
-/// Operations of one device, which a lane carries out at once. Not destroyed while a lane carries it out.
+/// Operations of devices, which a lane carries out at once. Not destroyed while a lane carries it out.
 class operation_graph {
   public:
 	operation_graph() = default;
@@ -117,11 +118,11 @@ class backend {
 	/// Whether the functions for graphs can be called.
 	virtual bool has_graphs() const { return false; }
 	/// The operations and their memory stay as they are for as long as the graph is used. No launch checks bounds.
-	virtual std::unique_ptr<operation_graph> make_graph(device_id /* device */, std::span<const graph_operation> /* operations */) {
+	virtual std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> /* operations */) {
 		throw std::logic_error("this backend has no graphs");
 	}
-	/// On a lane of the graph's device. The graph outlives the completion of the position.
-	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, const operation_graph& /* graph */) {
+	/// On a lane of any device of the graph. The graph outlives the completion of the position.
+	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, operation_graph& /* graph */) {
 		throw std::logic_error("this backend has no graphs");
 	}
 	/// Sets every byte, and returns when that is done.

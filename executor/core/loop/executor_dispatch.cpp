@@ -247,6 +247,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run) 
 	std::vector<graph_operation> operations;
 	for(const auto& step : run.graph->steps) {
 		auto& operation = operations.emplace_back();
+		operation.device = step.device;
 		operation.after = step.after;
 		std::visit(overloaded{
 		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
@@ -262,7 +263,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run) 
 void executor_loop::issue_run(const issue& item) {
 	const auto& run = m_graphs.find(item.id);
 	auto& operations = run.graph->operations;
-	if(operations == nullptr) operations = m_backend->make_graph(m_engine.lanes().device_of(item.lane), operations_of(run));
+	if(operations == nullptr) operations = m_backend->make_graph(operations_of(run));
 	m_backend->enqueue_graph({item.lane, item.sequence}, waits_of(item), *operations);
 }
 

@@ -22,6 +22,19 @@ constexpr std::size_t most_periods = 16;
 constexpr std::size_t most_instructions = 4096;
 constexpr std::size_t most_graphs = 32;
 
+bool uses_user_memory(const copy_instruction& copy) { return copy.source.memory == user_memory || copy.destination.memory == user_memory; }
+
+/// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
+std::optional<device_id> device_of_step(const instruction& item, const request_rules& rules) {
+	const auto request = make_request(item, rules);
+	if(request.policy != issue_policy::plain) return std::nullopt;
+	const auto& lanes = rules.devices.lane_classes()[request.lane_class];
+	const auto* const copy = std::get_if<copy_instruction>(&item.operation);
+	if(lanes.kind == lane_kind::host_copy || (copy != nullptr && uses_user_memory(*copy))) return std::nullopt;
+	// Between devices, the one that waits for the data fetches it.
+	return copy != nullptr && is_device_memory(copy->destination.memory) ? device_of(copy->destination.memory) : lanes.device;
+}
+
 /// The steps that are complete when an instruction is complete.
 class step_set {
   public:
@@ -41,7 +54,7 @@ class edge_finder {
   public:
 	explicit edge_finder(const instruction_span run) : m_run(run), m_fronts(run.size()) {}
 
-	std::vector<period_graph::step> find() {
+	std::vector<period_graph::step> find(const request_rules& rules) {
 		for(std::uint32_t place = 0; place < m_run.size(); ++place) {
 			step_set before(m_run.size());
 			auto front = front_before(place, before);
@@ -51,7 +64,7 @@ class edge_finder {
 			}
 			const auto self = static_cast<std::uint32_t>(m_steps.size());
 			before.insert(self);
-			m_steps.push_back({place, std::move(front)});
+			m_steps.push_back({place, device_of_step(*m_run[place], rules).value(), std::move(front)});
 			m_before.push_back(std::move(before));
 			m_fronts[place] = {self};
 		}
@@ -84,27 +97,12 @@ class edge_finder {
 	}
 };
 
-bool uses_user_memory(const copy_instruction& copy) { return copy.source.memory == user_memory || copy.destination.memory == user_memory; }
-
-/// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
-std::optional<device_id> device_of_step(const instruction& item, const request_rules& rules) {
-	const auto request = make_request(item, rules);
-	if(request.policy != issue_policy::plain) return std::nullopt;
-	const auto& lanes = rules.devices.lane_classes()[request.lane_class];
-	const auto* const copy = std::get_if<copy_instruction>(&item.operation);
-	if(lanes.kind == lane_kind::host_copy || (copy != nullptr && uses_user_memory(*copy))) return std::nullopt;
-	return lanes.device;
-}
-
 bool can_be_a_graph(const instruction_span period, const request_rules& rules) {
 	if(period.size() > most_instructions) return false;
-	std::optional<device_id> device;
 	std::size_t num_operations = 0;
 	for(const auto* const item : period) {
 		if(std::holds_alternative<horizon_instruction>(item->operation)) continue;
-		const auto found = device_of_step(*item, rules);
-		if(!found.has_value() || device.value_or(*found) != *found) return false;
-		device = found;
+		if(!device_of_step(*item, rules).has_value()) return false;
 		++num_operations;
 	}
 	return num_operations >= fewest_operations;
@@ -131,7 +129,7 @@ std::size_t periods_of_next_run(const std::size_t num_left, const std::size_t pe
 	return std::bit_floor(std::min({num_left, most_periods, std::max<std::size_t>(most_instructions / period_size, 1)}));
 }
 
-period_graph::period_graph(const instruction_span run) : steps(edge_finder(run).find()) {
+period_graph::period_graph(const instruction_span run, const request_rules& rules) : steps(edge_finder(run).find(rules)) {
 	for(std::uint32_t place = 0; place < run.size(); ++place) {
 		const auto is_before = [&](const instruction_id id) { return id < run.front()->id; };
 		if(std::any_of(run[place]->dependencies.begin(), run[place]->dependencies.end(), is_before)) entrances.push_back(place);
@@ -162,7 +160,8 @@ bool period_graphs::is_eligible(const instruction_batch& batch, const request_ru
 	return m_templates.back().is_eligible;
 }
 
-std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity, const std::size_t num_periods, const instruction_span run) {
+std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity, const std::size_t num_periods, const instruction_span run,
+    const request_rules& rules) {
 	const auto found = std::find_if(m_graphs.begin(), m_graphs.end(),
 	    [&](const cached_graph& cached) { return cached.identity == identity && cached.num_periods == num_periods; });
 	if(found != m_graphs.end()) {
@@ -173,7 +172,7 @@ std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity
 		m_graphs.erase(
 		    std::min_element(m_graphs.begin(), m_graphs.end(), [](const cached_graph& a, const cached_graph& b) { return a.last_use < b.last_use; }));
 	}
-	m_graphs.push_back({identity, num_periods, std::make_shared<period_graph>(run), ++m_num_uses});
+	m_graphs.push_back({identity, num_periods, std::make_shared<period_graph>(run, rules), ++m_num_uses});
 	return m_graphs.back().graph;
 }
 
@@ -182,8 +181,8 @@ engine_request period_graphs::add_run(const instruction_batch& batch, const std:
 	const std::size_t period_size = batch.instructions.size() / batch.num_periods;
 	const auto items = instruction_span(batch.instructions).subspan(first_period * period_size, num_periods * period_size);
 	if(items.back()->id.value - items.front()->id.value + 1 != items.size()) throw std::logic_error("a replayed period has ids with gaps");
-	const auto& graph =
-	    *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(batch.replayed.get(), num_periods, items)}).first->second.graph;
+	const auto& graph = *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(batch.replayed.get(), num_periods, items, rules)})
+	                         .first->second.graph;
 
 	m_dependencies.clear();
 	for(const auto place : graph.entrances) {
@@ -195,7 +194,7 @@ engine_request period_graphs::add_run(const instruction_batch& batch, const std:
 	request.id = items.front()->id;
 	request.num_ids = items.size();
 	request.dependencies = m_dependencies;
-	request.lane_class = rules.devices.kernel_class(rules.devices.lane_classes()[request.lane_class].device, false);
+	request.lane_class = rules.devices.kernel_class(graph.steps.front().device, false);
 	return request;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole periods of a replay, which a device carries out as one graph. The instructions of a run complete together, and count one by one.
+// Whole periods of a replay, which each device carries out as one graph. The instructions of a run complete together, and count one by one.
 #pragma once
 
 #include <array>
@@ -25,10 +25,11 @@ using instruction_span = std::span<const instruction* const>;
 struct period_graph {
 	struct step {
 		std::uint32_t place = 0;
+		device_id device;
 		small_vector<std::uint32_t, 4> after; ///< steps; no step of these is before another one of them
 	};
 
-	explicit period_graph(instruction_span run);
+	period_graph(instruction_span run, const request_rules& rules);
 	/// After a run.
 	void add_counts(executor_statistics& sums) const;
 
@@ -47,7 +48,7 @@ struct graph_run {
 /// The graphs of this rank, and the runs that are not complete. Executor thread.
 class period_graphs {
   public:
-	/// Cuts the batch into runs, and calls submit(request) for each of them. Returns false, without a call, if a device cannot carry out the batch as graphs.
+	/// Cuts the batch into runs, and calls submit(request) for each of them. Returns false, without a call, if graphs cannot carry out the batch.
 	template <typename Submit>
 	bool take(const instruction_batch& batch, const request_rules& rules, Submit&& submit);
 
@@ -78,7 +79,7 @@ class period_graphs {
 
 	void forget_dead_templates();
 	bool is_eligible(const instruction_batch& batch, const request_rules& rules);
-	std::shared_ptr<period_graph> graph_of(const void* identity, std::size_t num_periods, instruction_span run);
+	std::shared_ptr<period_graph> graph_of(const void* identity, std::size_t num_periods, instruction_span run, const request_rules& rules);
 	engine_request add_run(const instruction_batch& batch, std::size_t first_period, std::size_t num_periods, const request_rules& rules);
 };
 

@@ -37,6 +37,7 @@ struct operation {
 	const char* name = "";
 	std::function<bool()> may_go; ///< null: at once
 	std::function<void()> run;
+	bool is_graph = false;
 };
 
 struct queue {
@@ -44,7 +45,8 @@ struct queue {
 	std::mutex mutex;
 	std::condition_variable room;
 	std::deque<operation> operations;
-	std::uint32_t rounds_of_rest = 0; ///< the device's thread only
+	std::uint32_t rounds_of_rest = 0; ///< the device's thread only, as the next
+	bool is_busy = false;             ///< with its first operation
 };
 
 emulated_cuda::settings options;
@@ -82,8 +84,10 @@ class device_state {
 
 	bool is_lost() const { return m_is_lost; }
 	void lose() { m_is_lost = true; }
-	/// Any order that the edges allow. On the thread of the device.
+	/// Any order that the edges allow. On the thread of the device. A node that waits keeps all others of the graph from running, as with one hardware queue.
+	/// Meanwhile other queues may go on, but no other graph.
 	void run_graph(const std::vector<graph_state::node>& nodes) {
+		m_is_in_graph = true;
 		std::vector<bool> is_done(nodes.size());
 		std::vector<std::size_t> ready;
 		for(std::size_t num_done = 0; num_done < nodes.size() && !m_is_lost; ++num_done) {
@@ -93,9 +97,12 @@ class device_state {
 				if(!is_done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(), is_before)) ready.push_back(i);
 			}
 			const std::size_t chosen = ready.at(m_random() % ready.size());
+			while(nodes[chosen].what.may_go && !nodes[chosen].what.may_go() && !m_is_lost) advance_some();
+			if(m_is_lost) break;
 			nodes[chosen].what.run();
 			is_done[chosen] = true;
 		}
+		m_is_in_graph = false;
 	}
 	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
 
@@ -114,15 +121,18 @@ class device_state {
 	std::atomic<std::size_t> m_num_streams{0};
 	std::mt19937 m_random;
 	std::atomic<bool> m_is_lost{false};
+	bool m_is_in_graph = false;
 
 	void work() {
 		working = this;
-		while(!m_is_lost) {
-			bool has_worked = false;
-			const std::size_t first = m_random() % m_queues.size();
-			for(std::size_t i = 0; i < m_queues.size() && m_number < first_held; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
-			if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
-		}
+		while(!m_is_lost) advance_some();
+	}
+
+	void advance_some() {
+		bool has_worked = false;
+		const std::size_t first = m_random() % m_queues.size();
+		for(std::size_t i = 0; i < m_queues.size() && m_number < first_held; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
+		if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
 	}
 
 	bool advance(queue& q) {
@@ -131,11 +141,14 @@ class device_state {
 			return true;
 		}
 		std::unique_lock lock(q.mutex);
-		if(q.operations.empty() || (q.operations.front().may_go && !q.operations.front().may_go())) return false;
+		if(q.is_busy || q.operations.empty() || (q.operations.front().may_go && !q.operations.front().may_go())) return false;
+		if(m_is_in_graph && q.operations.front().is_graph) return false;
 		const auto todo = std::move(q.operations.front().run);
+		q.is_busy = true;
 		lock.unlock();
 		todo();
 		lock.lock();
+		q.is_busy = false;
 		q.operations.pop_front();
 		if(m_random() % 64 == 0) q.rounds_of_rest = static_cast<std::uint32_t>(m_random() % 4000);
 		q.room.notify_all();
@@ -169,12 +182,12 @@ result capture(stream_state& stream, operation&& what) {
 	return cuda::success;
 }
 
-result enqueue(const cuda::stream stream, const char* const name, std::function<bool()> may_go, std::function<void()> run) {
-	if(state_of(stream).capture != nullptr) return capture(state_of(stream), {name, std::move(may_go), std::move(run)});
+result enqueue(const cuda::stream stream, const char* const name, std::function<bool()> may_go, std::function<void()> run, const bool is_graph = false) {
+	if(state_of(stream).capture != nullptr) return capture(state_of(stream), {name, std::move(may_go), std::move(run), false});
 	auto& q = state_of(stream).operations;
 	std::unique_lock lock(q.mutex);
 	q.room.wait(lock, [&] { return q.operations.size() < options.queue_depth; });
-	q.operations.push_back({name, std::move(may_go), std::move(run)});
+	q.operations.push_back({name, std::move(may_go), std::move(run), is_graph});
 	return cuda::success;
 }
 
@@ -300,10 +313,11 @@ EMULATED cuGraphDestroy(const cuda::graph graph) {
 EMULATED cuGraphLaunch(const cuda::executable_graph graph, const cuda::stream stream) {
 	auto& launched = *reinterpret_cast<executable_graph_state*>(graph);
 	++launched.num_in_flight;
-	return enqueue(stream, "graph", nullptr, [&launched] {
+	const auto run = [&launched] {
 		working->run_graph(launched.nodes);
 		--launched.num_in_flight;
-	});
+	};
+	return enqueue(stream, "graph", nullptr, run, true);
 }
 EMULATED cuGraphExecDestroy(const cuda::executable_graph graph) {
 	auto* const destroyed = reinterpret_cast<executable_graph_state*>(graph);

@@ -177,10 +177,7 @@ bool may_copy_small(void* const* const parameters) {
 }
 
 template <typename Arguments>
-void copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
-	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
+void copy_parts(const Arguments& arguments) {
 	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
 		const auto& part = arguments.slots[i].part;
 		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
@@ -193,11 +190,42 @@ void copy_small(void* const* const parameters) {
 			}
 		}
 	}
+}
+
+template <typename Arguments>
+void copy_small(void* const* const parameters) {
+	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
+	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
+	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
+	copy_parts(arguments);
 	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
 	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
 		const auto& answer = arguments.slots[i].answer;
 		raise({answer.address, static_cast<std::uint32_t>(answer.value)});
 	}
+}
+
+template <typename Arguments>
+inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
+
+inline std::uint32_t& count_of(const flag_to_see& flag) { return *reinterpret_cast<std::uint32_t*>(flag.value); }
+
+/// This is asked again and again: the word for blocks that have arrived says that the flags are raised.
+inline bool may_exchange(void* const* const parameters) {
+	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
+	if(std::exchange(*arguments.arrived, 1) == 0) {
+		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) raise({arguments.slots[i].raised.address, ++count_of(arguments.slots[i].raised)});
+	}
+	const auto is_ready = [](const small_copy_slot& slot) { return is_reached({slot.part.ready.address, count_of(slot.part.ready) + 1}); };
+	return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_ready);
+}
+
+inline void exchange(void* const* const parameters) {
+	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
+	if(is_stopped(arguments)) return emulated_cuda::trap();
+	*arguments.arrived = 0;
+	copy_parts(arguments);
+	for(std::uint64_t i = 0; i < arguments.waits; ++i) ++count_of(arguments.slots[i].part.ready);
 }
 
 inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
@@ -206,8 +234,7 @@ inline const emulated_cuda::function advance_by_all_function{advance_function.pa
 inline const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
 inline const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
 inline const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
-template <typename Arguments>
-inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
+inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange, may_exchange};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {
 	return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function));
@@ -338,7 +365,8 @@ class rank {
 		options.graphs = m_how.replays;
 		options.kernels_wait = m_how.kernels_wait;
 		options.kernels_raise = m_how.kernels_raise;
-		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>)});
+		options.small_copies.assign(m_how.num_devices,
+		    {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>), handle_of(exchange_function)});
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 

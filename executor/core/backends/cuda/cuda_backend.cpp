@@ -85,6 +85,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain});
 	m_lanes.push_back(nullptr);
 	m_device_of_lane.push_back(0);
+	if(options.graphs && m_devices.size() > 1) add_graph_lanes();
 	m_host_progress = std::vector<lane_progress>(m_lanes.size());
 	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_host_lane_index, m_completions, nullptr, options.trace);
 	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
@@ -308,8 +309,10 @@ void* cuda_backend::allocate(const memory_id memory, const std::size_t size_byte
 }
 
 // Several empty slabs may add up to the missing memory. Slabs that another rank has mapped must stay. Freeing waits for all operations on the device.
-// These operations end: a wait for another rank is issued only after all operations of this rank that the other rank may need.
+// These operations end: a wait for another rank is issued only after all operations of this rank that the other rank may need, and the graphs of a run are on
+// all devices.
 void cuda_backend::trim(const memory_id memory) {
+	for(const auto& worker : m_workers) worker->wait_until_issued(worker->num_pushed());
 	make_current(m_devices.at(device_of(memory).value).context);
 	m_devices.at(device_of(memory).value).arena->free_unused([&](const std::size_t number, const slab_arena::slab& slab) {
 		if(m_handles.contains(slab_number(memory, number))) return false;
@@ -366,7 +369,9 @@ void cuda_backend::hand_over(const lane_position position, const lane_waits& wai
 	}
 	// The engine issues a wait for another rank behind all operations that the other rank may need first. These must be on the streams of all devices
 	// by then, and not only with the workers: the driver may hold a worker up, or block it behind this wait.
-	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)) {
+	// A graph may wait for those of other devices in the same way.
+	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)
+	    || std::holds_alternative<cuda_graph_step>(operation.what)) {
 		for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
 	}
 	if(m_workers.empty()) {

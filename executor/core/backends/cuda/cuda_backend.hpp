@@ -81,10 +81,9 @@ class cuda_backend final : public backend {
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
-	/// Not with several devices: each worker packs the parameters of its device.
-	bool has_graphs() const override { return m_options.graphs && m_workers.empty(); }
-	std::unique_ptr<operation_graph> make_graph(device_id device, std::span<const graph_operation> operations) override;
-	void enqueue_graph(lane_position position, const lane_waits& waits, const operation_graph& graph) override;
+	bool has_graphs() const override { return m_options.graphs && (m_workers.empty() || !m_graph_positions.empty()); }
+	std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> operations) override;
+	void enqueue_graph(lane_position position, const lane_waits& waits, operation_graph& graph) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;
@@ -140,8 +139,9 @@ class cuda_backend final : public backend {
 	lane_index m_host_lane_index = 0;
 	std::vector<packed_parameters> m_parameters; // by device
 	std::vector<cuda_small_copies> m_small_copies; // by device
-	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks look at it
+	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks or devices look at it
 	cuda::device_pointer m_arrived_word = 0;       // of such kernels
+	std::vector<lane_position> m_graph_positions;  // by device: the last one on the lane for its parts of graphs; none if graphs cannot join devices
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
@@ -158,6 +158,9 @@ class cuda_backend final : public backend {
 	void enable_peers();
 	void start_workers();
 	void prepare_small_copies();
+	bool may_kernels_wait();
+	void make_stop_word();
+	void add_graph_lanes();
 	/// Nothing is on any stream. Once the workers have stopped.
 	bool are_lanes_idle();
 	violation_report* take_report();
@@ -172,9 +175,10 @@ class cuda_backend final : public backend {
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
 	void issue_signals(const cuda_operation& operation, const cuda_signals& signals);
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
-	void issue_on(cuda_lane& lane, const cuda_graph* graph);
+	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
+	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node);
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value);
-	cuda::graph capture(cuda_lane& lane, std::span<const graph_operation> operations);
+	cuda::graph capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
@@ -190,6 +194,8 @@ class cuda_backend final : public backend {
 	static bool must_wait(const shared_flag& ready);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	static bool add(cuda_small_copies& small, const copy_operation& copy, const shared_flag& ready = {});
+	/// False if not all of it can be added.
+	static bool add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what);
 	void copy(cuda::stream stream, const copy_operation& operation);
 	void copy_runs(cuda::stream stream, const std::byte* source, std::byte* destination, const strided_copy& runs);
 };

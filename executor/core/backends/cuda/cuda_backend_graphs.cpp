@@ -2,9 +2,14 @@
 // Graphs: operations that the driver puts on a device by one call.
 #include "cuda_backend.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
+#include <variant>
+
+#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 
@@ -53,37 +58,107 @@ class open_capture {
 
 } // namespace
 
-cuda::graph cuda_backend::capture(cuda_lane& lane, const std::span<const graph_operation> operations) {
+// Kernels of one device write flags into the memory of others, and wait for them.
+void cuda_backend::add_graph_lanes() {
+	std::set<int> ordinals;
+	for(const auto& device : m_devices) ordinals.insert(device.ordinal);
+	if(ordinals.size() < m_devices.size() || m_options.small_copies.empty() || !probe(m_options.ordinals).all_peers || !may_kernels_wait()) return;
+	make_stop_word();
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		m_graph_positions.push_back({static_cast<lane_index>(m_lanes.size()), 0});
+		m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, 0));
+		m_device_of_lane.push_back(d);
+	}
+}
+
+cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part) {
 	open_capture captured(m_driver, lane.stream());
-	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each operation
-	std::vector<cuda::graph_node> nodes;
-	for(const auto& operation : operations) {
-		nodes.clear();
-		for(const auto earlier : operation.after) nodes.insert(nodes.end(), last_nodes[earlier].begin(), last_nodes[earlier].end());
-		captured.continue_after(nodes);
-		std::visit([&](const auto& what) { issue_on(lane, what); }, operation.what);
+	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
+	std::vector<cuda::graph_node> before;
+	for(const auto& node : part.nodes) {
+		before.clear();
+		for(const auto earlier : node.after) before.insert(before.end(), last_nodes[earlier].begin(), last_nodes[earlier].end());
+		captured.continue_after(before);
+		if(node.is_exchange()) {
+			issue_exchange(lane, graph, node);
+		} else {
+			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
+		}
 		last_nodes.push_back(captured.latest_nodes());
 	}
 	return captured.end();
 }
 
-// A stream of its own: a stream of the rank may be in use by another thread.
-std::unique_ptr<operation_graph> cuda_backend::make_graph(const device_id device, const std::span<const graph_operation> operations) {
-	cuda_lane lane(m_driver, m_devices.at(device.value).context, device.value, 0);
-	const cuda::graph graph = capture(lane, operations);
-	cuda::executable_graph handle = nullptr;
-	const auto code = m_driver.graph_instantiate(&handle, graph, 0);
-	m_driver.graph_destroy(graph);
-	m_driver.check(code, "cuGraphInstantiate");
-	return std::make_unique<cuda_graph>(m_driver, handle, m_is_cancelled);
+void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node) {
+	auto& small = m_small_copies[lane.device()];
+	small.clear();
+	if(node.what.has_value()) add_all(small, *node.what);
+	std::vector<cuda_small_copies::counted_flag> raised, awaited;
+	for(const auto& flag : node.raised) raised.push_back(graph.raised(flag));
+	for(const auto& flag : node.awaited) awaited.push_back(graph.awaited(flag));
+	small.exchange(m_driver, lane.stream(), raised, awaited, graph.word(device_id(lane.device()), node.arrived), cuda::to_device_pointer(m_stop_word));
 }
 
-void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, const operation_graph& graph) {
-	hand_over(position, waits, &static_cast<const cuda_graph&>(graph));
+bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
+	return std::visit(overloaded{
+	                      [&](const copy_operation& copy) { return add(small, copy); },
+	                      [&](const std::vector<copy_operation>& gathered) {
+		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
+	                      },
+	                      [](const launch_operation&) { return false; },
+	                  },
+	    what);
 }
 
-void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph* const graph) {
-	m_driver.check(m_driver.graph_launch(graph->handle(), lane.stream()), "cuGraphLaunch");
+std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const graph_operation> operations) {
+	cuda_small_copies scratch;
+	const auto fits = [&](const decltype(graph_operation::what)& what) {
+		scratch.clear();
+		return add_all(scratch, what) && scratch.may_exchange();
+	};
+	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, fits), m_is_cancelled);
+	for(const auto& part : graph->parts) {
+		if(part.num_words == 0) continue;
+		const auto size_bytes = part.num_words * cuda_graph::bytes_per_word;
+		auto* const address = allocate(memory_of(part.device), size_bytes, cuda_graph::bytes_per_word);
+		graph->set_words(part.device, *m_devices.at(part.device.value).arena, address);
+		fill(memory_of(part.device), address, size_bytes, 0);
+	}
+	return graph;
+}
+
+// Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
+// comes before the launches of earlier runs on all devices.
+void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations) {
+	auto& graph = static_cast<cuda_graph&>(operations);
+	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true});
+	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
+		std::vector<lane_position> behind;
+		for(auto& part : graph.parts) {
+			auto& last = m_graph_positions.at(part.device.value);
+			++last.sequence;
+			hand_over(last, before, cuda_graph_step{&graph, &part, launches});
+			behind.push_back(last);
+		}
+		return behind;
+	};
+	if(!std::exchange(graph.is_prepared, true)) hand_over_parts({}, false);
+	std::vector<lane_position> before(waits.positions.begin(), waits.positions.end());
+	if(position.sequence > 1) before.push_back({position.lane, position.sequence - 1}); // as the parts run on other lanes
+	hand_over(position, {hand_over_parts({before, waits.answers}, true), {}}, shared_flag{}); // complete when all parts are
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
+	auto& handle = step.part->handle;
+	if(handle == nullptr) {
+		// A stream of its own: a launcher thread may be using the lane's.
+		cuda_lane capturing(m_driver, lane.context(), lane.device(), 0);
+		const cuda::graph graph = capture(capturing, *step.graph, *step.part);
+		const auto code = m_driver.graph_instantiate(&handle, graph, 0);
+		m_driver.graph_destroy(graph);
+		m_driver.check(code, "cuGraphInstantiate");
+	}
+	if(step.launches) m_driver.check(m_driver.graph_launch(handle, lane.stream()), "cuGraphLaunch");
 }
 
 } // namespace celerity

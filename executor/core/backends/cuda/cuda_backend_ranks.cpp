@@ -74,18 +74,28 @@ void cuda_backend::issue_on(cuda_lane& lane, const shared_flag& flag) {
 	if(flag.address != nullptr) enqueue_flags(m_driver, lane.stream(), cuda::memory_operation_write, std::span(&flag, 1));
 }
 
-void cuda_backend::prepare_small_copies() {
-	m_small_copies.resize(m_devices.size());
-	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_functions(m_options.small_copies[d]);
-	if(!m_options.kernels_wait || m_devices.size() > 1) return;
-	int has_timeout = 0; // a GPU with a display ends kernels that run for seconds
-	m_driver.check(m_driver.device_get_attribute(&has_timeout, cuda::attribute_kernel_timeout, m_devices.front().handle), "cuDeviceGetAttribute");
-	if(has_timeout != 0) return;
+/// A GPU with a display ends kernels that run for seconds.
+bool cuda_backend::may_kernels_wait() {
+	return std::none_of(m_devices.begin(), m_devices.end(), [&](const device_state& device) {
+		int has_timeout = 0;
+		m_driver.check(m_driver.device_get_attribute(&has_timeout, cuda::attribute_kernel_timeout, device.handle), "cuDeviceGetAttribute");
+		return has_timeout != 0;
+	});
+}
+
+void cuda_backend::make_stop_word() {
+	make_current(m_devices.front().context);
 	void* word = nullptr;
 	m_driver.check(m_driver.host_allocate(&word, sizeof(std::uint32_t), cuda::host_memory_portable | cuda::host_memory_mapped), "cuMemHostAlloc");
 	m_stop_word = static_cast<std::uint32_t*>(word);
 	*m_stop_word = 0;
-	make_current(m_devices.front().context);
+}
+
+void cuda_backend::prepare_small_copies() {
+	m_small_copies.resize(m_devices.size());
+	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_functions(m_options.small_copies[d]);
+	if(!m_options.kernels_wait || m_devices.size() > 1 || !may_kernels_wait()) return;
+	make_stop_word();
 	m_driver.check(m_driver.memory_allocate(&m_arrived_word, sizeof(std::uint32_t)), "cuMemAlloc");
 	fill(memory_of(device_id(0)), reinterpret_cast<void*>(m_arrived_word), sizeof(std::uint32_t), 0);
 	m_small_copies.front().allow_flags(m_arrived_word, m_stop_word);

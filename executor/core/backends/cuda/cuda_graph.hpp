@@ -2,28 +2,61 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "cuda_driver.hpp"
+#include "cuda_graph_parts.hpp"
+#include "memory/slab_arena.hpp"
 
 namespace celerity {
 
-/// A CUDA graph that can be launched.
+/// A CUDA graph per device. They are launched together.
 class cuda_graph final : public operation_graph {
   public:
 	/// `is_cancelled` outlives the graph. Once it is set, the graph is left to the end of the process: operations may still run.
-	cuda_graph(const cuda::driver& driver, const cuda::executable_graph handle, const std::atomic<bool>& is_cancelled)
-	    : m_driver(driver), m_handle(handle), m_is_cancelled(is_cancelled) {}
+	cuda_graph(const cuda::driver& driver, std::vector<cuda_graph_part>&& by_device, const std::atomic<bool>& is_cancelled)
+	    : parts(std::move(by_device)), m_driver(driver), m_is_cancelled(is_cancelled) {}
 	~cuda_graph() override {
-		if(!m_is_cancelled.load(std::memory_order_relaxed)) m_driver.executable_graph_destroy(m_handle);
+		if(m_is_cancelled.load(std::memory_order_relaxed)) return;
+		for(const auto& part : parts) {
+			if(part.handle != nullptr) m_driver.executable_graph_destroy(part.handle);
+		}
+		for(const auto& [device, memory] : m_words) memory.arena->deallocate(memory.address);
 	}
 
-	cuda::executable_graph handle() const { return m_handle; }
+	/// Gives the device memory for words, all of them 0.
+	void set_words(const device_id device, slab_arena& arena, void* const address) { m_words.emplace(device, word_memory{&arena, address}); }
+	cuda::device_pointer word(const device_id device, const std::uint32_t number) const {
+		return cuda::to_device_pointer(m_words.at(device).address) + number * bytes_per_word;
+	}
+	cuda_small_copies::counted_flag raised(const cuda_graph_flag& flag) const { return {word(flag.to, flag.word), word(flag.from, flag.raised_count)}; }
+	cuda_small_copies::counted_flag awaited(const cuda_graph_flag& flag) const { return {word(flag.to, flag.word), word(flag.to, flag.awaited_count)}; }
+
+	/// Devices look at some words all the time, and write others: each word has a sector of its own.
+	static constexpr std::size_t bytes_per_word = 32;
+
+	std::vector<cuda_graph_part> parts; ///< at least one
+	bool is_prepared = false;           ///< the issuing threads have been told to make the handles
 
   private:
+	struct word_memory {
+		slab_arena* arena = nullptr;
+		void* address = nullptr;
+	};
 	const cuda::driver& m_driver;
-	cuda::executable_graph m_handle;
+	std::map<device_id, word_memory> m_words;
 	const std::atomic<bool>& m_is_cancelled;
+};
+
+/// For the thread that issues operations of the part's device: makes the handle if there is none yet.
+struct cuda_graph_step {
+	const cuda_graph* graph;
+	cuda_graph_part* part;
+	bool launches;
 };
 
 } // namespace celerity

@@ -62,4 +62,17 @@ void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream st
 	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
+void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const std::span<const counted_flag> raised,
+    const std::span<const counted_flag> awaited, const cuda::device_pointer arrived, const cuda::device_pointer stop) {
+	arguments given = m_arguments;
+	given.num_raised = given.waits = given.num_answers = 0;
+	given.arrived = arrived;
+	given.stop = stop;
+	for(const auto& flag : raised) given.slots.at(given.num_raised++).raised = {flag.address, flag.count};
+	for(const auto& flag : awaited) given.slots.at(given.waits++).part.ready = {flag.address, flag.count};
+	void* parameters[] = {&given};
+	driver.check(driver.launch(m_functions.exchange, 1, std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr),
+	    "cuLaunchKernel");
+}
+
 } // namespace celerity

@@ -28,6 +28,7 @@ class cuda_small_copies {
 	struct functions {
 		cuda::function few = nullptr; ///< for up to `few_parts` copies, flags and answers
 		cuda::function many = nullptr;
+		cuda::function exchange = nullptr; ///< in graphs
 	};
 	void set_functions(const functions& compiled) { m_functions = compiled; }
 	bool is_available() const { return m_functions.many != nullptr; }
@@ -48,6 +49,18 @@ class cuda_small_copies {
 	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
 	bool raise_first(std::span<const shared_flag> flags);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
+
+	/// A flag between two devices of a graph. Each launch of the graph raises it by one, so that no parameter changes. Whoever raises it or waits for it
+	/// has counted the launches in a word of its own device.
+	struct counted_flag {
+		cuda::device_pointer address = 0; ///< on the device that waits
+		cuda::device_pointer count = 0;   ///< on the device of the kernel
+	};
+	/// Whether exchange() can carry out the copies.
+	bool may_exchange() const { return m_total_bytes <= max_waiting_bytes; }
+	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`. `arrived`: as in allow_flags().
+	void exchange(const cuda::driver& driver, cuda::stream stream, std::span<const counted_flag> raised, std::span<const counted_flag> awaited,
+	    cuda::device_pointer arrived, cuda::device_pointer stop);
 
   private:
 	struct flag {
@@ -71,7 +84,7 @@ class cuda_small_copies {
 	/// The kernel for few copies takes as many of the slots as it needs.
 	struct arguments {
 		std::uint32_t num_parts;
-		std::uint32_t waits; ///< 0: the flags of the parts have been reached
+		std::uint32_t waits; ///< 0: the flags of the parts have been reached; in an exchange, the number of flags
 		std::uint32_t num_raised;
 		std::uint32_t num_answers;
 		std::uint64_t arrived;
