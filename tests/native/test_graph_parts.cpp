@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Random operations of several devices, divided into graphs. Each device carries out its nodes in any order that the edges allow. A node that waits holds all
+// others of its device up. All operations run, each after those that it depends on.
+// Arguments: [rounds] [seed]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/cuda_graph_parts.hpp"
+#include "check.hpp"
+
+using namespace celerity;
+
+namespace {
+
+/// The number of an operation is the size of its copy.
+std::vector<graph_operation> make_operations(std::mt19937& random, const std::size_t num_devices) {
+	std::vector<graph_operation> operations(1 + random() % 60);
+	const std::size_t most_edges = 1 + random() % 12;
+	for(std::uint32_t i = 0; i < operations.size(); ++i) {
+		copy_operation copy;
+		copy.size_bytes = i;
+		operations[i].device = device_id(static_cast<std::uint32_t>(random() % num_devices));
+		operations[i].what = copy;
+		for(std::size_t edge = 0; i > 0 && edge < random() % (most_edges + 1); ++edge) {
+			const auto earlier = static_cast<std::uint32_t>(random() % i);
+			auto& after = operations[i].after;
+			if(std::find(after.begin(), after.end(), earlier) == after.end()) after.push_back(earlier);
+		}
+	}
+	return operations;
+}
+
+std::size_t number_of(const decltype(graph_operation::what)& what) { return std::get<copy_operation>(what).size_bytes; }
+
+class device {
+  public:
+	explicit device(const cuda_graph_part& part) : m_part(part), m_is_done(part.nodes.size()) {}
+
+	bool is_done() const { return m_num_done == m_part.nodes.size(); }
+	/// Chooses a node whose edges allow it, and stays with it until its flags are up. Returns whether anything has happened.
+	bool advance(std::mt19937& random, std::map<std::pair<device_id, std::uint32_t>, bool>& flags, const auto& run) {
+		if(is_done()) return false;
+		bool has_begun = false;
+		if(m_current == nullptr) {
+			std::vector<std::size_t> ready;
+			for(std::size_t i = 0; i < m_part.nodes.size(); ++i) {
+				const auto& after = m_part.nodes[i].after;
+				if(!m_is_done[i] && std::all_of(after.begin(), after.end(), [&](const std::uint32_t n) { return bool{m_is_done[n]}; })) ready.push_back(i);
+			}
+			m_place = ready.at(random() % ready.size());
+			m_current = &m_part.nodes[m_place];
+			check(m_current->raised.size() <= cuda_small_copies::max_parts && m_current->awaited.size() <= cuda_small_copies::max_parts, "a kernel has slots");
+			for(const auto& flag : m_current->raised) {
+				check(flag.from == m_part.device && flag.word != flag.awaited_count, "flags have words of their own");
+				check(!std::exchange(flags[{flag.to, flag.word}], true), "a flag is raised once");
+			}
+			has_begun = true;
+		}
+		for(const auto& flag : m_current->awaited) {
+			check(flag.to == m_part.device, "a device waits for flags in its own memory");
+			if(!flags[{flag.to, flag.word}]) return has_begun;
+		}
+		if(m_current->what.has_value()) run(number_of(*m_current->what));
+		m_is_done[m_place] = true;
+		++m_num_done;
+		m_current = nullptr;
+		return true;
+	}
+
+  private:
+	const cuda_graph_part& m_part;
+	std::vector<bool> m_is_done;
+	std::size_t m_num_done = 0;
+	const cuda_graph_node* m_current = nullptr;
+	std::size_t m_place = 0;
+};
+
+void run_round(std::mt19937& random) {
+	const auto operations = make_operations(random, 1 + random() % 12);
+	const auto parity = random() % 4;
+	const auto parts = part_by_device(operations, [&](const auto& what) { return number_of(what) % 4 <= parity; });
+	std::vector<device> devices(parts.begin(), parts.end());
+	std::map<std::pair<device_id, std::uint32_t>, bool> flags;
+	std::vector<bool> has_run(operations.size());
+	const auto run = [&](const std::size_t number) {
+		for(const auto earlier : operations[number].after) check(has_run[earlier], "an operation runs after those that it depends on");
+		check(!has_run[number], "an operation runs once");
+		has_run[number] = true;
+	};
+	for(std::size_t num_idle = 0; num_idle < 200 * devices.size();) {
+		if(std::all_of(devices.begin(), devices.end(), [](const device& d) { return d.is_done(); })) break;
+		num_idle = devices[random() % devices.size()].advance(random, flags, run) ? 0 : num_idle + 1;
+	}
+	check(std::all_of(has_run.begin(), has_run.end(), [](const bool has) { return has; }), "all operations run: no device waits for ever");
+}
+
+} // namespace
+
+int main(const int argc, const char** const argv) {
+	std::mt19937 random(argc > 2 ? static_cast<std::uint32_t>(std::atoi(argv[2])) : 1);
+	const int rounds = argc > 1 ? std::atoi(argv[1]) : 3000;
+	for(int i = 0; i < rounds; ++i) run_round(random);
+	std::printf("%d graphs of several devices are right\n", rounds);
+	return 0;
+}
