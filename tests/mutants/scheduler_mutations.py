@@ -52,8 +52,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "a forgotten side effect is not replaced by the epoch",
         WINDOW,
-        "m_last.try_emplace(object, window.epoch());",
-        "m_last.try_emplace(object, Id{});",
+        "m_last.try_emplace(object, window.epoch())",
+        "m_last.try_emplace(object, Id{})",
     ),
     Mutation(
         "side effects younger than the epoch are forgotten",
