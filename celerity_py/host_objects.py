@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
 
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError
@@ -54,5 +54,9 @@ class HostObject(Generic[Object]):
     def __repr__(self) -> str:
         return f"<HostObject {self.label}>"
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
+    if TYPE_CHECKING:  # no `static_types.PlainValue`
+        __reduce_ex__: ClassVar[None]  # type: ignore[assignment]
+    else:
+
+        def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+            raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")

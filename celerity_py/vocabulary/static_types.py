@@ -28,7 +28,7 @@ ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xo
 
 
 class PlainValue(Protocol):
-    """Any object but those that stand for arrays: `StandsForArray` tells type checkers that it lacks this method."""
+    """Any object but host objects and those that stand for arrays, which lack this method for type checkers."""
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]: ...
 
@@ -39,5 +39,5 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
 
-#: What a task takes. Type checkers find a bare buffer and a future among the arguments.
+#: What a task takes. Type checkers find a bare buffer, a future and a host object among the arguments.
 Argument: TypeAlias = "Access | Reduction | PlainValue | None"

@@ -75,6 +75,16 @@ CHECK = {"CELERITY_CHECK": "1"}
 
 AT_THE_SUBMIT = [
     Misuse("A bare buffer among the arguments", ("ArgumentTypeError",), "queue.parallel_for(8, step, u)"),
+    Misuse(
+        "A bare host object among the arguments",
+        ("ArgumentTypeError",),
+        "log = celerity.HostObject([])\nqueue.host_task(print, log)",
+    ),
+    Misuse(
+        "A host object in a kernel",
+        ("ArgumentTypeError",),
+        "log = celerity.HostObject([])\nqueue.parallel_for(8, step, log.side_effect())",
+    ),
     Misuse("Arithmetic with a buffer", ("ArgumentTypeError",), "mean = np.sum(u) / 8"),
     Misuse("A comparison with the future of a fence", ("ArgumentTypeError",), "if queue.fence(u) > 0:\n    print()"),
     Misuse("A function of an access", ("ArgumentTypeError",), "np.sum(u.read(access.all()))"),
@@ -155,6 +165,26 @@ AT_THE_SUBMIT = [
         "A reduction with a function",
         ("NotAvailableYet",),
         "celerity.reduction(total, lambda a, b: a + b, identity=0)",
+    ),
+    Misuse("A masked array", ("ArgumentTypeError",), "celerity.Buffer.from_array(np.ma.masked_equal([1, 0, 2], 0))"),
+    Misuse(
+        "A fence in a recorded function",
+        ("UsageError",),
+        """
+        def advance():
+            queue.parallel_for(8, step, u.read(access.one_to_one()))
+            queue.fence(u)
+
+        queue.record(advance)
+        """,
+    ),
+    Misuse(
+        "A loop that stops on an array",
+        ("UsageError",),
+        """
+        for i in queue.until(lambda: queue.fence(u), every=1, at_most=4):
+            queue.parallel_for(8, step, u.read(access.one_to_one()))
+        """,
     ),
     Misuse(
         "A result for which the host has no memory",

@@ -254,7 +254,7 @@ def test_objects_are_refused_where_no_task_could_use_them(queue: celerity.Queue)
     with pytest.raises(
         ArgumentTypeError, match=r"got <HostObject H\d+ \(list\)> itself\. Pass host_object\.side_effect"
     ):
-        queue.host_task(kernel, shared)
+        queue.host_task(kernel, shared)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="which only a host task takes, as an argument of its own"):
         queue.host_task(kernel, [shared.side_effect()])
     with pytest.raises(ArgumentTypeError, match="takes an object of the program, not <HostObject"):

@@ -55,6 +55,8 @@ ints: celerity.Buffer[np.int32] = celerity.Buffer.from_function(4, np.int32, lam
 element: np.dtype[np.float64] = v.dtype
 reads: celerity.Access = u.read(access.neighborhood(1, 1, shape="axes"))
 
+log = celerity.HostObject([1])
+
 with celerity.Queue() as queue:
     queue.parallel_for(u.shape, kernel, reads, v.write(access.one_to_one()))
     queue.parallel_for(4, kernel, reads, None, 1, 2.5, 1j, "a", b"a", [1], {}, np.ones(3))
@@ -63,7 +65,9 @@ with celerity.Queue() as queue:
     queue.parallel_for(u.shape, kernel, u, v.write(access.one_to_one()))  # finds: "Buffer[floating[_32Bit]]"
     queue.parallel_for(u.shape, kernel, queue.fence(u))  # finds: "Future[ndarray
     queue.host_task(print, unknown)  # finds: "Buffer[Any]"
-    queue.host_task(print, reads, on="master")
+    queue.host_task(print, log)  # finds: "HostObject[list[int]]"
+    queue.host_task(print, log.side_effect(), reads, on="master")
+    numbers: list[int] = queue.fence(log).result()
     queue.host_task(print, reads, on=(4, 4))
     queue.host_task(print, reads, on="mastr")  # finds: expected "Literal['once', 'master']
     future: celerity.Future[NDArray[np.float32]] = queue.fence(u)
