@@ -66,8 +66,6 @@ WITHOUT_PROGRAM = {
     "MapperMisfit none": "no error",
     "AccessViolation unknown_buffer": "calls check their buffers before; no program should see it",
     "PlanningNotice fault": "becomes `InternalError`",
-    "PlanningNotice full_lookahead": "a warning after very many tasks with `CELERITY_LOOKAHEAD=infinite`",
-    "Stalled": "nothing moves for `CELERITY_STALL_S` seconds; the message says who waits for what, on each rank",
 }
 
 CPU_2 = {"CELERITY_DEVICES": "cpu:2"}
@@ -369,6 +367,16 @@ IN_A_TASK = [
         """,
         {"CELERITY_LOOKAHEAD": "none"},
     ),
+    Misuse(
+        "A buffer that grows for too long: a warning",
+        ("PlanningNotice full_lookahead",),
+        """
+        history = celerity.Buffer((70_000, 8), name="history")
+        for i in range(70_000):
+            queue.parallel_for((i + 1, 8), step, history.write(access.one_to_one()))
+        """,
+        {"CELERITY_LOOKAHEAD": "infinite"},
+    ),
 ]
 
 WITH_CHECK = [
@@ -472,6 +480,19 @@ OF_THE_RUN = [
             queue.parallel_for(8, step, u.read(access.all()), name="print")
         queue.barrier()
         """,
+        ranks=2,
+    ),
+    Misuse(
+        "A rank that the others wait for",
+        ("Stalled",),
+        """
+        import time
+
+        if celerity.rank() == 1:
+            time.sleep(100)
+        queue.barrier()
+        """,
+        {"CELERITY_STALL_S": "20"},
         ranks=2,
     ),
     Misuse(
