@@ -29,7 +29,7 @@ from celerity_py.reductions import reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.lifecycle import is_master, rank, size
 from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
+from celerity_py.vocabulary.parts import Chunk, CollectivePart, MapperChunk, Part
 
 __version__ = _version()
 
@@ -40,6 +40,7 @@ __all__ = [
     "CelerityError",
     "CelerityWarning",
     "Chunk",
+    "CollectivePart",
     "CudaKernel",
     "Future",
     "HostObject",

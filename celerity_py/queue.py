@@ -151,6 +151,42 @@ class Queue:
             refuse_names("host_task(fn", unknown, "on", "name", "constrain", "unordered")
         self._runtime.submit_host_task(fn, args, on, name, constrain, unordered, _getframe(1))
 
+    def collective(
+        self,
+        fn: Callable[..., Any],
+        *args: Argument,
+        group: str | None = None,
+        name: str | None = None,
+        **unknown: Never,
+    ) -> None:
+        """Submit a function that runs on the host of every rank, as `fn(part, *args)`, and may use MPI. Collective.
+
+        The index space has one item per rank. Tasks of one group run one after the other, in program order, and so in
+        the same order on all ranks. Tasks of different groups, and other tasks, run beside them. `part.comm` is an
+        mpi4py communicator of the group's own. The first task of the group makes it, when earlier groups have theirs;
+        the end of the runtime frees it.
+
+        Args:
+            fn: Called once per rank, on a thread of the runtime, with a `CollectivePart`, and with the arguments of a
+                host task. It may block until the same task runs on the other ranks.
+            args: Accesses, side effects on host objects, and plain values, as for `host_task`.
+            group: The name of the group, the same on all ranks. There are up to 32 groups, with that of None.
+            name: The task's name in messages and timelines; by default that of the function.
+            unknown: Refused, because `args` have no names.
+
+        Raises:
+            UsageError: As for `parallel_for`, or if there are too many groups.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        if unknown:
+            refuse_names("collective(fn", unknown, "group", "name")
+        runtime = self._runtime
+        runtime.check_usable("collective()")
+        known = runtime.groups.find(group)
+        runtime.submit_host_task(fn, args, known, name, None, True, _getframe(1))
+        runtime.groups.keep(known)
+
     # ---- repetitions
 
     def record(self, function: Callable[[], Any]) -> Recording:

@@ -22,7 +22,7 @@ from celerity_py.vocabulary.accesses import READ, Port
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.foreign_arrays import to_numpy
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.parts import Chunk, Part
+from celerity_py.vocabulary.parts import Chunk, IndexSpacePart
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import refuse_masked
@@ -107,7 +107,7 @@ class Binder:
     def call(
         self,
         submission: Submission,
-        part: Part,
+        part: IndexSpacePart,
         bindings: Sequence[Binding],
         partials: Iterable[Any] = (),
         checks: CallChecks | None = None,

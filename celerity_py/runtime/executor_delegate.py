@@ -13,8 +13,8 @@ from celerity_py.executor.failures.user_frames import is_ours
 from celerity_py.scheduler.errors import OutOfBoundsAccess
 from celerity_py.vocabulary.accesses import Port
 from celerity_py.vocabulary.notation import show, widen_mapper
-from celerity_py.vocabulary.parts import Part
-from celerity_py.vocabulary.submissions import line_of
+from celerity_py.vocabulary.parts import CollectivePart, Part
+from celerity_py.vocabulary.submissions import CollectiveSubmission, line_of
 
 if TYPE_CHECKING:
     from celerity_py._native import HostTaskCall, KernelCall
@@ -49,7 +49,13 @@ class RuntimeDelegate:
             return
         submission = runtime.submissions[call.submission]
         whole: Any = submission.box
-        part = Part(box_from_flat(call.chunk, len(whole.min)), whole)
+        box = box_from_flat(call.chunk, len(whole.min))
+        if isinstance(submission, CollectiveSubmission):
+            if runtime.size > 1:  # on all ranks, whether or not this function asks for it
+                submission.group.connect()
+            part: Part = CollectivePart(box, whole, runtime.rank, runtime.size, submission.group)
+        else:
+            part = Part(box, whole, runtime.rank, runtime.size)
         HOST_BINDER.call(submission, part, call.accesses, checks=runtime.call_checks)
 
     def submission_completed(self, submission_id: int) -> None:

@@ -20,6 +20,7 @@ from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.hints import Division
+from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
@@ -90,6 +91,8 @@ class Runtime:
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
         self._host_objects = itertools.count(1)
+        #: Of collective host tasks.
+        self.groups = CollectiveGroups(self.size, communicator, self._host_objects)
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
         #: Label and number of dimensions of buffers whose handles live, by id.

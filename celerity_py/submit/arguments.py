@@ -113,8 +113,8 @@ def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: s
 def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: str = "kernel") -> None:
     """Refuse functions that cannot be called with a chunk and this number of arguments."""
     if isinstance(kernel, CudaKernel) or (isinstance(kernel, Kernel) and function is None):
-        if kind == "host task":
-            raise ArgumentTypeError(f"host_task() takes a Python function, not {kernel!r}.")
+        if kind != "kernel":
+            raise ArgumentTypeError(f"A {kind} is a Python function, not {kernel!r}.")
         refuse_backend(kernel)
     if not callable(function):
         raise ArgumentTypeError(f"A {kind} is a callable or made by celerity.kernel, not {function!r}.")
@@ -129,7 +129,7 @@ def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: st
             f'{kind} "{label}" is a generator or coroutine, whose body would never run. Use a plain function.'
         )
     signature = inspect.signature(function)
-    first = "part" if kind == "host task" else "chunk"
+    first = "chunk" if kind == "kernel" else "part"
     try:
         signature.bind(None, *[None] * num_args)
     except TypeError as error:

@@ -16,6 +16,7 @@ from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions import Reduction
+from celerity_py.runtime.collective_groups import CollectiveGroup
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
 from celerity_py.submit.custom_mappers import resolve_custom
@@ -24,7 +25,7 @@ from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
 from celerity_py.vocabulary.static_types import HostTaskPlace
-from celerity_py.vocabulary.submissions import Submission
+from celerity_py.vocabulary.submissions import CollectiveSubmission, Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -136,11 +137,17 @@ class SubmitDelegate:
         if name is not None:
             check_name(name)
         label = name or name_of(fn)
-        who = f'host task "{label}"'
+        group = on if isinstance(on, CollectiveGroup) else None
+        kind = "host task" if group is None else "collective host task"
+        who = f'{kind} "{label}"'
         if not isinstance(unordered, bool):
             raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
         granularity = None
-        if not isinstance(on, str):
+        objects: set[int] = set()
+        if group is not None:
+            distribution, box = "split", group.box
+            objects.add(group.host_object)
+        elif not isinstance(on, str):
             distribution, box = "split", box_of(on, who)
             granularity = None if constrain is None else granularity_of(constrain, box, who)
         elif on in _PLACES:
@@ -154,13 +161,16 @@ class SubmitDelegate:
             raise UsageError(
                 f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
             )
-        check_kernel(fn, fn, len(args), label, "host task")
-        objects: set[int] = set()
+        check_kernel(fn, fn, len(args), label, kind)
         accesses, reductions, kept, is_custom = collect(args, runtime, who, objects)
         if reductions:
             reduction = next(arg for arg in args if isinstance(arg, Reduction))
             raise ArgumentTypeError(f"{who} got {reduction!r}, but only kernels can reduce. Use queue.parallel_for().")
-        submission = Submission("host task", label, fn, kept, box, frame)
+        if group is None:
+            submission = Submission(kind, label, fn, kept, box, frame)
+        else:
+            submission = CollectiveSubmission(kind, label, fn, kept, box, frame)
+            submission.group = group
         origin = runtime.origins.of(submission)
         task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin)
         if is_custom:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError
 
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+    from celerity_py.runtime.collective_groups import CollectiveGroup
+
 _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startswith("_"))
 
 
-class Part:
-    """The part of the index space that one call of a host task runs."""
+class IndexSpacePart:
+    """What all parts of index spaces have."""
 
     __slots__ = ("box", "global_box")
 
@@ -42,7 +47,46 @@ class Part:
         return f"<part {self.box} of {self.global_box}>"
 
 
-class MapperChunk(Part):
+class Part(IndexSpacePart):
+    """The part of the index space that one call of a host task runs."""
+
+    __slots__ = ("rank", "size")
+
+    def __init__(self, box: Box, global_box: Box, rank: int, size: int) -> None:
+        super().__init__(box, global_box)
+        #: The number of this process, from 0.
+        self.rank = rank
+        #: The number of processes.
+        self.size = size
+
+    def _explain_missing(self, name: str) -> str:
+        if name == "comm":
+            return f"{self!r} has no communicator. Submit the function with queue.collective(fn, ...)."
+        return super()._explain_missing(name)
+
+
+class CollectivePart(Part):
+    """The part of a collective host task: one per rank."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, box: Box, global_box: Box, rank: int, size: int, group: CollectiveGroup) -> None:
+        super().__init__(box, global_box, rank, size)
+        self._group = group
+
+    @property
+    def comm(self) -> Intracomm:
+        """An mpi4py communicator of the group's own, with all ranks in their order. Do not free it.
+
+        Use it in collective host tasks of the group only. It lives until the runtime ends.
+
+        Raises:
+            LaunchError: If there is a single rank, and no MPI library.
+        """
+        return self._group.connect()
+
+
+class MapperChunk(IndexSpacePart):
     """The argument of a range mapper written in Python: the whole index space, or a part of it."""
 
     __slots__ = ()
@@ -51,7 +95,7 @@ class MapperChunk(Part):
         return f"<chunk {self.box} of {self.global_box}>"
 
 
-class Chunk(Part):
+class Chunk(IndexSpacePart):
     """The part of the index space that one call of a kernel runs."""
 
     __slots__ = ("device", "stream", "xp")

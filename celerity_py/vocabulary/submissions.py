@@ -11,6 +11,7 @@ from celerity_py._native import SubmissionRecord
 if TYPE_CHECKING:
     from celerity_py._native import Box
     from celerity_py.calls.outer_variables import OuterValue
+    from celerity_py.runtime.collective_groups import CollectiveGroup
     from celerity_py.runtime.futures import Future
 
 
@@ -95,3 +96,12 @@ class Submission(SubmissionRecord):
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""
         return f"{self.label} (submitted at {self.site})"
+
+
+class CollectiveSubmission(Submission):
+    """The entry of a collective host task."""
+
+    __slots__ = ("group",)
+
+    #: Set by the call that submits it.
+    group: CollectiveGroup

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
     from celerity_py._native import Payload
 
 #: Largest pilot and largest notice, in bytes: MPI implementations send messages of these sizes without a handshake.
@@ -46,7 +48,8 @@ class Communicator(Protocol):
     """Point-to-point transport between the ranks of one run.
 
     Threading: construction, `exchange` and `close` are collective and block; they happen while no executor thread
-    runs. `abort` may be called from any thread. Everything else is called by the executor thread only and never blocks.
+    runs. Any thread may call `abort`. Except for `connect_group`, everything else is called by the executor thread only
+    and never blocks.
     """
 
     @property
@@ -112,6 +115,15 @@ class Communicator(Protocol):
 
     def process_of(self, rank: int) -> int | None:
         """The id of the process of `rank`; None if it cannot be seen from here (another host)."""
+
+    def connect_group(self, number: int) -> Intracomm:
+        """Make an mpi4py communicator of all ranks, which `close` frees. Collective, blocks.
+
+        A host-task thread calls it while the executor thread runs, on all ranks in the same order.
+
+        Args:
+            number: Another one for each call, below 2**15.
+        """
 
     def abort(self, status: int) -> NoReturn:
         """End every rank now, with `status`. Any thread."""

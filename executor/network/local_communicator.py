@@ -8,8 +8,11 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from celerity_py.executor.network.communicator import Arrivals
+from celerity_py.scheduler.errors import LaunchError
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
     from celerity_py._native import Payload
 
 
@@ -25,6 +28,7 @@ class LocalCommunicator:
 
     def __init__(self) -> None:
         self._completed: list[int] = []
+        self._groups: dict[int, Intracomm] = {}
 
     @property
     def outstanding(self) -> int:
@@ -64,6 +68,18 @@ class LocalCommunicator:
     def process_of(self, rank: int) -> int | None:
         return os.getpid() if rank == self.rank else None
 
+    def connect_group(self, number: int) -> Intracomm:
+        try:
+            from celerity_py.executor.network.mpi_library import MPI
+        except (ImportError, RuntimeError) as error:
+            raise LaunchError(
+                f"part.comm of a collective host task needs an MPI library, also with a single rank, but none can be "
+                f"loaded ({error}). Install one, such as with pip install mpich, or leave part.comm out if part.size "
+                f"is 1."
+            ) from error
+        comm = self._groups[number] = MPI.COMM_SELF.Dup()
+        return comm
+
     def abort(self, status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -71,6 +87,10 @@ class LocalCommunicator:
 
     def close(self) -> None:
         self._completed.clear()
+        for comm in self._groups.values():
+            if comm:  # the program has not freed it
+                comm.Free()
+        self._groups.clear()
 
 
 def _refuse(rank: int) -> NoReturn:

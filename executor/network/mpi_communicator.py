@@ -177,6 +177,7 @@ class MpiCommunicator:
         self._requests: list[int] = [_NO_REQUEST] * len(self._inboxes)
         self._memory: list[object] = [None] * len(self._inboxes)  # keeps memory alive that MPI still reads
         self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
+        self._groups: dict[int, MPI.Intracomm] = {}  # by number
         self._is_closed = False
 
     @property
@@ -251,6 +252,18 @@ class MpiCommunicator:
     def process_of(self, rank: int) -> int | None:
         return self._visible_processes.get(rank)
 
+    def connect_group(self, number: int) -> MPI.Intracomm:
+        # Unlike Dup, this may overlap collective calls of the executor thread: the number keeps them apart.
+        ranks = self._comm.Get_group()
+        try:
+            comm = self._groups[number] = self._comm.Create_group(ranks, number)
+        finally:
+            ranks.Free()
+        # The first reduction of objects duplicates the communicator, under a lock of mpi4py: threads of two ranks that
+        # came to it for two groups would wait for each other.
+        comm.allreduce(number)
+        return comm
+
     def abort(self, status: int) -> NoReturn:
         abort(status)
 
@@ -268,6 +281,9 @@ class MpiCommunicator:
         self._datatypes.clear()
         # MPI gives the context of a freed communicator to a later one, which would receive messages still on their way.
         if self._is_settled and not self.unasked_payloads():
+            for _, comm in sorted(self._groups.items()):
+                if comm:  # the program has not freed it
+                    comm.Free()
             self._comm.Free()
 
     def _send_frame(self, destination_rank: int, tag: int, kind: int, content: bytes) -> None:

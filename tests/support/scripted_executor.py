@@ -254,6 +254,9 @@ class MemoryCommunicator:
     def process_of(self, rank: int) -> int | None:
         return self.processes.get(rank)
 
+    def connect_group(self, number: int) -> NoReturn:
+        raise NotImplementedError
+
     def abort(self, status: int) -> NoReturn:  # type: ignore[misc]  # nothing follows it on the thread that calls it
         self._network.aborts.append(status)
 

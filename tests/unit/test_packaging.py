@@ -33,7 +33,7 @@ INSTALLED = {
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
     "celerity_py/runtime": """
-        __init__ devices executor_delegate forks futures lifecycle log native_objects outputs
+        __init__ collective_groups devices executor_delegate forks futures lifecycle log native_objects outputs
         planning_notices run_state run_summary runtime spinning statistics submissions_in_flight
         user_memory
     """,

@@ -480,5 +480,5 @@ def test_a_host_task_takes_no_reductions_kernels_or_other_places(queue: celerity
         queue.host_task(lambda part, x: None, celerity.reduction(celerity.Buffer(()), "sum"))
     with pytest.raises(UsageError, match="'once', 'master', or an index space"):
         queue.host_task(lambda part: None, on="everywhere")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match="takes a Python function"):
+    with pytest.raises(ArgumentTypeError, match="A host task is a Python function, not"):
         queue.host_task(celerity.CudaKernel("", "f"))  # type: ignore[arg-type]
