@@ -120,6 +120,23 @@ def unordered(odd: bool) -> None:
     queue.host_task(look, u.read(access.all()), unordered=odd)
 
 
+def host_objects(odd: bool) -> None:
+    first, second = celerity.HostObject([1]), celerity.HostObject([2])
+    queue.host_task(lambda part, numbers: None, (second if odd else first).side_effect(), name="look")
+
+
+def collective(odd: bool) -> None:
+    """One rank alone waits for the other one in MPI."""
+    if odd:
+        queue.collective(lambda part: part.comm.Barrier(), name="meet")
+
+
+def group(odd: bool) -> None:
+    for name in ("a", "b"):
+        queue.collective(lambda part: part.comm.Barrier(), group=name)
+    queue.collective(lambda part: part.comm.Barrier(), group="a" if odd else "b")
+
+
 def order(odd: bool) -> None:
     """As if each rank went through a set."""
     for buffer in (v, u) if odd else (u, v):

@@ -24,6 +24,7 @@ _HOW_TOS = {
     "arrays": "698 1487 2482 2975 3035 2416",
     "host tasks": "the largest element is 4.0",
     "host objects": "[16.0, 32.0, 64.0]",
+    "collective host tasks": "[0. 1. 2. 3.]",
     "cuda kernels": "[0.25 1.   2.  ] 98.0",
     "halos": "910.0",
     "repetitions": "999.9528",
