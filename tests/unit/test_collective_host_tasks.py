@@ -57,15 +57,20 @@ def test_tasks_of_one_group_run_in_program_order_and_those_of_two_groups_overlap
 
 SINGLE_RANK = """
 import sys
+import threading
 import celerity_py as celerity
+
+lock = threading.Lock()
 
 def add(part):
     assert part.comm is part.comm
-    print(part.comm.size, part.comm.allreduce(3))
+    with lock:
+        print(part.comm.size, part.comm.allreduce(3))
 
 for _ in range(2):
     with celerity.Queue() as queue:
         queue.collective(lambda part: print(part.size, "mpi4py.MPI" in sys.modules))
+        queue.wait()
         queue.collective(add)
         queue.collective(add, group="other")
 """
