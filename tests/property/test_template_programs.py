@@ -113,24 +113,11 @@ def test_more_recordings_than_templates() -> None:
     assert run(Settings(), *STEP, *replays)[-1] >= 700
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_reductions_in_a_replay(devices: int) -> None:
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_reductions_in_a_replay(machine: Settings) -> None:
     step = (
         Kernel(LINE, (Access(0, "read_write", ONE),), (Reduction(4, "sum"),)),
         HostTask("once", (), (Access(4, "read", mappers.all_()),)),
     )
-    expanded = run(Settings(num_devices=devices), BufferDecl(4, (), "none"), *step, Replay(0, step, 60))
-    # Several devices meet in memory that each repetition allocates.
-    assert expanded[0] >= 40 if devices == 1 else expanded[0] == 0
-
-
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_side_effects_in_a_replay(machine: Settings) -> None:
-    step = (
-        HostTask("split", LINE, (Access(0, "read_write", ONE),), objects=(1,)),
-        HostTask("once", (), (), unordered=True, objects=(1, 2)),
-    )
-    other = HostTask("once", (), (), objects=(1,))
-    expanded = run(machine, *step, other, Replay(0, step, 100), other, Replay(0, step, 100), other)
-    assert expanded[0] >= 60
-    assert expanded[1] - expanded[0] >= 50
+    expanded = run(machine, BufferDecl(4, (), "none"), *step, Replay(0, step, 100))
+    assert expanded[0] >= 50

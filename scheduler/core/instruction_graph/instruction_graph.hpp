@@ -147,7 +147,7 @@ class instruction_graph_generator {
 		const task_reduction* reduction;
 		bool is_complete; ///< no other rank holds a partial result
 		bool includes_current;
-		std::optional<staging_allocation> gather; ///< if there is more than one partial result
+		staging_allocation* gather = nullptr; ///< null: nothing is in there yet
 	};
 	struct arena_bucket {
 		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
@@ -230,7 +230,7 @@ class instruction_graph_generator {
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
 	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
-	std::vector<std::vector<staging_allocation>> m_staging; ///< by memory id
+	std::vector<std::deque<staging_allocation>> m_staging; ///< by memory id
 	std::uint64_t m_last_message = 0;
 	std::uint64_t m_num_held_horizons = 0;
 	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< the memory states with `has_grown`
@@ -340,11 +340,11 @@ class instruction_graph_generator {
 	    const execution_plan& plan);
 	void finish_local_reduction(const command_phase& now, local_reduction& local, std::span<const local_chunk> chunks);
 	void compile_reduction(const command_phase& now, const reduction_command& reduction);
-	staging_allocation make_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
-		return make_staging(now, host_memory, count * buffer.info.element_size_bytes, buffer.info.element_alignment_bytes);
+	staging_allocation& acquire_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
+		return acquire_staging(now, host_memory, count * buffer.info.element_size_bytes, buffer.info.element_alignment_bytes);
 	}
 	void copy_partial(const command_phase& now, buffer_state& buffer, memory_id source, staging_allocation& gather, std::size_t slot);
-	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather, std::size_t count,
+	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather, std::size_t count,
 	    bool is_complete);
 	void compile_fence(const command_phase& now, const task& node);
 	std::vector<instruction_id> copy_to_fence(const command_phase& now, const task& node);

@@ -108,19 +108,21 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
 	std::vector<local_reduction> locals;
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		local_reduction local{&reduction, !execution.is_partial, reduction.include_current && execution.initializes_reductions, {}};
-		const std::size_t num_inputs = plan.chunks.size() + (local.includes_current ? 1 : 0);
-		if(num_inputs > 1) local.gather = make_gather_space(now, buffer, num_inputs);
-		if(local.includes_current) copy_partial(now, buffer, host_memory, *local.gather, 0); // before the kernel of this rank overwrites it
+		local_reduction local{&reduction, !execution.is_partial, reduction.include_current && execution.initializes_reductions};
+		if(local.includes_current) { // before the kernel of this rank overwrites it
+			local.gather = &acquire_gather_space(now, buffer, plan.chunks.size() + 1);
+			copy_partial(now, buffer, host_memory, *local.gather, 0);
+		}
 		locals.push_back(std::move(local));
 	}
 	return locals;
 }
 
 void instruction_graph_generator::finish_local_reduction(const command_phase& now, local_reduction& local, const std::span<const local_chunk> chunks) {
-	if(!local.gather.has_value()) return;
+	if(local.gather == nullptr && chunks.size() < 2) return;
 	auto& buffer = m_buffers.at(local.reduction->buffer);
 	std::size_t slot = local.includes_current ? 1 : 0;
+	if(local.gather == nullptr) local.gather = &acquire_gather_space(now, buffer, chunks.size());
 	for(const auto& chunk : chunks) copy_partial(now, buffer, chunk.memory, *local.gather, slot++);
 	emit_reduce(now, buffer, *local.reduction, *local.gather, slot, local.is_complete);
 }
@@ -135,19 +137,16 @@ void instruction_graph_generator::copy_partial(const command_phase& now, buffer_
 	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * buffer.info.element_size_bytes}, nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
 }
 
-void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, const staging_allocation& gather,
+void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather,
     const std::size_t count, const bool is_complete) {
 	auto* const result = find_allocation(buffer, host_memory, buffer.domain);
 	assert(result != nullptr);
 	instruction_builder reduce(*this, now);
 	for(const instruction_id input : gather.uses) reduce.follow(input);
+	reduce.drain(gather, gather.uses.back());
 	reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
-	const instruction_id self =
-	    reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, is_all_of_it}, priorities::reduce);
-	instruction_builder free(*this, now);
-	free.follow(self);
-	free.emit(free_instruction{gather.id, gather.size_bytes}, priorities::free);
+	reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, is_all_of_it}, priorities::reduce);
 }
 
 void instruction_graph_generator::compile_reduction(const command_phase& now, const reduction_command& reduction) {
@@ -157,7 +156,7 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 	const auto receiving = now.in(phase::receive);
 	require_on_host(receiving, buffer, buffer.whole);
 
-	auto gather = make_gather_space(receiving, buffer, reduction.num_contributors);
+	auto& gather = acquire_gather_space(receiving, buffer, reduction.num_contributors);
 	std::vector<rank_id> sources;
 	std::vector<std::uint32_t> slots;
 	for(std::uint32_t rank = 0; rank < reduction.num_contributors; ++rank) {
