@@ -50,7 +50,7 @@ def kinds_of_errors() -> set[str]:
         _native.PlanningNotice,
         _native.ExecutorFailure,
     )
-    return exceptions | {f"{record.__name__} {kind}" for record in records for kind in record.kinds}
+    return exceptions | {f"{record.__name__} {kind}" for record in records for kind in record.kinds if kind != "none"}
 
 
 #: Kinds that no program of the page shows, with the reason.
@@ -63,7 +63,6 @@ WITHOUT_PROGRAM = {
     "ExecutorFailure peer": "the memory of another rank cannot be mapped; becomes `ResourceError`, or "
     "`CommunicationError` if the process is gone",
     "InternalError": "a bug in celerity_py; no program should see it",
-    "MapperMisfit none": "no error",
     "AccessViolation unknown_buffer": "calls check their buffers before; no program should see it",
     "PlanningNotice fault": "becomes `InternalError`",
 }
