@@ -70,6 +70,22 @@ def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str
         celerity.configure(backend=None, devices=None)
 
 
+@pytest.mark.parametrize("regime", ["R3b", "R4"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_replay_that_writes_nothing_is_found(name: str, regime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(celerity.Queue, "replay", lambda queue, recording, times: None)
+    kind = REGIMES[regime]
+    celerity.configure(backend="cpu", devices="cpu:1")
+    try:
+        with celerity.Queue() as queue:
+            program = joined(name, build(name, kind, scale=1e-4))
+            replayed = Replayed(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+            with pytest.raises(AssertionError, match=name.split("+", maxsplit=1)[0]):
+                dag_measure.first_results(replayed, program, from_host=kind.from_host)
+    finally:
+        celerity.configure(backend=None, devices=None)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_from_the_host_ours_copies_what_the_hand_written_programs_copy(name: str) -> None:
     celerity.configure(backend="cpu", devices="cpu:1")

@@ -86,7 +86,7 @@ class Ours(Variant):
     def prepare(self) -> None:
         """Renew the dirty inputs by a host task."""
         if self.from_host:
-            self._resident.renew()
+            self._resident.renew(self.program.dirty)
             self.queue.wait()
 
     def submit(self) -> None:
@@ -130,27 +130,25 @@ class Ours(Variant):
 
 
 class Replayed(Ours):
-    """The program, recorded in its first run, and replayed in all others."""
+    """The program, recorded by `reset`, and replayed in all runs."""
 
     name = "d'"
-    _recorded: celerity.Recording | None = None
+    _recorded: celerity.Recording
 
     def submit(self) -> None:
-        """Record, or replay once."""
+        """Replay once."""
         self.submit_in_a_row(1)
 
     def submit_in_a_row(self, count: int) -> None:
         """Replay by one call."""
-        if self._recorded is None:
-            self._recorded = self.queue.record(self._resident.run)
-            count -= 1
         self.queue.replay(self._recorded, count)
         self._resident.runs += count
 
     def reset(self) -> None:
-        """Make new buffers, and a new recording."""
+        """Make new buffers and a new recording, and undo the recorded run: the results are those of replays."""
         super().reset()
-        self._recorded = None
+        self._recorded = self.queue.record(self._resident.run)
+        self._resident.renew(self.program.buffers)
 
 
 def count_ours(program: Program, *, is_cuda: bool) -> dict[str, int]:

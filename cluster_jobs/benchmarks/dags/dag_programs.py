@@ -8,7 +8,7 @@ per feature; DL's arrays have no unused rim. None of them changes a dependency b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -363,9 +363,8 @@ class ResidentProgram:
             self.queue.parallel_for(space, kernel, *args)
         self.runs += 1
 
-    def renew(self) -> None:
-        """Submit a host task that writes the dirty inputs anew; does not wait."""
-        names = self.program.dirty
+    def renew(self, names: Collection[str]) -> None:
+        """Submit a host task that gives buffers their initial contents; does not wait."""
         sources = [self.program.buffers[name] for name in names]
 
         def write(part: celerity.Part, *views: celerity.View) -> None:
