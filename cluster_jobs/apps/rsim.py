@@ -29,6 +29,7 @@ import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
@@ -340,6 +341,19 @@ def verify(scene: room.Room, history: NDArray[np.float32], *, rounding: float) -
     return frame.agrees(history[:, some], expected, rounding=rounding)
 
 
+def benchmark(queue: celerity.Queue, simulation: Simulation, arguments: argparse.Namespace, patches: int) -> None:
+    """Measure one run of all steps and print the figures."""
+    submit = frame.submit_of(queue, arguments, simulation.run, turn=arguments.steps)
+
+    def run(steps: int) -> None:
+        if not arguments.replay:
+            simulation.start_over()
+        submit(steps)
+
+    figures = frame.measure(queue, run, size=arguments.size, steps=arguments.steps)
+    frame.print_figures(figures | {"patches": patches} | frame.resizes(queue))
+
+
 def main() -> int:
     """Follow the light as the command line asks."""
     parser = frame.argument_parser(
@@ -357,15 +371,7 @@ def main() -> int:
     with celerity.Queue() as queue:
         simulation = Simulation(queue, scene, steps)
         if arguments.benchmark:
-            submit = frame.submit_of(queue, arguments, simulation.run, turn=steps)
-
-            def run(steps: int) -> None:
-                if not arguments.replay:
-                    simulation.start_over()
-                submit(steps)
-
-            figures = frame.measure(queue, run, size=arguments.size, steps=steps)
-            frame.print_figures(figures | {"patches": patches} | frame.resizes(queue))
+            benchmark(queue, simulation, arguments, patches)
             return 0
         queue.wait()
         start = time.perf_counter()

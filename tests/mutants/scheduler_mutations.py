@@ -13,7 +13,6 @@ TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
 TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
 REPLAY = "scheduler/core/instruction_graph/instruction_graph_replay.cpp"
 STATE = "scheduler/core/graphs/graph_state.hpp"
-COMMAND_STATE = "scheduler/core/graphs/command_graph.hpp"
 REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
@@ -327,13 +326,6 @@ SCHEDULER_MUTATIONS = (
         more=(
             ("void base(const std::uint64_t value) { number(m_next - value); }", "void base(const std::uint64_t) {}"),
         ),
-    ),
-    Mutation(
-        "states are compared without the ranks that hold the newest data",
-        COMMAND_STATE,
-        "walk.number(state.is_fresh);",
-        "",
-        more=(("state.holders.walk_state(walk);", ""), ("walk.number(state.is_replicated);", "")),
     ),
     Mutation(
         "the instruction graph does not learn what has come from a template",

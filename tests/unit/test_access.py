@@ -194,8 +194,6 @@ def test_what_a_callable_is_asked_has_a_name_to_annotate_it_with() -> None:
     regions_of(mapper)
     assert {type(chunk) for chunk in asked} == {celerity.MapperChunk}
     assert [chunk.global_shape for chunk in asked] == [(8, 8)] * len(CHUNKS)
-    assert issubclass(celerity.MapperChunk, celerity.Part)
-    assert issubclass(celerity.Chunk, celerity.Part)
     assert str(asked[1]) == "<chunk Box((0, 0), (4, 8)) of Box((0, 0), (8, 8))>"
 
 
@@ -272,7 +270,7 @@ def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
     def mapper(chunk: Any) -> Any:
         raise KeyError("halo")
 
-    with pytest.raises(MapperError, match=r"raised KeyError: 'halo' for the chunk \[0:8, 0:8\]") as caught:
+    with pytest.raises(MapperError, match=r"for the chunk \[0:8, 0:8\] .* raised KeyError: 'halo'") as caught:
         regions_of(mapper)
     assert isinstance(caught.value.__cause__, KeyError)
     assert isinstance(caught.value, UsageError)
