@@ -3,29 +3,22 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from celerity_py import _native
-from celerity_py.access import one_to_one
 from celerity_py.buffer import Buffer, check_alive, make_buffer
-from celerity_py.cuda.signatures import SPELLINGS
-from celerity_py.kernels import CudaKernel, Kernel, kernel, name_of
-from celerity_py.reductions import reduction
+from celerity_py.kernels import name_of
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.small_operations import copy_box
 from celerity_py.vocabulary.integers import to_int
 
 if TYPE_CHECKING:
-    from celerity_py.calls.partial_results import Reducer
-    from celerity_py.calls.views import View
     from celerity_py.runtime.runtime import Runtime
-    from celerity_py.vocabulary.parts import Chunk
 
 #: A function that returns the buffers to keep.
 Keep: TypeAlias = "Callable[[], Buffer | tuple[Buffer, ...] | list[Buffer]]"
@@ -168,86 +161,8 @@ class Loop(Iterator[int]):
 
     def _copy(self, sources: list[Buffer], targets: list[Buffer], frame: FrameType) -> None:
         for source, target in zip(sources, targets, strict=True):
-            args = target.write(one_to_one()), source.read(one_to_one())
-            copying = _kernel_for(_COPY, source.dtype, source.ndim)
-            self._runtime.submit_kernel(copying, source.shape, args, None, (), None, frame)
-
-
-class TruthFuture(Future[bool]):
-    """Of a bool: whether an element of what the runtime has fenced is other than 0."""
-
-    def fulfil(self, value: Any) -> None:
-        """See the base class."""
-        super().fulfil(bool(np.any(value)))
-
-
-def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
-    """See `Queue.any`."""
-    if not isinstance(buffer, Buffer):
-        raise ArgumentTypeError(
-            f"queue.any() takes a Buffer, not {buffer!r}. Let a kernel or host task write the flags into a buffer."
-        )
-    check_alive(buffer.record, runtime)
-    if buffer.dtype.kind not in "biufc":
-        raise UsageError(f"queue.any() takes a buffer of numbers, but {buffer.record.label} has {buffer.dtype}.")
-    found = buffer
-    if buffer.record.box.size > 1:
-        found = make_buffer((), np.bool_, f"any of {buffer.name or buffer.record.label}", frame)
-        args = buffer.read(one_to_one()), reduction(found, "or")
-        runtime.submit_kernel(_kernel_for(_FIND, buffer.dtype, buffer.ndim), buffer.shape, args, None, (), None, frame)
-    return runtime.fence(found.record, found.record.box, True, frame, TruthFuture)
-
-
-# ---- kernels of the runtime
-
-
-class _Work(NamedTuple):
-    """A kernel for any buffer: in Python, and in CUDA C++ for elements `$T` and `$D` dimensions."""
-
-    name: str
-    on_arrays: Callable[..., None]
-    source: str
-
-
-def _copy_arrays(chunk: Chunk, target: View, source: View) -> None:
-    target[chunk.box] = source[chunk.box]
-
-
-def _find_in_array(chunk: Chunk, flags: View, found: Reducer) -> None:
-    found.combine(chunk.xp.any(flags[chunk.box]))
-
-
-_COPY: Final = _Work(
-    "queue.until keeps",
-    _copy_arrays,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, accessor<const $T, $D> source) {
-    const auto item = chunk.item();
-    if (chunk.contains(item)) target[item] = source[item];
-}
-""",
-)
-_FIND: Final = _Work(
-    "queue.any",
-    _find_in_array,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> flags,
-                     reducer<bool, celerity::logical_or> found) {
-    const auto item = chunk.item();
-    if (chunk.contains(item) && celerity::detail::is_true(flags[item])) found.combine(true);
-}
-""",
-)
-
-
-@functools.cache
-def _kernel_for(work: _Work, dtype: np.dtype[Any], ndim: int) -> Kernel:
-    """In CUDA C++ if it has the dtype: a kernel in Python would take the interpreter from the program."""
-    cuda: Any = work.on_arrays
-    if dtype.name in _native.SCALAR_TYPES and dtype.isnative:
-        source = work.source.replace("$T", SPELLINGS[dtype.name]).replace("$D", str(ndim))
-        cuda = CudaKernel(source, "work")
-    return kernel(cpu=work.on_arrays, cuda=cuda, name=work.name)
+            whole = source.record.box
+            copy_box(self._runtime, target, source, (whole, whole), frame, "queue.until keeps")
 
 
 def _refuse(what: str, takes: str, given: Any) -> NoReturn:

@@ -7,28 +7,27 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import EllipsisType, FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, SupportsIndex, TypeAlias, get_args, overload
 
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.hints import Hint
 from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
-from celerity_py.loops import Keep, Loop, any_of
+from celerity_py.loops import Keep, Loop
 from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
+from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
-    ClosedQueue,
-    DimensionMismatch,
-    OutOfBoundsAccess,
     OutOfMemory,
     UsageError,
 )
+from celerity_py.small_operations import any_of, copy, fill
 from celerity_py.submit.arguments import refuse_names
-from celerity_py.submit.custom_mappers import box_from_slices
+from celerity_py.submit.custom_mappers import box_in
 from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.static_types import FenceRanks
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 _Slice: TypeAlias = "slice | EllipsisType"
-FenceBox: TypeAlias = "Box | _Slice | tuple[_Slice, ...] | None"
+BufferBox: TypeAlias = "Box | _Slice | tuple[_Slice, ...] | None"
 
 _FENCE_RANKS: Final = get_args(FenceRanks)
 _getframe = sys._getframe
@@ -187,6 +186,53 @@ class Queue:
         runtime.submit_host_task(fn, args, known, name, None, True, _getframe(1))
         runtime.groups.keep(known)
 
+    # ---- small operations
+
+    def fill(self, buffer: Buffer[Any], value: Any, box: BufferBox = None) -> None:
+        """Submit a kernel that gives all elements of a buffer, or of a box of it, one value. Collective.
+
+        The runtime divides the box among the devices of all ranks, like the index space of any kernel.
+
+        Args:
+            buffer: The buffer.
+            value: A number, or whatever one element holds, the same on all ranks. Floating-point numbers are rounded.
+            box: A `Box` or slices, in global coordinates; None means the whole buffer.
+
+        Raises:
+            ArgumentTypeError: If `buffer` is no buffer, or `value` no single value.
+            UsageError: If the elements cannot hold the value, or the box is empty or not inside of the buffer.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        fill(self._runtime, buffer, value, box, _getframe(1))
+
+    def copy(
+        self,
+        target: Buffer[Element],
+        source: Buffer[Element],
+        target_box: BufferBox = None,
+        source_box: BufferBox = None,
+    ) -> None:
+        """Submit a kernel that copies a buffer, or a box of it, to another buffer or another place. Collective.
+
+        The runtime divides the box in `target` among the devices of all ranks. Each of them fetches the elements of its
+        share that it lacks.
+
+        Args:
+            target: The buffer to write.
+            source: The buffer to read, of the same dtype and number of dimensions; it may be the same buffer.
+            target_box: A `Box` or slices, in global coordinates; None means the whole buffer.
+            source_box: Likewise, of the same extents.
+
+        Raises:
+            ArgumentTypeError: If `target` or `source` is no buffer.
+            UsageError: If dtypes or extents differ, a box is empty or not inside of its buffer, or the boxes overlap in
+                the same buffer.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        copy(self._runtime, target, source, (target_box, source_box), _getframe(1))
+
     # ---- repetitions
 
     def record(self, function: Callable[[], Any]) -> Recording:
@@ -277,19 +323,21 @@ class Queue:
 
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: FenceBox = None, on: Literal["all"] = "all"
+        self, buffer: Buffer[Element], box: BufferBox = None, on: Literal["all"] = "all"
     ) -> Future[npt.NDArray[Element]]: ...
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: FenceBox = None, *, on: FenceRanks
+        self, buffer: Buffer[Element], box: BufferBox = None, *, on: FenceRanks
     ) -> Future[npt.NDArray[Element] | None]: ...
     @overload
-    def fence(self, buffer: Buffer[Element], box: FenceBox, on: FenceRanks) -> Future[npt.NDArray[Element] | None]: ...
+    def fence(self, buffer: Buffer[Element], box: BufferBox, on: FenceRanks) -> Future[npt.NDArray[Element] | None]: ...
     @overload
     def fence(self, buffer: HostObject[Object], box: None = None, on: Literal["all"] = "all") -> Future[Object]: ...
     @overload
     def fence(self, buffer: HostObject[Object], box: None = None, *, on: FenceRanks) -> Future[Object | None]: ...
-    def fence(self, buffer: Buffer[Any] | HostObject[Any], box: FenceBox = None, on: FenceRanks = "all") -> Future[Any]:
+    def fence(
+        self, buffer: Buffer[Any] | HostObject[Any], box: BufferBox = None, on: FenceRanks = "all"
+    ) -> Future[Any]:
         """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
         Args:
@@ -320,23 +368,7 @@ class Queue:
             if box is not None:
                 raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
             return runtime.fence_object(record, on == "all", _getframe(1))  # type: ignore[no-any-return]
-        whole = record.box
-        if box is None:
-            box = whole
-        elif not isinstance(box, Box):
-            try:
-                box = box_from_slices(box, record.shape, "A fence takes a Box or")
-            except UsageError as error:
-                raise type(error)(f"The fence of {record.label} asks for {box!r}. {error}") from None
-        if box.ndim != whole.ndim:
-            raise DimensionMismatch(
-                f"The fence of {record.label} asks for {show(box)}, but the buffer {show(whole)} has "
-                f"{whole.ndim} dimension(s)."
-            )
-        if box not in whole:
-            raise OutOfBoundsAccess(
-                f"The fence of {record.label} asks for {show(box)}, outside of the buffer {show(whole)}."
-            )
+        box = box_in(record, box, "fence of")
         try:
             return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
         except MemoryError as error:
@@ -424,7 +456,7 @@ class Queue:
 
     def _close(self, frame: FrameType) -> None:
         runtime = self._runtime
-        if runtime is _CLOSED:
+        if runtime is CLOSED:
             return
         if threading.get_ident() in runtime.inside:
             runtime.check_usable("close()")
@@ -437,7 +469,7 @@ class Queue:
                 runtime.check_usable("close()")
                 runtime.wait("none", frame)
         finally:
-            self._runtime = _CLOSED
+            self._runtime = CLOSED
 
     def __enter__(self) -> Queue:
         return self
@@ -447,9 +479,9 @@ class Queue:
             self._close(_getframe(1))
             return
         runtime = self._runtime
-        if runtime is _CLOSED:
+        if runtime is CLOSED:
             return
-        self._runtime = _CLOSED
+        self._runtime = CLOSED
         runtime.num_queues -= 1
         # With several ranks this rank does not know whether the others raise as well; the exit hook handles that.
         if runtime.num_queues == 0 and runtime.size == 1 and runtime.state.failure is None:
@@ -457,22 +489,4 @@ class Queue:
 
     def __repr__(self) -> str:
         runtime = self._runtime
-        return "<Queue, closed>" if runtime is _CLOSED else f"<Queue on rank {runtime.rank} of {runtime.size}>"
-
-
-class _Closed:
-    """Stands in for the runtime of a closed queue."""
-
-    def submit_kernel(self, *_: Any) -> NoReturn:
-        self.check_usable("parallel_for()")
-
-    def submit_host_task(self, *_: Any) -> NoReturn:
-        self.check_usable("host_task()")
-
-    def check_usable(self, call: str) -> NoReturn:
-        raise ClosedQueue(
-            f"{call} on a queue that is closed. Submit inside of its `with` block, or make another queue."
-        )
-
-
-_CLOSED: Any = _Closed()
+        return "<Queue, closed>" if runtime is CLOSED else f"<Queue on rank {runtime.rank} of {runtime.size}>"

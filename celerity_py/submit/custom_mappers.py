@@ -14,7 +14,14 @@ from celerity_py._native import Box, RangeMapper, Region, Task, call_inside
 from celerity_py.access import PureMapper
 from celerity_py.comparison.mapper_identity import code_of
 from celerity_py.executor.failures.failure import describe_error
-from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
+from celerity_py.scheduler.errors import (
+    ArgumentTypeError,
+    CelerityWarning,
+    DimensionMismatch,
+    MapperError,
+    OutOfBoundsAccess,
+    UsageError,
+)
 from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe, new_access
 from celerity_py.vocabulary.integers import is_int, is_step_one, to_int
 from celerity_py.vocabulary.notation import show
@@ -23,6 +30,7 @@ from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.buffer_records import BufferRecord
 
 _MAX_PURE = 4096  # tables kept between submits
 
@@ -171,6 +179,39 @@ def _wrong_dimensions(given: int, shape: tuple[int, ...]) -> DimensionMismatch:
     return DimensionMismatch(
         f"That has {given} dimension(s), but the buffer of shape {shape} has {len(shape)} dimension(s)."
     )
+
+
+def box_in(record: BufferRecord, given: Any, call: str) -> Box:
+    """The box of a buffer that a call of the queue asks for.
+
+    Args:
+        record: Of the buffer.
+        given: A `Box` or slices in global coordinates; None means the whole buffer.
+        call: For messages, such as "fence of".
+
+    Raises:
+        ArgumentTypeError: If it is something else.
+        DimensionMismatch: If it has other dimensions than the buffer.
+        OutOfBoundsAccess: If it does not lie in the buffer.
+    """
+    whole = record.box
+    if given is None:
+        return whole
+    if isinstance(given, Box):
+        box = given
+    else:
+        try:
+            box = box_from_slices(given, record.shape, f"A {call.partition(' ')[0]} takes a Box or")
+        except UsageError as error:
+            raise type(error)(f"The {call} {record.label} asks for {given!r}. {error}") from None
+    if box.ndim != whole.ndim:
+        raise DimensionMismatch(
+            f"The {call} {record.label} asks for {show(box)}, but the buffer {show(whole)} has "
+            f"{whole.ndim} dimension(s)."
+        )
+    if box not in whole:
+        raise OutOfBoundsAccess(f"The {call} {record.label} asks for {show(box)}, outside of the buffer {show(whole)}.")
+    return box
 
 
 def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:

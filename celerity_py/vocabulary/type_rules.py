@@ -75,7 +75,7 @@ def refuse_value(dtype: np.dtype[Any], value: Any, use: str) -> NoReturn:
         given += ".real" if np.iscomplexobj(value) and dtype.kind != "c" else ""
         type_name = {"b": "bool", "f": "float"}.get(dtype.kind, "int")
         remedy = f"{type_name}({given})" if is_number else f"{given}.astype({dtype.name!r})"
-        remedy = f"Convert it in the kernel, for instance with {remedy}"
+        remedy = f"Convert it, for instance with {remedy}"
     raise UsageError(
         f"{use}, whose elements are {dtype}, which cannot hold it. {remedy}, or make the buffer of another dtype."
     )

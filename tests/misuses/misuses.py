@@ -183,6 +183,8 @@ AT_THE_SUBMIT = [
             queue.parallel_for(8, step, u.read(access.one_to_one()))
         """,
     ),
+    Misuse("A fill with a value that the elements cannot hold", ("UsageError",), "queue.fill(u, 1j)"),
+    Misuse("A copy onto itself", ("OverlappingAccess",), "queue.copy(u, u, slice(1, 8), slice(0, 7))"),
     Misuse(
         "A result for which the host has no memory",
         ("OutOfMemory",),

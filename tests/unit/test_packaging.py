@@ -24,7 +24,7 @@ HEADER = "cuda/celerity_device.cuh"
 INSTALLED = {
     "celerity_py": """
         __init__ access buffer configuration errors hints host_objects kernels loops queue recordings
-        reductions trace
+        reductions small_operations trace
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
@@ -33,7 +33,7 @@ INSTALLED = {
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
     "celerity_py/runtime": """
-        __init__ collective_groups devices executor_delegate forks futures lifecycle log native_objects outputs
+        __init__ closed collective_groups devices executor_delegate forks futures lifecycle log native_objects outputs
         planning_notices run_state run_summary runtime spinning statistics submissions_in_flight
         user_memory
     """,

@@ -76,6 +76,10 @@ with celerity.Queue() as queue:
     wrong: NDArray[np.float64] = queue.fence(u).result()  # finds: Incompatible types in assignment
     on_master: NDArray[np.float64] | None = queue.fence(v, Box((0, 0), (1, 1)), on="master").result()
     part: NDArray[np.float64] = queue.fence(v, (slice(1, 2), ...)).result()
+    queue.fill(u, 2.5, (slice(1, 2), ...))
+    queue.copy(real, v, None, slice(4))
+    queue.copy(u, v)  # finds: Cannot infer value of type parameter "Element"
+    queue.fill(reads, 0)  # finds: expected "Buffer[Any]"
     queue.fence(u, on="mastr")  # finds: No overload variant of "fence"
     queue.fence(reads)  # finds: No overload variant of "fence"
 

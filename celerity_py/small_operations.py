@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""Operations for which a program needs no kernel of its own: fill, copy, and the search for an element other than 0."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from celerity_py import _native
+from celerity_py._native import Box
+from celerity_py.access import one_to_one, pure
+from celerity_py.buffer import Buffer, check_alive, make_buffer
+from celerity_py.cuda.signatures import SPELLINGS
+from celerity_py.kernels import CudaKernel, Kernel, kernel
+from celerity_py.reductions import reduction
+from celerity_py.runtime.futures import Future
+from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
+from celerity_py.submit.custom_mappers import box_in
+from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.type_rules import can_hold, describe_value, refuse_value
+
+if TYPE_CHECKING:
+    from celerity_py.calls.partial_results import Reducer
+    from celerity_py.calls.views import View
+    from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.buffer_records import BufferRecord
+    from celerity_py.vocabulary.parts import Chunk
+
+
+def fill(runtime: Runtime, buffer: Any, value: Any, box: Any, frame: FrameType) -> None:
+    """See `Queue.fill`."""
+    runtime.check_usable("fill()")
+    record = _record(runtime, buffer, "fill")
+    where = box_in(record, box, "fill of")
+    args = buffer.write(one_to_one()), _element(record, value)
+    runtime.submit_kernel(_kernel_for(_FILL, record.dtype, where.ndim), where, args, None, (), None, frame)
+
+
+def copy(runtime: Runtime, target: Any, source: Any, boxes: tuple[Any, Any], frame: FrameType) -> None:
+    """See `Queue.copy`; `boxes` are those of target and source."""
+    runtime.check_usable("copy()")
+    into, out_of = (_record(runtime, buffer, "copy") for buffer in (target, source))
+    there, here = box_in(into, boxes[0], "copy into"), box_in(out_of, boxes[1], "copy of")
+    _check_copy(into, out_of, there, here)
+    copy_box(runtime, target, source, (there, here), frame)
+
+
+def copy_box(  # noqa: PLR0917 - as `Queue.copy` and its line
+    runtime: Runtime, target: Buffer, source: Buffer, boxes: tuple[Box, Box], frame: FrameType, name: str | None = None
+) -> None:
+    """Submit a copy from one box to another of the same extents.
+
+    Args:
+        runtime: Where to submit.
+        target: Gets the elements.
+        source: Of the same dtype and number of dimensions.
+        boxes: In target and source.
+        frame: The line that asks for the copy.
+        name: Of the task, if it is not that of `Queue.copy`.
+    """
+    there, here = boxes
+    shift = tuple(map(operator.sub, here.min, there.min))
+    args = target.write(one_to_one()), source.read(_shifted(shift)), *shift, *[0] * (3 - len(shift))
+    runtime.submit_kernel(_kernel_for(_COPY, target.dtype, there.ndim), there, args, name, (), None, frame)
+
+
+class TruthFuture(Future[bool]):
+    """Of a bool: whether an element of what the runtime has fenced is other than 0."""
+
+    def fulfil(self, value: Any) -> None:
+        """See the base class."""
+        super().fulfil(bool(np.any(value)))
+
+
+def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
+    """See `Queue.any`."""
+    if not isinstance(buffer, Buffer):
+        raise ArgumentTypeError(
+            f"queue.any() takes a Buffer, not {buffer!r}. Let a kernel or host task write the flags into a buffer."
+        )
+    check_alive(buffer.record, runtime)
+    if buffer.dtype.kind not in "biufc":
+        raise UsageError(f"queue.any() takes a buffer of numbers, but {buffer.record.label} has {buffer.dtype}.")
+    found = buffer
+    if buffer.record.box.size > 1:
+        found = make_buffer((), np.bool_, f"any of {buffer.name or buffer.record.label}", frame)
+        args = buffer.read(one_to_one()), reduction(found, "or")
+        runtime.submit_kernel(_kernel_for(_FIND, buffer.dtype, buffer.ndim), buffer.shape, args, None, (), None, frame)
+    return runtime.fence(found.record, found.record.box, True, frame, TruthFuture)
+
+
+# ---- arguments
+
+
+def _record(runtime: Runtime, buffer: Any, call: str) -> BufferRecord:
+    if not isinstance(buffer, Buffer):
+        raise ArgumentTypeError(f"queue.{call}() takes a Buffer, not {describe_value(buffer)}.")
+    check_alive(buffer.record, runtime)
+    return buffer.record
+
+
+def _element(record: BufferRecord, value: Any) -> Any:
+    """The value as an element of the buffer: a scalar of NumPy if its dtype is a number, or else a 0-d array."""
+    dtype = record.dtype
+    use = f"The fill of {record.label} got {describe_value(value)}"
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(f"{use}, which is no value of NumPy: {error}") from None
+    if dtype.names is None and (given.ndim or given.dtype.hasobject):
+        raise ArgumentTypeError(f"{use}. It takes one value, a number for instance. For many use Buffer.from_array().")
+    if not can_hold(dtype, value):
+        refuse_value(dtype, value, use)
+    try:
+        with np.errstate(over="ignore"):
+            element = np.asarray(value, dtype.newbyteorder("="))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{use}, but the elements are {dtype}: {error}") from None
+    if not _is_exact(given, element):
+        raise UsageError(
+            f"{use}, but the elements are {dtype}, which would make {element[()]!r} of it. Fill it with another value, "
+            f"or make the buffer of another dtype."
+        )
+    return element[()] if dtype.kind in _NUMBERS else element
+
+
+def _is_exact(given: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> bool:
+    """Whether an element is the value that was given, apart from the rounding of floating-point numbers."""
+    if element.dtype.kind in "iu":
+        return int(given) == int(element)
+    if element.dtype.kind in "fc":
+        return bool(np.isfinite(element)) or not np.isfinite(given)
+    return element.dtype.kind not in "SU" or np.can_cast(given.dtype, element.dtype, "safe")
+
+
+def _check_copy(into: BufferRecord, out_of: BufferRecord, there: Box, here: Box) -> None:
+    def refuse(kind: type[UsageError], why: str) -> None:
+        raise kind(f"The copy from {show(here)} of {out_of.label} to {show(there)} of {into.label}: {why}")
+
+    if into.dtype != out_of.dtype:
+        refuse(
+            UsageError,
+            f"the elements are {out_of.dtype} there and {into.dtype} here, and a copy does not convert them. Write a "
+            f"kernel: target[chunk.box] = source[chunk.box].",
+        )
+    if there.ndim != here.ndim:
+        refuse(DimensionMismatch, "the boxes need the same number of dimensions.")
+    if there.shape != here.shape:
+        refuse(UsageError, f"the boxes have the extents {here.shape} and {there.shape}, which must be equal.")
+    if into is out_of and there & here:
+        refuse(OverlappingAccess, f"they overlap at {show(there & here)}. Copy to another buffer first.")
+
+
+# ---- kernels of the runtime
+
+
+class _Work(NamedTuple):
+    """A kernel for any buffer: in Python, and in CUDA C++ for elements `$T` and `$D` dimensions."""
+
+    name: str
+    on_arrays: Callable[..., None]
+    source: str
+
+
+def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
+    target[chunk.box] = value
+
+
+def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
+    target[chunk.box] = source[chunk.box.shift(*shift[: chunk.box.ndim])]
+
+
+def _find_in_array(chunk: Chunk, flags: View, found: Reducer) -> None:
+    found.combine(chunk.xp.any(flags[chunk.box]))
+
+
+_FILL: Final = _Work(
+    "queue.fill",
+    _fill_array,
+    """
+__global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, $T value) {
+    const auto item = chunk.item();
+    if (chunk.contains(item)) target[item] = value;
+}
+""",
+)
+_COPY: Final = _Work(
+    "queue.copy",
+    _copy_array,
+    """
+__global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, accessor<const $T, $D> source,
+                     long long shift_0, long long shift_1, long long shift_2) {
+    const auto item = chunk.item();
+    if (!chunk.contains(item)) return;
+    const long long shift[3] = {shift_0, shift_1, shift_2};
+    auto from = item;
+    for (int d = 0; d < $D; ++d) from.index[d] += shift[d];
+    target[item] = source[from];
+}
+""",
+)
+_FIND: Final = _Work(
+    "queue.any",
+    _find_in_array,
+    """
+__global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> flags,
+                     reducer<bool, celerity::logical_or> found) {
+    const auto item = chunk.item();
+    if (chunk.contains(item) && celerity::detail::is_true(flags[item])) found.combine(true);
+}
+""",
+)
+_NUMBERS: Final = "biufc"
+
+
+@functools.cache
+def _kernel_for(work: _Work, dtype: np.dtype[Any], ndim: int) -> Kernel:
+    """In CUDA C++ if it has the dtype: a kernel in Python would take the interpreter from the program."""
+    cuda: Any = work.on_arrays
+    if dtype.name in _native.SCALAR_TYPES and dtype.isnative:
+        source = work.source.replace("$T", SPELLINGS[dtype.name]).replace("$D", str(ndim))
+        cuda = CudaKernel(source, "work")
+    return kernel(cpu=work.on_arrays, cuda=cuda, name=work.name)
+
+
+@functools.cache
+def _shifted(shift: tuple[int, ...]) -> Any:
+    """The mapper to a box of the same extents, at another place."""
+    return pure(functools.partial(_shift, shift)) if any(shift) else one_to_one()
+
+
+def _shift(shift: tuple[int, ...], chunk: Any) -> Box:
+    return chunk.box.shift(*shift)  # type: ignore[no-any-return]
