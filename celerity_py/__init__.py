@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from celerity_py import access, errors, hints
+from celerity_py import access, errors, hints, random
 from celerity_py._native import Box, Region
 from celerity_py._native import version as _version
 from celerity_py.buffer import Buffer
@@ -64,6 +64,7 @@ __all__ = [
     "hints",
     "is_master",
     "kernel",
+    "random",
     "rank",
     "reduction",
     "size",

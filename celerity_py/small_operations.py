@@ -107,7 +107,7 @@ def _record(runtime: Runtime, buffer: Any, call: str) -> BufferRecord:
 def _element(record: BufferRecord, value: Any) -> Any:
     """The value as an element of the buffer: a scalar of NumPy if its dtype is a number, or else a 0-d array."""
     dtype = record.dtype
-    use = f"The fill of {record.label} got {describe_value(value)}"
+    use = f"queue.fill() got {describe_value(value)} for {record.label}"
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -20,6 +20,7 @@ from celerity_py.cuda.kernel_folder import open_folder
 _log = logging.getLogger(__name__)
 
 HEADER_NAME: Final = "celerity_device.cuh"
+_RANDOM_NAME: Final = "celerity_random.cuh"
 _LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
@@ -70,8 +71,8 @@ Compiler = Callable[[Program, str], Compiled]
 
 @functools.cache
 def header() -> bytes:
-    """The device header."""
-    return (Path(__file__).parent / HEADER_NAME).read_bytes()
+    """The device header, with that of random numbers behind it."""
+    return b"".join((Path(__file__).parent / name).read_bytes() for name in (HEADER_NAME, _RANDOM_NAME))
 
 
 # ---- the compiler

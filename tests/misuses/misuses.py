@@ -184,6 +184,11 @@ AT_THE_SUBMIT = [
         """,
     ),
     Misuse("A fill with a value that the elements cannot hold", ("UsageError",), "queue.fill(u, 1j)"),
+    Misuse(
+        "Random numbers with a seed out of its range",
+        ("UsageError",),
+        "celerity.random.uniform(Box((0,), (8,)), seed=-1)",
+    ),
     Misuse("A copy onto itself", ("OverlappingAccess",), "queue.copy(u, u, slice(1, 8), slice(0, 7))"),
     Misuse(
         "A result for which the host has no memory",

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Fills and copies over several ranks: the same contents on all of them, and no more traffic than needed."""
+"""Fills, copies and random numbers over several ranks: the same contents on all, and no more traffic than needed."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py import Box
+from celerity_py import Box, access, random
 
 pytestmark = pytest.mark.mpi
 
@@ -36,3 +38,13 @@ def test_a_copy_sends_the_elements_that_other_ranks_lack() -> None:
         expected[: rows - 1] = expected[1:].copy()
         assert sent_bytes(queue) - before < 2 * 10 * 8 * celerity.size()
         np.testing.assert_array_equal(queue.fence(u).result(60), expected)
+
+
+def test_random_numbers_are_those_of_a_single_rank() -> None:
+    def draw(chunk: Any, out: Any, seed: int) -> None:
+        out[chunk.box] = random.normal(chunk, seed)
+
+    with celerity.Queue() as queue:
+        u = celerity.Buffer((13, 5))
+        queue.parallel_for(u.shape, draw, u.write(access.one_to_one()), 6)
+        np.testing.assert_array_equal(queue.fence(u).result(60), random.normal(Box((0, 0), (13, 5)), 6))

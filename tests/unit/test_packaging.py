@@ -18,12 +18,12 @@ import celerity_py.configuration
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-HEADER = "cuda/celerity_device.cuh"
+HEADERS = "cuda/celerity_device.cuh", "cuda/celerity_random.cuh"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access buffer configuration errors hints host_objects kernels loops queue recordings
+        __init__ access buffer configuration errors hints host_objects kernels loops queue random recordings
         reductions small_operations trace
     """,
     "celerity_py/calls": """
@@ -132,5 +132,5 @@ def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_p
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"{folder}/{module}.py" for folder, modules in INSTALLED.items() for module in modules.split()}
-    assert names == expected | {f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed", HEADER)}
+    assert names == expected | {f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed", *HEADERS)}
     assert "abi3" not in wheel.name

@@ -42,7 +42,10 @@ class Physics:
 def step(chunk: celerity.Chunk, u: celerity.View[np.float32], v: celerity.View) -> None:
     part: NDArray[np.float32] = u[chunk.box]
     wrong: NDArray[np.int8] = u[chunk.box]  # finds: Incompatible types in assignment
-    v[chunk.box] = part + u.array
+    v[chunk.box] = part + u.array + celerity.random.normal(chunk, 1)
+    noise: NDArray[np.float32] = celerity.random.uniform(chunk, 1, 2)
+    noises: NDArray[np.float64] = celerity.random.uniform(chunk, 1, dtype=np.float64)
+    noise = noises  # finds: Incompatible types in assignment
 
 
 kernel = celerity.kernel(step)
