@@ -42,6 +42,7 @@ INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function"
 OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
 MODES: tuple[Mode, ...] = ("read_write", "write", "read")
 OBJECTS = (1, 2, 3)
+PLACES: list[Literal["split", "once", "master"]] = ["split", "once", "master"]
 SCALAR_EVENTS = ("reduce", "reduce", "nothing", "some read", "all read", "fence", "wait", "host")
 LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none"), (4, "auto"), (2, "infinite")]
 
@@ -92,7 +93,7 @@ class ProgramGenerator:
             (46, self.add_kernel),
             (10, self.add_host_task),
             (9, self.add_fence),
-            (4, self.add_object_fence),
+            (5, self.add_life_of_an_object),
             (8, self.add_stencil_loop),
             (5, self.add_growing_rows),
             (8, self.add_reduction),
@@ -239,9 +240,6 @@ class ProgramGenerator:
         if not buffer.mask([box]) & ~buffer.initialised:
             self._submit(Fence(buffer.decl.number, box, on_all=not chance(self.draws, 30)))
 
-    def add_object_fence(self) -> None:
-        self._submit(ObjectFence(choice(self.draws, OBJECTS), on_all=not chance(self.draws, 30)))
-
     def add_final_fence(self, number: int) -> None:
         buffer = self.live[number]
         if buffer.initialised == buffer.all_elements:
@@ -251,6 +249,17 @@ class ProgramGenerator:
         self._submit(Epoch("barrier" if chance(self.draws, 30) else "none"))
 
     # idioms, because they appear rarely by accident
+
+    def add_life_of_an_object(self) -> None:
+        """Host tasks that have nothing in common but host objects, and fences among them."""
+        shared, other = choice(self.draws, OBJECTS), choice(self.draws, OBJECTS)
+        both = tuple(sorted({shared, other}))
+        for _ in range(self.draws.integer(2, 5)):
+            where = choice(self.draws, PLACES)
+            whole = ((0, self.draws.integer(1, 6)),) if where == "split" else ()
+            self._submit(HostTask(where, whole, (), unordered=True, objects=choice(self.draws, [both, (shared,)])))
+            if chance(self.draws, 25):
+                self._submit(ObjectFence(shared, on_all=not chance(self.draws, 30)))
 
     def add_stencil_loop(self) -> None:
         shape = self.base_shape
