@@ -2,7 +2,7 @@
 Native core of celerity_py: regions, graph generation, scheduler thread, out-of-order engine.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 import types
 from typing import (
     Any,
@@ -1229,9 +1229,9 @@ class StartWatch:
     A thread of its own says for which ranks of this host it waits, and ends the process with status 1 if one of them has ended or stands still for too long.
     """
 
-    def __init__(self, rank_variable: str, rank: int, num_ranks: int, is_one_host: bool, *, first_report_s: float, still_limit_s: float) -> None:
+    def __init__(self, rank_variable: str, rank: int, num_ranks: int, is_one_host: bool, awaited: Set[int] = ..., *, first_report_s: float, still_limit_s: float) -> None:
         """
-        `rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `still_limit_s`: 0 for none.
+        `rank_variable`: of the environment, set by the launcher. `num_ranks`: 0 if it is not known. `awaited`: the ranks that have to come; empty for all. `still_limit_s`: 0 for none.
         """
 
     def __enter__(self) -> StartWatch: ...

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from celerity_py.scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm, Intracomm
 
 PREFIX = "CELERITY_"
 
@@ -62,6 +66,7 @@ class Settings(TypedDict, total=False):
     trace: bool | str | os.PathLike[str] | None
     dry_run_ranks: int | None
     stall_s: int | None
+    comm: Comm | None
 
 
 def _choice(words: Any, meant: Mapping[str, str] | None = None) -> Callable[[str], str]:
@@ -134,6 +139,18 @@ def _devices(text: str) -> DeviceChoice:
     return DeviceChoice("count", int(value))
 
 
+def _communicator(given: Any) -> Any:
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and isinstance(given, mpi.Comm) and not given:
+        raise ValueError(
+            "a communicator to which this process belongs, not COMM_NULL. Let only the ranks of the communicator call "
+            "configure and make queues"
+        )
+    if mpi is None or not isinstance(given, mpi.Intracomm):
+        raise ValueError("an intracommunicator of mpi4py, which only a program can give: celerity.configure(comm=comm)")
+    return given
+
+
 def _setting(default: Any, parse: Callable[[str], Any], *, is_own: bool = False) -> Any:
     """A field of `Configuration`.
 
@@ -168,6 +185,8 @@ class Configuration:
     trace: str = _setting("", _output("celerity_trace"), is_own=True)
     dry_run_ranks: int = _setting(0, _integer(0, 65536))
     stall_s: int = _setting(60, _integer(0, 10**9))
+    #: Whose ranks run the program; None: all that the launcher has started.
+    comm: Any = _setting(None, _communicator, is_own=True)  # noqa: RUF009 - a field
 
 
 #: The fields of `Configuration`, by their names as environment variables without the prefix.
@@ -181,7 +200,7 @@ def _remedy(name: str, spell: Callable[[str], str]) -> str:
     return f"Did you mean {known}?" if close else f"Known are {known}."
 
 
-def _parse(name: str, text: str, shown: str) -> Any:
+def _parse(name: str, text: Any, shown: str) -> Any:
     """The value of variable `name`; `shown` is how the user wrote the assignment."""
     setting = _TABLE[name]
     try:
@@ -252,7 +271,8 @@ def compared_settings(settings: Configuration) -> dict[str, Any]:
 
 def changed_settings(settings: Configuration) -> dict[str, Any]:
     """The settings that differ from their defaults, by their names as environment variables."""
-    changed = (setting for setting in fields(settings) if getattr(settings, setting.name) != setting.default)
+    shown = (setting for setting in fields(settings) if setting.name != "comm")
+    changed = (setting for setting in shown if getattr(settings, setting.name) != setting.default)
     return {PREFIX + setting.name.upper(): getattr(settings, setting.name) for setting in changed}
 
 
@@ -267,7 +287,8 @@ def configure(**settings: Unpack[Settings]) -> None:
 
     Args:
         settings: Variables by their lower-case name without prefix, such as `devices="cpu:4"`, `lookahead="none"`,
-            `check=True`. `None` takes an earlier setting back.
+            `check=True`. `None` takes an earlier setting back. `comm=` is a communicator of mpi4py: its ranks run the
+            program instead of all ranks of the launcher. It may be freed after the first queue is made.
 
     Raises:
         ConfigurationError: If a name is unknown, a value malformed, or if the runtime is running.
@@ -283,7 +304,8 @@ def configure(**settings: Unpack[Settings]) -> None:
             remedy = _remedy(name.upper(), str.lower)
             raise ConfigurationError(f"configure() got an unknown setting {name}={value!r}. {remedy}")
         if value is not None:
-            parsed[name] = _parse(name.upper(), _text_of(value), f"configure({name}={value!r})")
+            given = value if name == "comm" else _text_of(value)
+            parsed[name] = _parse(name.upper(), given, f"configure({name}={value!r})")
     for name in settings:
         _settings.pop(name, None)
     _settings.update(parsed)
@@ -296,6 +318,11 @@ def current() -> Configuration:
         ConfigurationError: As `resolve` does.
     """
     return resolve(os.environ, _settings)
+
+
+def communicator() -> Intracomm | None:
+    """The communicator that the program has given."""
+    return _settings.get("comm")
 
 
 def freeze() -> Configuration:

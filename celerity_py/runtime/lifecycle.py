@@ -13,14 +13,18 @@ from celerity_py import _native, configuration
 from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
 from celerity_py.runtime import forks, log
 from celerity_py.runtime.runtime import Runtime
+from celerity_py.scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
     from celerity_py.executor.network.communicator import Communicator
 
 _FIRST_REPORT_S: Final = 5.0
 _current: Runtime | None = None
 _communicator: Communicator | None = None
-_last_known: tuple[int, int] | None = None  # rank and size of a run that has ended
+_parent: Intracomm | None = None  # of the communicator, if the program has given one
+_last_known: tuple[int, int] | None = None  # rank and size of a run on `_parent` that has ended
 _start_lock = threading.Lock()
 _has_exit_hook = False
 _has_used_gpus = False
@@ -59,20 +63,27 @@ def _start() -> Runtime:
 
 
 def _connect(stall_s: float) -> Communicator:
-    global _communicator, _has_exit_hook  # noqa: PLW0603
+    global _communicator, _has_exit_hook, _last_known, _parent  # noqa: PLW0603
+    comm = configuration.communicator()
     if _communicator is None:
         from celerity_py.executor.interpreter_settings import register_exit_hook
 
-        with _watch_start(stall_s):
-            _communicator = make_communicator()
+        with _watch_start(stall_s, comm):
+            _communicator = make_communicator(comm)
+        _parent, _last_known = comm, None
         if not _has_exit_hook:
             register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
             os.register_at_fork(after_in_child=_enter_child)
             _has_exit_hook = True
+    elif comm is not _parent:
+        raise ConfigurationError(
+            "configure(comm=...) comes too late: celerity.rank(), size() or is_master() has connected other ranks "
+            "before. Call configure first."
+        )
     return _communicator
 
 
-def _watch_start(stall_s: float) -> AbstractContextManager[object]:
+def _watch_start(stall_s: float, comm: Intracomm | None) -> AbstractContextManager[object]:
     """Watch over the start until the context is left: then all ranks have come.
 
     After 5 s it prints which ranks of this host are missing. MPI would wait for them for ever. Therefore it ends this
@@ -81,13 +92,21 @@ def _watch_start(stall_s: float) -> AbstractContextManager[object]:
 
     Args:
         stall_s: In seconds; 0 to end the process only if a rank has ended.
+        comm: Whose ranks have to come; None for all.
     """
     place = find_place(os.environ)
     if place is None:
         return nullcontext()
     size = detect_launch(os.environ).size or 0
+    awaited: set[int] = set()
+    if comm is not None:
+        from celerity_py.executor.network.mpi_communicator import world_ranks
+
+        awaited = world_ranks(comm)
     return _native.StartWatch(
-        place.variable, place.rank, size, place.is_one_host, first_report_s=_FIRST_REPORT_S, still_limit_s=stall_s
+        *(place.variable, place.rank, size, place.is_one_host, awaited),
+        first_report_s=_FIRST_REPORT_S,
+        still_limit_s=stall_s,
     )
 
 
@@ -123,9 +142,12 @@ def _forget() -> None:
 def _who() -> tuple[int, int]:
     if _current is not None:
         return _current.rank, _current.size
+    comm = configuration.communicator()
     # A program that prints something after its last queue needs no new connection for that.
-    if _last_known is not None:
+    if _last_known is not None and comm is _parent:
         return _last_known
+    if comm is not None:
+        return comm.Get_rank(), comm.Get_size()
     communicator = _communicator or _connect(configuration.current().stall_s)
     return communicator.rank, communicator.size
 

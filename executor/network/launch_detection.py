@@ -99,8 +99,12 @@ def make_communicator(user_communicator: MPI.Intracomm | None = None) -> Communi
 
     Raises:
         LaunchError: If a launcher started several processes that MPI does not connect, if mpi4py is missing under a
-            launcher, or if MPI lacks MPI_THREAD_MULTIPLE.
+            launcher, if MPI lacks MPI_THREAD_MULTIPLE, or if the user's communicator has been freed.
     """
+    if user_communicator is not None and not user_communicator:
+        raise LaunchError(
+            "The communicator of configure(comm=...) has been freed. Keep it until the first queue exists."
+        )
     launch = detect_launch(os.environ)
     if launch.launcher is None and user_communicator is None and "mpi4py.MPI" not in sys.modules:
         return LocalCommunicator()

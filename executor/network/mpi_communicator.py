@@ -77,6 +77,16 @@ def world_size() -> int:
     return MPI.COMM_WORLD.Get_size()
 
 
+def world_ranks(comm: MPI.Intracomm) -> set[int]:
+    """The numbers in COMM_WORLD of the ranks of a communicator, as far as they are there."""
+    group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    try:
+        return {rank for rank in group.Translate_ranks(None, world) if rank != MPI.UNDEFINED}
+    finally:
+        group.Free()
+        world.Free()
+
+
 def abort(status: int) -> NoReturn:
     """End every process of COMM_WORLD. Any thread."""
     sys.stdout.flush()

@@ -189,6 +189,11 @@ AT_THE_SUBMIT = [
         ("UsageError",),
         "celerity.random.uniform(Box((0,), (8,)), seed=-1)",
     ),
+    Misuse(
+        "A communicator that has no place for this process",
+        ("ConfigurationError",),
+        "from mpi4py import MPI\n\nqueue.close()\ncelerity.configure(comm=MPI.COMM_NULL)",
+    ),
     Misuse("A copy onto itself", ("OverlappingAccess",), "queue.copy(u, u, slice(1, 8), slice(0, 7))"),
     Misuse(
         "A result for which the host has no memory",

@@ -31,6 +31,7 @@ _HOW_TOS = {
     "halos": "910.0",
     "repetitions": "999.9528",
     "loops": "2050 0.0994991",
+    "ensembles": "(0, np.float64(4.12195842495",
     "fences": "[[4. 5. 6. 7.]]\n66.0",
     "failures": "rank 0: task 'smooth' failed: OutOfBoundsAccess: ",
 }

@@ -155,3 +155,10 @@ def test_sequences_and_numbers_are_devices_too(monkeypatch: pytest.MonkeyPatch) 
     configuration.thaw()
     configure(devices=[2])
     assert configuration.freeze().devices == DeviceChoice("list", 1, (2,))
+
+
+def test_a_communicator_comes_from_code_only() -> None:
+    with pytest.raises(ConfigurationError, match=r"CELERITY_COMM=world is not understood.*configure\(comm=comm\)"):
+        resolve({"CELERITY_COMM": "world"}, {})
+    with pytest.raises(ConfigurationError, match=r"configure\(comm='world'\) is not understood: expected an intracomm"):
+        configure(comm="world")  # type: ignore[arg-type]

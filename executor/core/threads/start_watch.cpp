@@ -153,7 +153,7 @@ start_watch::neighbours start_watch::look_around() const {
 		while(ancestor > 0 && ancestor != launcher) ancestor = parent_of(ancestor);
 		if(ancestor != launcher) continue;
 		const auto rank = find_rank(process, m_options.rank_variable);
-		if(!rank.has_value()) continue;
+		if(!rank.has_value() || (!m_options.awaited.empty() && !m_options.awaited.contains(*rank))) continue;
 		auto& entry = here[*rank];
 		const bool waits = is_waiting(process);
 		if(entry.process == 0 || waits) entry.process = process;
@@ -166,7 +166,8 @@ start_watch::neighbours start_watch::look_around() const {
 std::set<std::uint32_t> start_watch::find_ended(const neighbours& here) {
 	if(here.empty()) return {};
 	if(m_options.is_one_host && m_known.empty()) {
-		for(std::uint32_t rank = 0; rank < m_options.num_ranks; ++rank) m_known.insert(rank);
+		m_known = m_options.awaited;
+		for(std::uint32_t rank = 0; m_options.awaited.empty() && rank < m_options.num_ranks; ++rank) m_known.insert(rank);
 	}
 	std::set<std::uint32_t> ended;
 	for(const auto rank : m_known) {

@@ -20,6 +20,7 @@ struct start_watch_options {
 	std::uint32_t rank = 0;
 	std::uint32_t num_ranks = 0; ///< 0: not known
 	bool is_one_host = false;    ///< all ranks run on this host
+	std::set<std::uint32_t> awaited; ///< the ranks that have to come; empty: all
 	std::chrono::milliseconds first_report{5000};
 	/// The process ends if a rank of this host has neither come nor computed for so long, and in any case after `patience` times this; 0: never. Ranks of
 	/// other hosts cannot be seen: they may be busy.
