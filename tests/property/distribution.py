@@ -138,6 +138,8 @@ def _kernel_features(kernel: Kernel) -> set[str]:
         result |= {f"reduction {reduction.op}"} | (
             {"reduction includes current"} if reduction.include_current else set()
         )
+    if kernel.operation != "kernel":
+        result.add(kernel.operation)
     if kernel.granularity is not None:
         result.add("constrained split")
     if kernel.split_2d:

@@ -187,7 +187,14 @@ def _write(access: Access, submission: int, meaning: TaskMeaning, state: BufferS
     assert isinstance(meaning.task, Kernel | HostTask)
     whole = meaning.task.box
     indices = region_indices(access, whole, whole, state.decl.shape)
-    values = scramble((indices.astype(np.uint64) * np.uint64(0x01000193) + np.uint64(digest)) & WORD_MASK)
+    operation = meaning.task.operation if isinstance(meaning.task, Kernel) else "kernel"
+    if operation == "copy":
+        source = meaning.task.accesses[1]
+        before = meaning.before[source.buffer]
+        values = before.words[region_indices(source, whole, whole, before.decl.shape)]
+    else:
+        places = np.zeros_like(indices) if operation == "fill" else indices
+        values = scramble((places.astype(np.uint64) * np.uint64(0x01000193) + np.uint64(digest)) & WORD_MASK)
     if access.mode == "read_write":
         values = (values + meaning.before[access.buffer].words[indices] * np.uint64(3)) & WORD_MASK
     state.words[indices] = values

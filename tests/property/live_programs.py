@@ -45,7 +45,8 @@ def smaller_steps(steps: list[Step]) -> Iterator[list[Step]]:
             yield [*steps[: max(0, stop - size)], *steps[stop:]]
         size //= 2
     for place, step in enumerate(steps):
-        if isinstance(step, Kernel | HostTask) and len(step.accesses) > 1:
+        is_small = isinstance(step, Kernel) and step.operation != "kernel"
+        if isinstance(step, Kernel | HostTask) and len(step.accesses) > 1 and not is_small:
             for n in range(len(step.accesses)):
                 fewer = replace(step, accesses=(*step.accesses[:n], *step.accesses[n + 1 :]))
                 yield [*steps[:place], fewer, *steps[place + 1 :]]

@@ -68,11 +68,9 @@ _LARGE_DTYPES = (np.uint64, np.float64, np.complex128, np.int64)
 
 
 def dtype_of(decl: BufferDecl) -> np.dtype[Any]:
-    """One that fits the size of an element, if the program gives it. A buffer of one element may be reduced into."""
-    if all(extent == 1 for extent in decl.shape):
-        return np.dtype(np.uint32 if decl.element_size_bytes == 4 else np.uint64)
-    dtypes = _SMALL_DTYPES if decl.element_size_bytes == 4 else _LARGE_DTYPES
-    return np.dtype(dtypes[decl.number % len(dtypes)])
+    """One that fits the size of an element, if the program gives it."""
+    size_bytes, number = decl.kind
+    return np.dtype((_SMALL_DTYPES if size_bytes == 4 else _LARGE_DTYPES)[number])
 
 
 def to_values(decl: BufferDecl, words: Words) -> Values:
@@ -245,6 +243,8 @@ class ProgramRun:
             del self._buffers[step.buffer]
         elif isinstance(step, Flush):
             self.queue.flush()
+        elif isinstance(step, Kernel) and step.operation != "kernel":
+            self._submit_small_operation(number, step)
         elif isinstance(step, Kernel):
             self._submit_kernel(number, step)
         elif isinstance(step, HostTask):
@@ -294,6 +294,18 @@ class ProgramRun:
             buffer = self._buffers[item.buffer]
             result.append(getattr(buffer, item.mode)(mapper_for(item.mapper, task.box)))
         return result
+
+    def _submit_small_operation(self, number: int, task: Kernel) -> None:
+        written, *read = task.accesses
+        target, there = self._buffers[written.buffer], native_box(task.box)
+        state = self.meaning.tasks[number].after[written.buffer]
+        whole = native_box(full_box(state.decl.shape))
+        if task.operation == "fill":
+            value = to_values(state.decl, state.words)[slices_of(task.box)].flat[0]
+            self.queue.fill(target, value, None if there == whole else there)
+            return
+        (here,) = read[0].mapper.region(task.box, task.box, self._shapes[read[0].buffer])
+        self.queue.copy(target, self._buffers[read[0].buffer], there, native_box(here))
 
     def _submit_kernel(self, number: int, task: Kernel) -> None:
         given: list[Any] = []

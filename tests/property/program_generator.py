@@ -103,6 +103,8 @@ class ProgramGenerator:
             (5, self.destroy_buffer),
             (4, self.add_epoch),
             (3, lambda: self.program.steps.append(Flush())),
+            (5, self.add_fill),
+            (5, self.add_copy),
         ]
         for _ in range(weighted(self.draws, [(40, self.draws.integer(9, 18)), (1, 60)])):
             action = weighted(self.draws, actions)
@@ -247,6 +249,31 @@ class ProgramGenerator:
 
     def add_epoch(self) -> None:
         self._submit(Epoch("barrier" if chance(self.draws, 30) else "none"))
+
+    def add_fill(self) -> None:
+        target = self._random_live().decl
+        box = full_box(target.shape) if chance(self.draws, 50) else random_box(self.draws, target.shape)
+        self._submit(Kernel(box, (Access(target.number, "write", mappers.one_to_one()),), operation="fill"))
+
+    def add_copy(self) -> None:
+        target = self._random_live().decl
+        fitting = [
+            number
+            for number, buffer in sorted(self.live.items())
+            if len(buffer.decl.shape) == len(target.shape) and buffer.decl.kind == target.kind
+        ]
+        source = self.live[choice(self.draws, fitting)].decl
+        extents = [self.draws.integer(1, min(pair)) for pair in zip(target.shape, source.shape, strict=True)]
+        there, here = (self._place(extents, decl.shape) for decl in (target, source))
+        shift = [new[0] - old[0] for new, old in zip(here, there, strict=True)]
+        mapper = mappers.shifted(*shift) if any(shift) else mappers.one_to_one()
+        accesses = [Access(target.number, "write", mappers.one_to_one())]
+        if self._append_if_legal(accesses, Access(source.number, "read", mapper), there):
+            self._submit(Kernel(there, tuple(accesses), operation="copy"))
+
+    def _place(self, extents: list[int], shape: tuple[int, ...]) -> UserBox:
+        starts = [self.draws.integer(0, most - extent) for most, extent in zip(shape, extents, strict=True)]
+        return tuple((start, start + extent) for start, extent in zip(starts, extents, strict=True))
 
     # idioms, because they appear rarely by accident
 

@@ -13,6 +13,7 @@ from tests.verification.elements import UserBox
 Mode: TypeAlias = Literal["read", "write", "read_write"]
 Initial: TypeAlias = Literal["none", "array", "function"]
 Operator: TypeAlias = Literal["sum", "prod", "min", "max"]
+Operation: TypeAlias = Literal["kernel", "fill", "copy"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class BufferDecl:
     @property
     def name(self) -> str:
         return f"b{self.number}"
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Buffers of equal kinds have elements of one type: size in bytes, and which of the types of that size."""
+        # A buffer of one element may be reduced into.
+        return self.element_size_bytes, 0 if all(extent == 1 for extent in self.shape) else self.number // 2 % 4
 
     def __str__(self) -> str:
         size = "" if self.element_size_bytes == 4 else f", element_size={self.element_size_bytes}"
@@ -62,6 +69,8 @@ class Kernel:
     split_2d: bool = False
     oversubscribe: int = 1
     border: int = 0
+    operation: Operation = "kernel"
+    """A fill has one access, which writes one to one. A copy has another one, which reads a box of the same extents."""
 
     def __str__(self) -> str:
         parts = [show_box(self.box), *map(str, self.accesses), *map(str, self.reductions)]
@@ -73,7 +82,7 @@ class Kernel:
             parts.append(f"oversubscribe({self.oversubscribe})")
         if self.border:
             parts.append(f"border_first({self.border})")
-        return f"kernel({', '.join(parts)})"
+        return f"{self.operation}({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
