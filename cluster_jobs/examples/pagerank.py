@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""PageRank. The links are a sparse matrix in CSR, in which row i lists the pages that link to page i.
+
+The links to page i are number `ends[i]` to `ends[i + 1]` of `sources` and `weights`. Run it with
+`mpiexec -n 2 python cluster_jobs/examples/pagerank.py`.
+"""
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+
+DAMPING, TOLERANCE, AT_MOST = 0.85, 1e-10, 200
+
+
+def problem(pages, links_of_page=8):
+    num_links = pages * links_of_page
+    targets = (pages * np.random.default_rng(1).random(num_links) ** 2).astype(int)  # mostly the first pages
+    order = np.argsort(targets, kind="stable")
+    ends = np.searchsorted(targets[order], np.arange(pages + 1))
+    return ends, order // links_of_page, np.full(num_links, 1 / links_of_page)
+
+
+def step(chunk, new, old, ends, sources, weights, change):
+    until = chunk.xp.zeros(sources.array.size + 1)
+    until[1:] = chunk.xp.cumsum(weights[...] * old.array[sources[...]])
+    own = ends[...] - ends[chunk.box.min[0]]
+    new[...] = (1 - DAMPING) / old.array.size + DAMPING * (until[own[1:]] - until[own[:-1]])
+    change.combine(abs(new[...] - old[chunk.box]).max())
+
+
+def pagerank(queue, ends, sources, weights):
+    def rows(chunk):
+        return slice(chunk.box.min[0], chunk.box.max[0] + 1)
+
+    def links(chunk):
+        return slice(ends[chunk.box.min[0]], ends[chunk.box.max[0]])
+
+    pages = len(ends) - 1
+    old = celerity.Buffer.from_array(np.full(pages, 1 / pages), name="old")
+    new = celerity.Buffer(pages, np.float64, name="new")
+    change = celerity.Buffer((), np.float64, name="change")
+    matrix = [
+        celerity.Buffer.from_array(ends, name="ends").read(rows),
+        celerity.Buffer.from_array(sources, name="sources").read(links),
+        celerity.Buffer.from_array(weights, name="weights").read(links),
+    ]
+    is_small = {"when": lambda change: change < TOLERANCE, "keep": lambda: old}
+    for _ in queue.until(lambda: queue.fence(change), every=5, at_most=AT_MOST, **is_small):
+        arguments = new.write(access.one_to_one()), old.read(access.all()), *matrix, celerity.reduction(change, "max")
+        queue.parallel_for(pages, step, *arguments)
+        old, new = new, old
+    return old
+
+
+def pagerank_by_numpy(ends, sources, weights):
+    pages = len(ends) - 1
+    new = np.full(pages, 1 / pages)
+    for _ in range(AT_MOST):
+        old = new
+        until = np.concatenate([[0], np.cumsum(weights * old[sources])])
+        new = (1 - DAMPING) / pages + DAMPING * (until[ends[1:]] - until[ends[:-1]])
+        if abs(new - old).max() < TOLERANCE:
+            break
+    return new
+
+
+if __name__ == "__main__":
+    matrix = problem(10_000)
+    with celerity.Queue() as queue:
+        result = queue.fence(pagerank(queue, *matrix), on="master").result()
+        if celerity.is_master():
+            np.testing.assert_allclose(result, pagerank_by_numpy(*matrix), atol=10 * TOLERANCE)
+            print("The ranks are those of NumPy; the first three:", result[:3])

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""The small programs of `cluster_jobs/examples`, each with a problem whose size is odd."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import celerity_py as celerity
+from cluster_jobs.examples import cholesky, ensemble, fft, pagerank
+
+
+class Example(NamedTuple):
+    arguments: tuple[Any, ...]
+    run: Any
+    """Takes a queue and the arguments, and returns a buffer."""
+    run_by_numpy: Any
+    part: Any = np.asarray
+    """Takes the part of a result that has a meaning."""
+
+    def check(self, queue: celerity.Queue) -> None:
+        result = queue.fence(self.run(queue, *self.arguments)).result()
+        expected = self.run_by_numpy(*self.arguments)
+        np.testing.assert_allclose(self.part(result), self.part(expected), rtol=1e-9, atol=1e-9)
+
+
+EXAMPLES = {
+    "cholesky": Example((cholesky.problem(83),), cholesky.cholesky, cholesky.cholesky_by_numpy, np.tril),
+    "ensemble": Example((7,), lambda queue, members: ensemble.ensemble(queue, members)[0], ensemble.ensemble_by_numpy),
+    "fft": Example((fft.problem(37),), fft.fft2, fft.fft2_by_numpy),
+    "pagerank": Example(pagerank.problem(203), pagerank.pagerank, pagerank.pagerank_by_numpy),
+}
