@@ -740,13 +740,20 @@ class CudaSettings:
     def kernels_raise(self, arg: bool, /) -> None: ...
 
     @property
+    def graphs_exchange(self) -> bool:
+        """Kernels of graphs wait for other ranks; on the same conditions."""
+
+    @graphs_exchange.setter
+    def graphs_exchange(self, arg: bool, /) -> None: ...
+
+    @property
     def small_copies(self) -> Any:
         """
-        Three CUfunctions per device, for few copies, for many, and for exchanges in graphs; or none. Reads the number of devices.
+        Five CUfunctions per device, as cuda_small_copies::functions has them; or none. Reads the number of devices.
         """
 
     @small_copies.setter
-    def small_copies(self, handles: Sequence[tuple[int, int, int]], /) -> None: ...
+    def small_copies(self, handles: Sequence[tuple[int, int, int, int, int]], /) -> None: ...
 
     @property
     def release_cached_memory(self) -> Any:
@@ -797,7 +804,7 @@ class Executor:
     def __init__(self, settings: ExecutorSettings = ..., cuda: CudaSettings | None = None) -> None:
         """On CPU devices unless `cuda` is given."""
 
-    PILOT_SIZE: int = 248
+    PILOT_SIZE: int = 256
 
     def offer_direct(self, host_ranks: Sequence[int]) -> bytes:
         """

@@ -183,20 +183,77 @@ extern "C" __global__ void celerity_exchange(const __grid_constant__ Arguments<8
     count_waits(arguments);
 }
 
+// The layout is that of rank_flag. Ranks that wait otherwise look at the flag in host memory, and raise it alone.
+struct RankFlag {
+    volatile unsigned long long* word;
+    unsigned long long value;
+    volatile unsigned* host;
+    unsigned host_value, unused;
+};
+__device__ RankFlag rank_flag(const Flag& flag) { return *(const RankFlag*)flag.address; }
+
+template <typename Arguments>
+__device__ void raise_for_ranks(const Arguments& arguments) {
+    if (blockIdx.y != 0 || threadIdx.x >= arguments.num_raised) return;
+    const RankFlag flag = rank_flag(arguments.slots[threadIdx.x].raised);
+    __threadfence_system();
+    if (flag.word != nullptr) *flag.word = flag.value;
+    *flag.host = flag.host_value;
+}
+
+// A look at the host's memory takes longer than many looks at the device's.
+template <typename Arguments>
+__device__ void wait_for_ranks(const Arguments& arguments) {
+    if (threadIdx.x < arguments.waits) {
+        const RankFlag flag = rank_flag(arguments.slots[threadIdx.x].part.ready);
+        for (unsigned look = 1; flag.word == nullptr || *flag.word < flag.value; ++look) {
+            if ((flag.word == nullptr || look % 16 == 0) && (int)(*flag.host - flag.host_value) >= 0) break;
+            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
+#if __CUDA_ARCH__ >= 700
+            if (look > 10000) __nanosleep(2000);
+#endif
+        }
+        __threadfence_system();
+    }
+    __syncthreads();
+}
+
+extern "C" __global__ void celerity_rank_exchange(const __grid_constant__ Arguments<8> arguments) {
+    raise_for_ranks(arguments);
+    wait_for_ranks(arguments);
+    if (blockIdx.y < arguments.num_parts) copy_part(arguments);
+}
+
+struct FlagArguments {
+    RankFlag* destination;
+    unsigned long long count;
+    RankFlag flags[120];
+};
+extern "C" __global__ void celerity_set_flags(const __grid_constant__ FlagArguments arguments) {
+    if (threadIdx.x < arguments.count) arguments.destination[threadIdx.x] = arguments.flags[threadIdx.x];
+}
+
 // A launch takes the longer, the more bytes of arguments it has.
 extern "C" __global__ void celerity_few_copies(const __grid_constant__ Arguments<2> arguments) { copy_all(arguments); }
 extern "C" __global__ void celerity_many_copies(const __grid_constant__ Arguments<8> arguments) { copy_all(arguments); }
 """
 
-_FUNCTIONS = ("celerity_few_copies", "celerity_many_copies", "celerity_exchange")
+_FUNCTIONS = (
+    "celerity_few_copies",
+    "celerity_many_copies",
+    "celerity_exchange",
+    "celerity_rank_exchange",
+    "celerity_set_flags",
+)
 _modules: dict[int, Any] = {}  # by ordinal; they live as long as the process
 
 
-def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int]]:
+def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int, int, int]]:
     """Compile the kernels for each GPU, or take them from CuPy's cache on disk.
 
     Returns:
-        Per ordinal the CUfunctions for up to 2 and up to 8 copies, and for exchanges in graphs.
+        Per ordinal the CUfunctions for up to 2 and up to 8 copies, for exchanges in graphs with devices and with ranks,
+        and to set the flags of these.
     """
     import cupy
 
@@ -209,6 +266,6 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int]]:
                     [module.get_function(name).kernel for name in _FUNCTIONS],
                     module,
                 )
-        few, many, exchange = _modules[ordinal][0]
-        functions.append((int(few.ptr), int(many.ptr), int(exchange.ptr)))
+        few, many, exchange, rank_exchange, set_flags = (int(kernel.ptr) for kernel in _modules[ordinal][0])
+        functions.append((few, many, exchange, rank_exchange, set_flags))
     return functions

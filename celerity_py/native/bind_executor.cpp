@@ -3,6 +3,7 @@
 #include "bindings.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -119,18 +120,19 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("graphs", &cuda_options::graphs, "Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.")
 	    .def_rw("kernels_wait", &cuda_options::kernels_wait, "The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.")
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
+	    .def_rw("graphs_exchange", &cuda_options::graphs_exchange, "Kernels of graphs wait for other ranks; on the same conditions.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
-	        [](cuda_options& self, const std::vector<std::tuple<std::uintptr_t, std::uintptr_t, std::uintptr_t>>& handles) {
+	        [](cuda_options& self, const std::vector<std::array<std::uintptr_t, 5>>& handles) {
 		        self.small_copies.clear();
-		        for(const auto& [few, many, exchange] : handles) {
-			        self.small_copies.push_back(
-			            {reinterpret_cast<cuda::function>(few), reinterpret_cast<cuda::function>(many), reinterpret_cast<cuda::function>(exchange)});
+		        for(const auto& given : handles) {
+			        const auto function = [&](const std::size_t i) { return reinterpret_cast<cuda::function>(given[i]); };
+			        self.small_copies.push_back({function(0), function(1), function(2), function(3), function(4)});
 		        }
 	        },
 	        nb::for_getter(nb::sig("def small_copies(self) -> typing.Any")),
-	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int, int]], /) -> None")),
-	        "Three CUfunctions per device, for few copies, for many, and for exchanges in graphs; or none. Reads the number of devices.")
+	        nb::for_setter(nb::sig("def small_copies(self, handles: collections.abc.Sequence[tuple[int, int, int, int, int]], /) -> None")),
+	        "Five CUfunctions per device, as cuda_small_copies::functions has them; or none. Reads the number of devices.")
 	    .def_prop_rw(
 	        "release_cached_memory", [](const cuda_options& self) { return self.release_cached_memory != nullptr; },
 	        [](cuda_options& self, nb::callable release) {

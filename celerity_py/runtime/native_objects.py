@@ -26,6 +26,8 @@ _GATHERED_BYTES = 1 << 20
 #: For measurements.
 _KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
 _GRAPHS = os.environ.get("_CELERITY_GRAPHS", "1")
+#: Graphs that exchange data with other ranks have not run on real GPUs.
+_RANK_GRAPHS = os.environ.get("_CELERITY_RANK_GRAPHS", "0")
 
 
 def make_executor(runtime: Runtime) -> _native.Executor:
@@ -65,6 +67,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             ),
             kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
             kernels_raise=_KERNELS_WAIT == "2",
+            graphs_exchange=runtime.may_be_direct and not devices.are_shared and _RANK_GRAPHS != "0",
             release_cached_memory=release_cached_memory,
         )
         return _native.Executor(executor, cuda)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,30 @@ def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("transport", ["host", "direct"])
-def test_a_stencil_is_replayed_on_ranks(transport: str) -> None:
-    outcome = run(PROGRAM, "replaying", num_ranks=2, variables={"CELERITY_TRANSPORT": transport}, limit_s=120)
+@pytest.mark.parametrize("name", ["replaying", "replaying_with_a_host_task"])
+def test_a_recording_is_replayed_on_ranks(name: str, transport: str) -> None:
+    variables = {"CELERITY_TRANSPORT": transport, "_CELERITY_RANK_GRAPHS": "1"}
+    outcome = run(PROGRAM, name, num_ranks=2, variables=variables, limit_s=120)
     assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
     assert outcome.output.count(" sent {") == 2
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "settings", [{}, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, {"CELERITY_HORIZON_STEP": "1"}], ids=str
+)
+def test_a_replayed_stencil_runs_as_graphs_where_each_rank_has_a_gpu(num_gpus: int, settings: dict[str, str]) -> None:
+    ranks = max(num_gpus, 2)
+    variables = {"_CELERITY_RANK_GRAPHS": "1", **settings}
+    outcome = run(PROGRAM, "replaying_graphs", num_ranks=ranks, variables=variables, limit_s=120)
+    assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
+    numbers = [int(number) for number in re.findall(r" in (\d+) graphs", outcome.output)]
+    assert len(numbers) == ranks
+    assert all((number > 0) == (num_gpus > 1) for number in numbers)
+
+
+@pytest.mark.processes
+def test_a_rank_that_is_killed_ends_the_others_though_their_graphs_wait_for_it() -> None:
+    outcome = run(PROGRAM, "waiting_in_a_graph", num_ranks=2, variables={"_CELERITY_RANK_GRAPHS": "1"}, limit_s=60)
+    assert outcome.status not in {0, 124}, outcome
+    assert outcome.duration_s < 50

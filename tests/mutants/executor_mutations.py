@@ -11,6 +11,7 @@ RECEIVER = "executor/core/transfers/direct_receiver.cpp"
 SENDER = "executor/core/transfers/direct_sender.cpp"
 DISPATCH = "executor/core/loop/executor_dispatch.cpp"
 LOOP = "executor/core/loop/executor_loop.cpp"
+RUNS = "executor/core/loop/executor_runs.cpp"
 REQUESTS = "executor/core/loop/engine_requests.cpp"
 
 EXECUTOR_MUTATIONS = (
@@ -144,8 +145,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a slot that is used again has the value of before",
         SENDER,
-        "++to.answer_values[out.slot]};",
-        "to.answer_values[out.slot] = 1};",
+        "out.answer_value = ++to.answer_values[out.slot];",
+        "out.answer_value = to.answer_values[out.slot] = 1;",
     ),
     Mutation(
         "a message counts as ready as soon as it is announced",
@@ -187,7 +188,7 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "every receive counts as ready when it is announced",
-        LOOP,
+        RUNS,
         "m_engine.release(released.id, released.is_ready);",
         "m_engine.release(released.id, true);",
         limit=2000,
@@ -317,7 +318,7 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a fetch does not wait for the flag of the sender",
         RECEIVER,
-        "m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});",
-        "m_pulls.emplace_back(pull_operation{{}, copy, {}, {}});",
+        "pull_operation{message.ready, copy_of(",
+        "pull_operation{{}, copy_of(",
     ),
 )

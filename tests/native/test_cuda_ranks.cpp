@@ -61,6 +61,30 @@ void replay() {
 	}
 }
 
+/// Likewise between ranks.
+void replay_on_ranks() {
+	for(const std::size_t num_ranks : {2U, 4U}) {
+		for(const auto reads : {pattern::halos, pattern::from_above, pattern::all}) {
+			for(const std::uint32_t oversubscription : {1U, 3U}) {
+				setup how;
+				how.replays = true;
+				how.num_ranks = num_ranks;
+				how.odd_ranks_have_graphs = num_ranks == 2 || oversubscription == 1;
+				how.peeks = num_ranks == 4;
+				how.reads = reads;
+				how.oversubscription = oversubscription;
+				how.horizon_step = 1 + oversubscription;
+				how.border = oversubscription == 1 ? 1 : 0;
+				how.steps = 201;
+				const auto graph_runs = run(how);
+				std::printf("replay of %d steps, %zu ranks, %u parts: %lu graphs\n", how.steps, num_ranks, oversubscription, graph_runs);
+				std::fflush(stdout);
+				if(graph_runs < 5) die("a replay has hardly used graphs");
+			}
+		}
+	}
+}
+
 /// A kernel of rank 0 waits for rank 1, whose device does nothing. The end of rank 0's executor ends the kernel, and nothing that follows it may run.
 void stop_a_kernel_that_waits() {
 	setup how;
@@ -100,6 +124,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
 	replay();
+	replay_on_ranks();
 #ifndef __SANITIZE_THREAD__
 	count_flags(1);
 	count_flags(2);
@@ -112,6 +137,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.num_ranks = 1; // it takes two mappings of the same flags for different memory
 #endif
 		how.num_devices = 4 / how.num_ranks;
+		how.replays = pick({0, 0, 1}) != 0;
 		how.reads = static_cast<pattern>(pick({0, 0, 1, 2}));
 		how.split_2d = pick({0, 1, 1}) != 0;
 		how.border = static_cast<std::uint32_t>(pick({0, 3, 3}));
@@ -121,14 +147,17 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.kernels_wait = pick({0, 1, 1}) != 0;
 		how.kernels_raise = pick({0, 1, 1}) != 0;
 		how.steps = pick({50, 200, 400});
+		how.odd_ranks_have_graphs = pick({0, 1}) != 0;
+		how.peeks = pick({0, 1}) != 0;
+		if(how.replays) how.num_devices = how.num_ranks > 1 ? 1 : how.num_devices; // graphs of ranks with several devices exchange nothing
 		how.horizon_step = static_cast<std::uint32_t>(pick({1, 4}));
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, %lu on a lane, horizons after %u, %zu bytes joined\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
 		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, int{how.kernels_raise}, how.steps,
-		    how.most_on_a_lane, how.horizon_step, how.joined_bytes);
+		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes);
 		std::fflush(stdout);
 		run(how);
 	}
@@ -151,6 +180,7 @@ int main(const int argc, const char** const argv) {
 	if(argc > 3) numbers_of_queues = {argument(3, 0)};
 	for(const int num_queues : numbers_of_queues) {
 		emulated_cuda::settings emulated;
+		emulated.instantiation_waits = true;
 		emulated.seed = static_cast<std::uint32_t>(argument(2, 1) + num_queues);
 		emulated.num_queues = static_cast<std::size_t>(num_queues);
 		emulated.queue_depth = static_cast<std::size_t>(argument(4, num_queues % 2 == 0 ? 1024 : 64));

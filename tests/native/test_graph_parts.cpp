@@ -55,13 +55,15 @@ class device {
 			m_place = ready.at(random() % ready.size());
 			m_current = &m_part.nodes[m_place];
 			check(m_current->raised.size() <= cuda_small_copies::max_parts && m_current->awaited.size() <= cuda_small_copies::max_parts, "a kernel has slots");
-			for(const auto& flag : m_current->raised) {
+			for(const auto& raised : m_current->raised) {
+				const auto& flag = std::get<cuda_graph_flag>(raised);
 				check(flag.from == m_part.device && flag.word != flag.awaited_count, "flags have words of their own");
 				check(!std::exchange(flags[{flag.to, flag.word}], true), "a flag is raised once");
 			}
 			has_begun = true;
 		}
-		for(const auto& flag : m_current->awaited) {
+		for(const auto& awaited : m_current->awaited) {
+			const auto& flag = std::get<cuda_graph_flag>(awaited);
 			check(flag.to == m_part.device, "a device waits for flags in its own memory");
 			if(!flags[{flag.to, flag.word}]) return has_begun;
 		}
@@ -83,7 +85,7 @@ class device {
 void run_round(std::mt19937& random) {
 	const auto operations = make_operations(random, 1 + random() % 12);
 	const auto parity = random() % 4;
-	const auto parts = part_by_device(operations, [&](const auto& what) { return number_of(what) % 4 <= parity; });
+	const auto parts = part_by_device(operations, 0, [&](const auto& what) { return number_of(what) % 4 <= parity; });
 	std::vector<device> devices(parts.begin(), parts.end());
 	std::map<std::pair<device_id, std::uint32_t>, bool> flags;
 	std::vector<bool> has_run(operations.size());

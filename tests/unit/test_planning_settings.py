@@ -35,7 +35,9 @@ def test_an_executor_lives_as_long_as_its_scheduler() -> None:
 
 
 def test_settings_of_gpus_belong_to_as_many_devices() -> None:
-    gpus = CudaSettings(ordinals=[3, 5], compute_lanes=4, small_copies=[(64, 72, 80)], release_cached_memory=print)
+    gpus = CudaSettings(
+        ordinals=[3, 5], compute_lanes=4, small_copies=[(64, 72, 80, 88, 96)], release_cached_memory=print
+    )
     assert (gpus.ordinals, gpus.compute_lanes, gpus.small_copies, gpus.release_cached_memory) == ([3, 5], 4, 1, True)
     with pytest.raises(ValueError, match="ordinals needs one entry per device"):
         Executor(ExecutorSettings(num_devices=3), gpus)

@@ -40,6 +40,14 @@ struct shared_flag {
 	friend bool operator==(const shared_flag&, const shared_flag&) = default;
 };
 
+/// A flag between two ranks that a kernel of a graph raises, or for which it waits. Kernels read it in this layout.
+struct rank_flag {
+	std::uint64_t word = 0; ///< on the device that waits; reached when it holds `value` or a later one. 0: there is none
+	std::uint64_t value = 0;
+	shared_flag host; ///< raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word
+};
+static_assert(sizeof(rank_flag) == 32);
+
 /// The waits of an operation on a lane, besides those for the operations before it there.
 struct lane_waits {
 	std::span<const lane_position> positions;
@@ -54,11 +62,14 @@ struct pull_operation {
 	std::span<const lane_position> answer_after; ///< further positions to wait for before `answer` is written; outlives the position
 };
 
-/// An operation of a graph. It begins when the operations of the graph that `after` numbers are complete.
+/// An operation of a graph. It begins when the operations of the graph that `after` numbers are complete, and flags of other ranks are reached. Flags are
+/// numbered by launch.
 struct graph_operation {
 	device_id device;
-	std::variant<copy_operation, std::vector<copy_operation>, launch_operation> what; ///< several copies: a gather
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation> what; ///< several copies: a gather; no copy: nothing
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
+	small_vector<std::uint32_t, 2> awaited{};
+	small_vector<std::uint32_t, 2> raised{}; ///< once the operation is complete
 };
 
 /// Operations of devices, which a lane carries out at once. Not destroyed while a lane carries it out.
@@ -117,12 +128,16 @@ class backend {
 	}
 	/// Whether the functions for graphs can be called.
 	virtual bool has_graphs() const { return false; }
+	/// Whether operations of graphs may wait for flags of other ranks, and raise such flags.
+	virtual bool do_graphs_exchange() const { return false; }
 	/// The operations and their memory stay as they are for as long as the graph is used. No launch checks bounds.
-	virtual std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> /* operations */) {
+	virtual std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> /* operations */, std::size_t /* num_flags */) {
 		throw std::logic_error("this backend has no graphs");
 	}
-	/// On a lane of any device of the graph. The graph outlives the completion of the position.
-	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, operation_graph& /* graph */) {
+	/// On a lane of any device of the graph. The graph outlives the completion of the position. `flags` are those of this launch. Not before the latest launch
+	/// with flags is complete, unless a wait sees to that.
+	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, operation_graph& /* graph */,
+	    std::span<const rank_flag> /* flags */) {
 		throw std::logic_error("this backend has no graphs");
 	}
 	/// Sets every byte, and returns when that is done.

@@ -26,6 +26,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot, request.num_ids);
 	++m_num_live;
+	if(goes_to_lane) ++m_num_live_on_lanes;
 
 	node& n = m_nodes[slot];
 	n.id = request.id;
@@ -431,6 +432,7 @@ void out_of_order_engine::finalize(const slot_type slot) {
 	m_completed.push_back({n.id, n.num_ids, n.payload});
 	m_window.erase(n.id, n.num_ids);
 	--m_num_live;
+	if(is_on_lane(n.policy)) --m_num_live_on_lanes;
 
 	for(const slot_type successor : n.successors) {
 		node& s = m_nodes[successor];

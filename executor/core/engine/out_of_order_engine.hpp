@@ -129,6 +129,7 @@ class out_of_order_engine {
 	const lane_pool& lanes() const { return m_lanes; }
 	const counters& get_counters() const { return m_counters; }
 	std::size_t num_live() const { return m_num_live; }
+	std::size_t num_live_on_lanes() const { return m_num_live_on_lanes; } ///< issued or not
 	std::size_t num_in_flight() const { return m_num_in_flight; } ///< issued or assigned, without horizons and epochs
 
 	/// Calls f(live_instruction) in the order of ids. For watchdogs and tests.
@@ -210,6 +211,7 @@ class out_of_order_engine {
 	std::vector<lane_position> m_waits; ///< of the latest issue
 	std::vector<instruction_id> m_signals; ///< likewise
 	std::size_t m_num_live = 0;
+	std::size_t m_num_live_on_lanes = 0;
 	std::size_t m_num_in_flight = 0;
 	counters m_counters;
 

@@ -81,10 +81,9 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 	if(m_is_stopping.load(std::memory_order_relaxed)) return active; // the scheduler may be gone, and its instructions with it
 	const auto now = static_cast<std::uint64_t>(now_ns());
 	const bool show_unissued = m_engine.num_in_flight() == 0; // something must be wrong then
-	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+	const auto report = [&](const out_of_order_engine::live_instruction& live) {
 		if(live.policy == issue_policy::clock) return;
-		const auto sent = m_sender.find_status(live.id);
-		const auto transfer = sent.has_value() ? sent : m_receiver.find_status(live.id);
+		const auto transfer = find_status(live);
 		const bool is_waiting = transfer.has_value() && transfer->is_waiting;
 		if(!live.is_issued && !show_unissued && !is_waiting) return;
 		auto call = live.is_enqueued && m_backend->defers_kernels() ? call_state::on_stream : call_state::waiting;
@@ -96,11 +95,31 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 		if(live.num_ids > 1) entry.text = describe_run(instructions_of(live), live.is_issued);
 		if(!is_waiting) return;
 		if(!live.is_issued) entry.age_s = 1e-9 * static_cast<double>(now - transfer->stamp);
-		if(!transfer->text.empty()) entry.text = label(live.id) + " " + name_of(kind_of(live.payload->operation)) + ": " + transfer->text;
+		if(live.num_ids > 1) {
+			entry.text += ": " + transfer->text;
+		} else if(!transfer->text.empty()) {
+			entry.text = label(live.id) + " " + name_of(kind_of(live.payload->operation)) + ": " + transfer->text;
+		}
 		if(transfer->peer.has_value()) entry.peer = transfer->peer;
-	});
+	};
+	m_engine.for_each_live(report);
+	if(!m_staged.empty()) {
+		const auto& items = m_staged.front().batch.instructions;
+		const auto* const next = items[std::min(m_staged.front().num_announced, items.size() - 1)];
+		report({next->id, 1, next, issue_policy::pull});
+	}
 	std::stable_sort(active.begin(), active.end(), [](const auto& a, const auto& b) { return a.age_s > b.age_s; });
 	return active;
+}
+
+std::optional<transfer_status> executor_loop::find_status(const out_of_order_engine::live_instruction& live) const {
+	std::optional<transfer_status> found;
+	for(const auto* const item : instructions_of(live)) {
+		const auto sent = m_sender.find_status(item->id);
+		auto status = sent.has_value() ? sent : m_receiver.find_status(item->id);
+		if(status.has_value() && (!found.has_value() || (status->is_waiting && !found->is_waiting))) found = std::move(status);
+	}
+	return found;
 }
 
 executor_statistics executor_loop::statistics() {

@@ -241,32 +241,6 @@ void executor_loop::execute(const issue& item, const epoch_instruction& epoch) {
 	m_communication.barrier(item.id);
 }
 
-// ---- graphs --------------------------------------------------------------------------------------------------------------------------
-
-std::vector<graph_operation> executor_loop::operations_of(const graph_run& run) const {
-	std::vector<graph_operation> operations;
-	for(const auto& step : run.graph->steps) {
-		auto& operation = operations.emplace_back();
-		operation.device = step.device;
-		operation.after = step.after;
-		std::visit(overloaded{
-		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
-		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
-		               [&](const device_kernel_instruction& kernel) { operation.what = operation_of(kernel, *m_launches.find(kernel.submission)); },
-		               [](const auto&) { throw std::logic_error("a graph has copies, gathers and kernels only"); },
-		           },
-		    run.instructions[step.place]->operation);
-	}
-	return operations;
-}
-
-void executor_loop::issue_run(const issue& item) {
-	const auto& run = m_graphs.find(item.id);
-	auto& operations = run.graph->operations;
-	if(operations == nullptr) operations = m_backend->make_graph(operations_of(run));
-	m_backend->enqueue_graph({item.lane, item.sequence}, waits_of(item), *operations);
-}
-
 // Last: it needs all of the above.
 void executor_loop::dispatch(const issue& item) {
 	if(item.num_ids > 1) {

@@ -31,6 +31,7 @@ constexpr std::chrono::microseconds shortest_pause{10};
 constexpr std::chrono::microseconds longest_pause{200};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
+constexpr std::chrono::microseconds longest_wait_for_periods{50};
 
 remote_waits remote_waits_of(const executor_options& options) {
 	if(!options.direct) return remote_waits::none;
@@ -105,7 +106,9 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			if(m_trace != nullptr && !events.empty()) m_left_at_ns = now_ns();
 			return events;
 		}
-		wait(seen, m_announcements.is_empty() ? deadline : std::min(deadline, m_announcements.deadline()));
+		auto wake_up = m_announcements.is_empty() ? deadline : std::min(deadline, m_announcements.deadline());
+		if(m_staged_until_ns != 0) wake_up = std::min(wake_up, event_count::clock::now() + longest_wait_for_periods);
+		wait(seen, wake_up);
 	}
 }
 
@@ -167,6 +170,7 @@ bool executor_loop::work() {
 			bool has_progressed = take_inbox();
 			if(!may_go_on()) break;
 			has_progressed |= poll_direct();
+			has_progressed |= submit_staged();
 			has_progressed |= allocate_waiting();
 			if(const int issued = issue_ready(); issued > 0) {
 				has_progressed = true;
@@ -208,18 +212,28 @@ bool executor_loop::take_inbox() {
 }
 
 void executor_loop::take_batch(const instruction_batch& batch) {
-	if(has_graphs() && m_graphs.take(batch, m_rules, [&](const engine_request& request) { m_engine.submit(request); })) return;
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	const bool runs_as_graphs = has_graphs() && m_graphs.is_eligible(batch, m_rules);
+	if(!m_staged.empty() || (runs_as_graphs && m_direct.has_peers())) {
+		for(const auto* const item : batch.instructions) begin_transfer(*item, stamp);
+		m_staged.push_back({batch, runs_as_graphs});
+		return;
+	}
+	if(runs_as_graphs) return submit_as_runs(batch);
 	for(const auto* const item : batch.instructions) {
 		m_engine.submit(make_request(*item, m_rules));
-		if(const auto* const send = std::get_if<send_instruction>(&item->operation)) {
-			announce(*item, *send, stamp);
-		} else if(const auto* const receive = std::get_if<receive_instruction>(&item->operation); receive != nullptr && m_direct.has_peers()) {
-			// The engine holds a direct receive until its parts are announced. The arbiter therefore gets it now, behind `m_receiver.add()`. Without direct peers
-			// it gets the receive when that is issued: see execute(receive_instruction).
-			m_receiver.add(item->id, *receive, stamp);
-			m_communication.arbiter().receive(item->id, *receive);
-		}
+		begin_transfer(*item, stamp);
+	}
+}
+
+void executor_loop::begin_transfer(const instruction& item, const std::uint64_t stamp) {
+	if(const auto* const send = std::get_if<send_instruction>(&item.operation)) {
+		announce(item, *send, stamp);
+	} else if(const auto* const receive = std::get_if<receive_instruction>(&item.operation); receive != nullptr && m_direct.has_peers()) {
+		// The engine holds a direct receive until its parts are announced. The arbiter therefore gets it now, behind `m_receiver.add()`. Without direct peers
+		// it gets the receive when that is issued: see execute(receive_instruction).
+		m_receiver.add(item.id, *receive, stamp);
+		m_communication.arbiter().receive(item.id, *receive);
 	}
 }
 
@@ -262,7 +276,7 @@ bool executor_loop::poll_direct() {
 }
 
 void executor_loop::release_held() {
-	for(const auto& released : m_direct.released) m_engine.release(released.id, released.is_ready);
+	for(const auto& released : m_direct.released) release(released);
 	m_direct.released.clear();
 	// A peer cannot answer a send before it has its pilot, and a wait for the peer may block the thread that sends the pilot.
 	m_engine.allow_remote_waits(!m_has_unsent_pilots && !m_sender.has_unsent_pilots());
@@ -361,26 +375,27 @@ void executor_loop::retire() {
 			retire_run(retired.id);
 			continue;
 		}
-		const auto& operation = retired.payload->operation;
-		++m_statistics.instructions[kind_of(operation)];
-		if(const auto* const horizon = std::get_if<horizon_instruction>(&operation)) {
-			retire_horizon(*horizon);
-		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&operation)) {
-			retire_epoch(*epoch);
-		} else if(std::holds_alternative<receive_instruction>(operation)) {
-			m_receiver.retire(retired.id);
-		} else if(std::holds_alternative<send_instruction>(operation)) {
-			m_sender.retire(retired.id);
-		}
+		++m_statistics.instructions[kind_of(retired.payload->operation)];
+		retire(*retired.payload);
+	}
+}
+
+void executor_loop::retire(const instruction& item) {
+	if(const auto* const horizon = std::get_if<horizon_instruction>(&item.operation)) {
+		retire_horizon(*horizon);
+	} else if(const auto* const epoch = std::get_if<epoch_instruction>(&item.operation)) {
+		retire_epoch(*epoch);
+	} else if(std::holds_alternative<receive_instruction>(item.operation)) {
+		m_receiver.retire(item.id);
+	} else if(std::holds_alternative<send_instruction>(item.operation)) {
+		m_sender.retire(item.id);
 	}
 }
 
 void executor_loop::retire_run(const instruction_id first) {
 	const auto& run = m_graphs.find(first);
 	run.graph->add_counts(m_statistics);
-	for(const auto* const item : run.instructions) {
-		if(const auto* const horizon = std::get_if<horizon_instruction>(&item->operation)) retire_horizon(*horizon);
-	}
+	for(const auto* const item : run.instructions) retire(*item);
 	m_graphs.erase(first);
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,19 @@ class memory_shortage : public std::runtime_error {
 	explicit memory_shortage(memory_holders found) : std::runtime_error("there is no room for an allocation"), holders(std::move(found)) {}
 
 	memory_holders holders;
+};
+
+/// A batch that waits, and all later ones with it, until other ranks have announced what its graphs fetch.
+struct staged_batch {
+	instruction_batch batch;
+	bool runs_as_graphs = false;
+	std::size_t num_submitted = 0; ///< periods
+	std::size_t num_announced = 0; ///< instructions: the transfers among them are
+
+	instruction_span left() const {
+		return instruction_span(batch.instructions).subspan(num_submitted == 0 ? 0 : batch.instructions.size() / batch.num_periods * num_submitted);
+	}
+	instruction_id first_id() const { return left().front()->id; }
 };
 
 class executor_loop final : public instruction_sink {
@@ -144,7 +158,9 @@ class executor_loop final : public instruction_sink {
 
 	const executor_options& options() const { return m_options; }
 	/// Whether periods of replays may run as graphs; once direct transfers have started.
-	bool has_graphs() const { return m_backend->has_graphs() && !m_options.sync && m_trace == nullptr && !m_direct.has_peers(); }
+	bool has_graphs() const {
+		return m_backend->has_graphs() && !m_options.sync && m_trace == nullptr && (!m_direct.has_peers() || m_backend->do_graphs_exchange());
+	}
 	std::span<const lane_class> lane_classes() const { return m_backend->lane_classes(); }
 
   private:
@@ -178,6 +194,10 @@ class executor_loop final : public instruction_sink {
 	direct_context m_direct; // gone before the backend
 	request_rules m_rules;
 	period_graphs m_graphs; // gone before the backend
+	std::deque<staged_batch> m_staged;
+	std::unordered_map<instruction_id, bool> m_released_early; ///< transfers of staged batches; whether the data is ready
+	std::int64_t m_staged_until_ns = 0;                        ///< so long the first batch waits for more periods; 0: it does not
+	std::vector<rank_flag> m_flags;                            ///< of the latest run
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	communication m_communication;
@@ -207,6 +227,8 @@ class executor_loop final : public instruction_sink {
 	bool work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
+	/// Tells the other rank, or learns what to expect of it.
+	void begin_transfer(const instruction& item, std::uint64_t stamp);
 	/// Sends a pilot, or leaves that to the direct sender.
 	void announce(const instruction& item, const send_instruction& send, std::uint64_t stamp);
 	void take_pilot(rank_id from, const pilot_message& pilot);
@@ -217,6 +239,7 @@ class executor_loop final : public instruction_sink {
 	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
 	void release_held();
+	void release(const released_instruction& released);
 	bool is_communication_outstanding() const;
 	int issue_ready();
 	bool must_hold_back() const;
@@ -224,9 +247,12 @@ class executor_loop final : public instruction_sink {
 	bool is_lane_full();
 	void complete_done();
 	void retire();
+	void retire(const instruction& item);
 	void retire_horizon(const horizon_instruction& horizon);
 	void retire_epoch(const epoch_instruction& epoch);
 	void retire_run(instruction_id first);
+	/// Of the first transfer that waits, if the instructions are several.
+	std::optional<transfer_status> find_status(const out_of_order_engine::live_instruction& live) const;
 	/// All instructions that the engine carries out as this one.
 	instruction_span instructions_of(const out_of_order_engine::live_instruction& live) const;
 	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
@@ -247,7 +273,15 @@ class executor_loop final : public instruction_sink {
 	copy_operation operation_of(const copy_instruction& copy) const;
 	std::vector<copy_operation> operation_of(const gather_copy_instruction& gather) const;
 	launch_operation operation_of(const device_kernel_instruction& kernel, const native_launch& launch) const;
-	std::vector<graph_operation> operations_of(const graph_run& run) const;
+
+	// executor_runs.cpp: replays that run as graphs
+	struct begun_step;
+	void submit_as_runs(const instruction_batch& batch);
+	bool submit_staged();
+	std::size_t periods_to_run(staged_batch& staged);
+	bool fetches_as_before(const batch_part& part, const period_graph& graph) const;
+	std::vector<begun_step> begin_run(const graph_run& run);
+	std::vector<graph_operation> operations_of(const graph_run& run, std::span<const begun_step> begun) const;
 	void issue_run(const issue& item);
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);

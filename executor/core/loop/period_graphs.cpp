@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <variant>
 
 #include "instruction_facts.hpp"
@@ -26,6 +27,12 @@ bool uses_user_memory(const copy_instruction& copy) { return copy.source.memory 
 
 /// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
 std::optional<device_id> device_of_step(const instruction& item, const request_rules& rules) {
+	if(const auto* const send = std::get_if<send_instruction>(&item.operation)) {
+		return rules.direct.is_direct(*send) ? std::optional(device_of(send->source.memory)) : std::nullopt;
+	}
+	if(const auto* const receive = std::get_if<receive_instruction>(&item.operation)) {
+		return rules.direct.has_peers() && is_device_memory(receive->destination.memory) ? std::optional(device_of(receive->destination.memory)) : std::nullopt;
+	}
 	const auto request = make_request(item, rules);
 	if(request.policy != issue_policy::plain) return std::nullopt;
 	const auto& lanes = rules.devices.lane_classes()[request.lane_class];
@@ -118,6 +125,10 @@ void count(executor_statistics& counts, const instruction& item) {
 	    item.operation);
 }
 
+bool is_transfer(const instruction& item) {
+	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
+}
+
 template <typename Enum>
 void add(counts_of<Enum>& sums, const counts_of<Enum>& counts) {
 	std::transform(sums.begin(), sums.end(), counts.begin(), sums.begin(), std::plus{});
@@ -134,6 +145,7 @@ period_graph::period_graph(const instruction_span run, const request_rules& rule
 		const auto is_before = [&](const instruction_id id) { return id < run.front()->id; };
 		if(std::any_of(run[place]->dependencies.begin(), run[place]->dependencies.end(), is_before)) entrances.push_back(place);
 		count(counts, *run[place]);
+		has_transfers |= is_transfer(*run[place]);
 	}
 }
 
@@ -153,6 +165,8 @@ void period_graphs::forget_dead_templates() {
 }
 
 bool period_graphs::is_eligible(const instruction_batch& batch, const request_rules& rules) {
+	forget_dead_templates();
+	if(batch.replayed == nullptr) return false;
 	const auto known = std::find_if(m_templates.begin(), m_templates.end(), [&](const known_template& entry) { return entry.address == batch.replayed.get(); });
 	if(known != m_templates.end()) return known->is_eligible;
 	const auto period = instruction_span(batch.instructions).first(batch.instructions.size() / batch.num_periods);
@@ -160,10 +174,14 @@ bool period_graphs::is_eligible(const instruction_batch& batch, const request_ru
 	return m_templates.back().is_eligible;
 }
 
-std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity, const std::size_t num_periods, const instruction_span run,
-    const request_rules& rules) {
+void period_graphs::forbid(const instruction_batch& batch) {
+	for(auto& known : m_templates) known.is_eligible = known.is_eligible && known.address != batch.replayed.get();
+}
+
+std::shared_ptr<period_graph> period_graphs::graph_of(const batch_part& part, const request_rules& rules) {
+	const void* const identity = part.batch.replayed.get();
 	const auto found = std::find_if(m_graphs.begin(), m_graphs.end(),
-	    [&](const cached_graph& cached) { return cached.identity == identity && cached.num_periods == num_periods; });
+	    [&](const cached_graph& cached) { return cached.identity == identity && cached.num_periods == part.num_periods; });
 	if(found != m_graphs.end()) {
 		found->last_use = ++m_num_uses;
 		return found->graph;
@@ -172,17 +190,15 @@ std::shared_ptr<period_graph> period_graphs::graph_of(const void* const identity
 		m_graphs.erase(
 		    std::min_element(m_graphs.begin(), m_graphs.end(), [](const cached_graph& a, const cached_graph& b) { return a.last_use < b.last_use; }));
 	}
-	m_graphs.push_back({identity, num_periods, std::make_shared<period_graph>(run, rules), ++m_num_uses});
+	m_graphs.push_back({identity, part.num_periods, std::make_shared<period_graph>(part.instructions(), rules), ++m_num_uses});
 	return m_graphs.back().graph;
 }
 
-engine_request period_graphs::add_run(const instruction_batch& batch, const std::size_t first_period, const std::size_t num_periods,
-    const request_rules& rules) {
-	const std::size_t period_size = batch.instructions.size() / batch.num_periods;
-	const auto items = instruction_span(batch.instructions).subspan(first_period * period_size, num_periods * period_size);
+// The run may wait for other ranks from its smallest key on. All other instructions with keys of its tasks belong to it, too.
+engine_request period_graphs::add_run(const batch_part& part, const request_rules& rules) {
+	const auto items = part.instructions();
 	if(items.back()->id.value - items.front()->id.value + 1 != items.size()) throw std::logic_error("a replayed period has ids with gaps");
-	const auto& graph = *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(batch.replayed.get(), num_periods, items, rules)})
-	                         .first->second.graph;
+	auto& graph = *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(part, rules)}).first->second.graph;
 
 	m_dependencies.clear();
 	for(const auto place : graph.entrances) {
@@ -195,6 +211,12 @@ engine_request period_graphs::add_run(const instruction_batch& batch, const std:
 	request.num_ids = items.size();
 	request.dependencies = m_dependencies;
 	request.lane_class = rules.devices.kernel_class(graph.steps.front().device, false);
+	if(graph.has_transfers) {
+		request.policy = issue_policy::pull;
+		for(const auto& step : graph.steps) request.key = std::min(request.key, items[step.place]->key);
+		m_dependencies.push_back(std::exchange(graph.latest_run, request.id)); // whose flags the graph still holds
+		request.dependencies = m_dependencies;
+	}
 	return request;
 }
 

@@ -33,10 +33,20 @@ struct period_graph {
 	/// After a run.
 	void add_counts(executor_statistics& sums) const;
 
-	std::vector<step> steps;              ///< copies, gathers and kernels
+	std::vector<step> steps;              ///< copies, gathers, kernels, and direct sends and receives
 	std::vector<std::uint32_t> entrances; ///< places of the instructions with dependencies before the run
 	executor_statistics counts;                  ///< of each run: its instructions and copies
+	bool has_transfers = false;                  ///< with other ranks
+	instruction_id latest_run;
 	std::unique_ptr<operation_graph> operations; ///< null until the first run is issued
+	/// The places in the memory of other ranks out of which the operations fetch, and the boxes there.
+	struct fetched_part {
+		const void* source = nullptr;
+		box array;
+		box where;
+		friend bool operator==(const fetched_part&, const fetched_part&) = default;
+	};
+	std::vector<fetched_part> fetched;
 };
 
 /// Instructions with consecutive ids that one graph carries out.
@@ -45,17 +55,31 @@ struct graph_run {
 	std::shared_ptr<period_graph> graph;
 };
 
+/// Some of the periods in a batch.
+struct batch_part {
+	const instruction_batch& batch;
+	std::size_t first_period = 0;
+	std::size_t num_periods = 0;
+
+	std::size_t period_size() const { return batch.instructions.size() / batch.num_periods; }
+	instruction_span instructions() const { return instruction_span(batch.instructions).subspan(first_period * period_size(), num_periods * period_size()); }
+};
+
 /// The graphs of this rank, and the runs that are not complete. Executor thread.
 class period_graphs {
   public:
-	/// Cuts the batch into runs, and calls submit(request) for each of them. Returns false, without a call, if graphs cannot carry out the batch.
-	template <typename Submit>
-	bool take(const instruction_batch& batch, const request_rules& rules, Submit&& submit);
+	/// Whether graphs can carry out the batch, or any part of it.
+	bool is_eligible(const instruction_batch& batch, const request_rules& rules);
+	/// No graph carries out later batches of the same template.
+	void forbid(const instruction_batch& batch);
+	std::shared_ptr<period_graph> graph_of(const batch_part& part, const request_rules& rules);
+	/// Makes a run out of the periods.
+	engine_request add_run(const batch_part& part, const request_rules& rules);
 
 	graph_run& find(const instruction_id first) { return m_runs.at(first); }
 	const graph_run& find(const instruction_id first) const { return m_runs.at(first); }
 	void erase(const instruction_id first) { m_runs.erase(first); }
-	std::size_t num_graphs() const { return m_graphs.size(); }
+	std::size_t num_runs() const { return m_runs.size(); }
 
   private:
 	/// A template of the scheduler. It has at most one graph per number of periods.
@@ -78,25 +102,9 @@ class period_graphs {
 	std::vector<instruction_id> m_dependencies; ///< of the latest request
 
 	void forget_dead_templates();
-	bool is_eligible(const instruction_batch& batch, const request_rules& rules);
-	std::shared_ptr<period_graph> graph_of(const void* identity, std::size_t num_periods, instruction_span run, const request_rules& rules);
-	engine_request add_run(const instruction_batch& batch, std::size_t first_period, std::size_t num_periods, const request_rules& rules);
 };
 
 /// The number of periods of the next run, if `num_left` are left. Few different numbers: each takes a graph.
 std::size_t periods_of_next_run(std::size_t num_left, std::size_t period_size);
-
-template <typename Submit>
-bool period_graphs::take(const instruction_batch& batch, const request_rules& rules, Submit&& submit) {
-	forget_dead_templates();
-	if(batch.replayed == nullptr || !is_eligible(batch, rules)) return false;
-	const std::size_t period_size = batch.instructions.size() / batch.num_periods;
-	for(std::size_t first = 0; first < batch.num_periods;) {
-		const std::size_t num_periods = periods_of_next_run(batch.num_periods - first, period_size);
-		submit(add_run(batch, first, num_periods, rules));
-		first += num_periods;
-	}
-	return true;
-}
 
 } // namespace celerity

@@ -3,6 +3,19 @@
 
 namespace celerity {
 
+namespace {
+
+/// Messages in further slots do without words.
+constexpr std::uint64_t words_per_rank = 1024;
+/// A sector each, as devices look at some words all the time and write others.
+constexpr std::uint64_t bytes_per_word = 32;
+
+std::uint64_t word_at(const std::uint64_t words, const std::size_t row, const std::uint64_t slot) {
+	return words == 0 || slot >= words_per_rank ? 0 : words + (row * words_per_rank + slot) * bytes_per_word;
+}
+
+} // namespace
+
 flag_segment::offer direct_context::make_offer(const rank_id own, const std::vector<rank_id>& host_ranks) {
 	own_flags = flag_segment::create(host_ranks.size());
 	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
@@ -11,7 +24,34 @@ flag_segment::offer direct_context::make_offer(const rank_id own, const std::vec
 		if(rank.value >= neighbours.size()) neighbours.resize(rank.value + 1);
 		neighbours[rank.value].position = position;
 	}
+	if(device_backend.do_graphs_exchange()) share_words();
 	return own_flags.make_offer();
+}
+
+void direct_context::share_words() {
+	const auto size_bytes = 2 * own_flags.num_ranks() * words_per_rank * bytes_per_word;
+	auto* const words = device_backend.allocate(memory_of(device_id(0)), size_bytes, bytes_per_word);
+	device_backend.fill(memory_of(device_id(0)), words, size_bytes, 0);
+	own_words = reinterpret_cast<std::uintptr_t>(words);
+	own_flags.set_words(device_backend.locate(memory_of(device_id(0)), words));
+}
+
+void direct_context::open(const rank_id peer, const flag_segment::offer& offer) {
+	auto& opened = neighbours.at(peer.value);
+	opened.flags = flag_segment::open(offer);
+	const auto words = opened.flags.words();
+	if(words.has_value() && own_words != 0) opened.words = reinterpret_cast<std::uintptr_t>(device_backend.open_peer_slab(*words)) + words->offset_bytes;
+}
+
+rank_flag direct_context::ready_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
+    const shared_flag& host) const {
+	return {is_sender ? word_at(peer.words, own_position, slot) : word_at(own_words, peer.position, slot), value, host};
+}
+
+rank_flag direct_context::answer_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
+    const shared_flag& host) const {
+	const std::size_t behind = own_flags.num_ranks();
+	return {is_sender ? word_at(own_words, behind + peer.position, slot) : word_at(peer.words, behind + own_position, slot), value, host};
 }
 
 void direct_context::agree(const std::vector<rank_id>& peers) {

@@ -49,6 +49,7 @@ struct direct_context {
 		bool is_peer = false;
 		std::size_t position = 0; ///< among the ranks of the host
 		flag_segment flags;
+		std::uint64_t words = 0; ///< as in `own_words`
 	};
 
 	backend& device_backend;
@@ -57,6 +58,9 @@ struct direct_context {
 	trace_recorder* const trace; ///< null if there is no timeline
 	std::size_t own_position = 0;
 	flag_segment own_flags{};
+	/// The words of this rank for graphs, on its device, by rank of the host and slot: first those that say that data for this rank is ready, and then those
+	/// that say that its own data has been fetched. 0: there are none.
+	std::uint64_t own_words = 0;
 	std::vector<neighbour> neighbours{}; ///< by rank; ranks of other hosts are no peers
 	bool has_agreed = false;             ///< with at least one peer
 	std::vector<released_instruction> released{};
@@ -66,13 +70,18 @@ struct direct_context {
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
 	flag_segment::offer make_offer(rank_id own, const std::vector<rank_id>& host_ranks);
 	/// Throws std::runtime_error.
-	void open(const rank_id peer, const flag_segment::offer& offer) { neighbours.at(peer.value).flags = flag_segment::open(offer); }
+	void open(rank_id peer, const flag_segment::offer& offer);
 	void agree(const std::vector<rank_id>& peers);
+
+	/// The flags of a message between graphs. `slot` and `value` are those of its answer; the host flags are those of other transfers.
+	rank_flag ready_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
+	rank_flag answer_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
 
 	bool has_peers() const { return has_agreed; }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
 	/// Whether a peer fetches the data from the memory of a device.
 	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && is_peer(send.destination_rank); }
+	void share_words();
 	/// Nothing without a timeline.
 	void trace_until_now(const std::int64_t issued_ns, const traced_action& transfer) const {
 		if(trace != nullptr) trace->record({issued_ns, now_ns(), transfer});

@@ -40,7 +40,10 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 	message.data = open_slab(source, pilot.location) + pilot.location.offset_bytes;
 	message.allocated_box = pilot.allocated_box;
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
-	message.answer = {peer.flags.answer_flag(m_shared.own_position, pilot.answer_slot), pilot.answer_value};
+	const auto slot = static_cast<std::uint32_t>(pilot.answer_slot);
+	message.answer = {peer.flags.answer_flag(m_shared.own_position, slot), static_cast<std::uint32_t>(pilot.answer_value)};
+	message.graph_ready = m_shared.ready_flag(false, peer, slot, pilot.answer_value, message.ready);
+	message.graph_answer = m_shared.answer_flag(false, peer, slot, pilot.answer_value, message.answer);
 }
 
 std::byte* direct_receiver::open_slab(const rank_id source, const shared_location& location) {
@@ -62,6 +65,7 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 	m_receives.at(post.instruction).parts.push_back({key, &message, post.part});
 	m_shared.statistics.received_bytes += bytes_of(post.part, post.element_size_bytes);
 	if(message.is_here) return part_state::here;
+	m_receives.at(post.instruction).comes_as_message = true;
 	message.waiting.push_back(post.fragment);
 	return is_new ? part_state::wanted : part_state::expected;
 }
@@ -82,6 +86,10 @@ std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {
 void direct_receiver::release_receive(const instruction_id id) {
 	auto& receive = m_receives.at(id);
 	receive.state = receive_state::state_type::announced;
+	// A graph fetches the parts in the same order each time, whichever rank has announced its part first.
+	std::sort(receive.parts.begin(), receive.parts.end(), [](const part& a, const part& b) {
+		return a.key.source != b.key.source ? a.key.source < b.key.source : std::pair(a.key.message, a.where.min()) < std::pair(b.key.message, b.where.min());
+	});
 	m_shared.released.push_back({id, std::all_of(receive.parts.begin(), receive.parts.end(), is_ready)});
 }
 
@@ -93,13 +101,33 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 	state.state = receive_state::state_type::issued;
 	if(m_shared.trace != nullptr) state.issued_ns = now_ns();
 	m_pulls.clear();
-	for(const auto& [key, message, where] : state.parts) {
-		const copy_operation copy{{message->data, &message->allocated_box}, destination, std::span(&where, 1), receive.element_size_bytes,
-		    bytes_of(where, receive.element_size_bytes)};
-		auto& pull = m_pulls.emplace_back(pull_operation{message->ready, copy, {}, {}});
-		if(message->is_direct()) answer_if_last(pull, *message, where, own);
+	for(const auto& fetched : state.parts) {
+		auto& message = *fetched.message;
+		auto& pull = m_pulls.emplace_back(pull_operation{message.ready, copy_of(fetched, receive, destination), {}, {}});
+		if(message.is_direct()) answer_if_last(pull, message, fetched.where, own);
 	}
 	m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);
+}
+
+copy_operation direct_receiver::copy_of(const part& fetched, const receive_instruction& receive, const array_place& destination) {
+	return {{fetched.message->data, &fetched.message->allocated_box}, destination, std::span(&fetched.where, 1), receive.element_size_bytes,
+	    bytes_of(fetched.where, receive.element_size_bytes)};
+}
+
+std::vector<direct_receiver::graph_fetch> direct_receiver::begin_in_graph(const instruction_id id) {
+	auto& state = m_receives.at(id);
+	state.state = receive_state::state_type::issued;
+	const auto destination = m_shared.allocations.place(state.receive->destination);
+	std::vector<graph_fetch> fetches;
+	for(const auto& fetched : state.parts) {
+		auto& message = *fetched.message;
+		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), message.graph_ready, std::nullopt});
+		message.unissued -= fetched.where.area();
+		// All receives of a message belong to one task, so that the graph carries out all of them.
+		if(!message.fetched_at.empty()) throw std::logic_error("a message is fetched by a graph and by others");
+		if(message.unissued == 0) fetch.answer = message.graph_answer;
+	}
+	return fetches;
 }
 
 void direct_receiver::answer_if_last(pull_operation& pull, incoming& message, const box& where, const lane_position& own) {
@@ -118,7 +146,7 @@ void direct_receiver::answer_if_last(pull_operation& pull, incoming& message, co
 void direct_receiver::retire(const instruction_id id) {
 	const auto retired = m_receives.extract(id);
 	if(retired.empty()) return;
-	const auto& [receive, stamp, state, parts, issued_ns] = retired.mapped();
+	const auto& [receive, stamp, state, parts, comes_as_message, issued_ns] = retired.mapped();
 	for(const auto& [key, message, where] : parts) {
 		if(message->is_direct()) {
 			const auto size_bytes = bytes_of(where, receive->element_size_bytes);
@@ -138,7 +166,7 @@ void direct_receiver::give_back(const incoming& message) {
 std::optional<transfer_status> direct_receiver::find_status(const instruction_id id) const {
 	const auto found = m_receives.find(id);
 	if(found == m_receives.end()) return std::nullopt;
-	const auto& [receive, stamp, state, parts, issued_ns] = found->second;
+	const auto& [receive, stamp, state, parts, comes_as_message, issued_ns] = found->second;
 	if(state == receive_state::state_type::unannounced) return transfer_status{{}, std::nullopt, stamp, true};
 	const auto unready = std::find_if_not(parts.begin(), parts.end(), is_ready);
 	if(unready == parts.end()) return transfer_status{"all of it is ready", std::nullopt, stamp, state == receive_state::state_type::issued};

@@ -62,6 +62,21 @@ class direct_receiver {
 	/// Lets the engine issue the receive: all of its parts are announced, and those that come as messages have arrived.
 	void release_receive(instruction_id id);
 	void pull(const issue& item, const lane_waits& waits);
+	/// Whether a part of the receive comes as a message, which no graph can wait for.
+	bool comes_as_message(const instruction_id id) const { return m_receives.at(id).comes_as_message; }
+	/// Calls f(place of the data in the peer's memory, part) for each part of a receive that is announced.
+	template <typename F>
+	void for_each_part(const instruction_id id, F&& f) const {
+		for(const auto& [key, message, where] : m_receives.at(id).parts) f(array_place{message->data, &message->allocated_box}, where);
+	}
+	/// A part of a receive that a graph carries out. The fetch of the last part of a message raises the answer. The flags are of this launch.
+	struct graph_fetch {
+		copy_operation copy;
+		rank_flag ready;
+		std::optional<rank_flag> answer;
+	};
+	/// The boxes outlive the completion of the instruction. The graph carries out the receives in the order of the calls.
+	std::vector<graph_fetch> begin_in_graph(instruction_id id);
 	/// Nothing if the instruction was never added.
 	void retire(instruction_id id);
 
@@ -78,6 +93,7 @@ class direct_receiver {
 		std::vector<fragment_id> waiting; ///< until it is here
 		shared_flag ready;  ///< without address if the message comes by MPI
 		shared_flag answer; ///< likewise
+		rank_flag graph_ready, graph_answer;   ///< the same for graphs
 		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
 		std::size_t bounce_bytes = 0;          ///< of memory to give back
 		bool is_direct() const { return answer.address != nullptr; }
@@ -94,6 +110,7 @@ class direct_receiver {
 		std::uint64_t stamp = 0;
 		state_type state = state_type::unannounced;
 		std::vector<part> parts{};
+		bool comes_as_message = false; ///< some of it
 		std::int64_t issued_ns = 0; ///< with a timeline
 	};
 	struct key_hash {
@@ -109,6 +126,7 @@ class direct_receiver {
 	std::byte* open_slab(rank_id source, const shared_location& location);
 	/// Counts the elements of the pull as issued. The pull of the last ones answers, after the others.
 	static void answer_if_last(pull_operation& pull, incoming& message, const box& where, const lane_position& own);
+	static copy_operation copy_of(const part& fetched, const receive_instruction& receive, const array_place& destination);
 	static bool is_ready(const part& p) { return !p.message->is_direct() || is_reached(p.message->ready); }
 	void give_back(const incoming& message);
 };

@@ -40,7 +40,8 @@ void direct_sender::announce(outgoing& out) {
 	}
 	out.slot = *slot;
 	out.ready_index = take_ready_flag(out);
-	out.answer = {m_shared.own_flags.answer_flag(peer.position, out.slot), ++to.answer_values[out.slot]};
+	out.answer_value = ++to.answer_values[out.slot];
+	out.answer = {m_shared.own_flags.answer_flag(peer.position, out.slot), static_cast<std::uint32_t>(out.answer_value)};
 	out.state = outgoing::state_type::announced;
 	const auto pilot = make_pilot(out);
 	if(!to.unsent_pilots.empty() || !peer.flags.pilots(m_shared.own_position).push(pilot)) {
@@ -74,7 +75,7 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	    .ready_index = out.ready_index,
 	    .ready_value = m_ready_flags[out.ready_index].value,
 	    .answer_slot = out.slot,
-	    .answer_value = out.answer.value};
+	    .answer_value = out.answer_value};
 }
 
 // A stream takes more than a microsecond to write a flag, so messages with the same producers share one. Values wrap around in the end, and the comparison
@@ -127,6 +128,16 @@ void direct_sender::signal(const issue& item, const lane_waits& waits) {
 	auto& flag = m_ready_flags[out.ready_index];
 	m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out), item.depends_on_one);
 	flag.is_issued = true;
+}
+
+direct_sender::graph_flags direct_sender::begin_in_graph(const instruction_id id) {
+	auto& out = m_outgoing.at(id);
+	out.state = outgoing::state_type::issued;
+	m_shared.statistics.sent_bytes.direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
+	m_ready_flags[out.ready_index].is_issued = true;
+	const auto& peer = m_shared.neighbours[out.send->destination_rank.value];
+	return {m_shared.ready_flag(true, peer, out.slot, out.answer_value, ready_flag_of(out)),
+	    m_shared.answer_flag(true, peer, out.slot, out.answer_value, out.answer)};
 }
 
 shared_flag direct_sender::answer_to(const instruction_id send) const {

@@ -24,6 +24,12 @@ class direct_sender {
 	void add(const instruction& item, const send_instruction& send, std::uint64_t stamp, std::uint64_t program_digest);
 	void notify_allocated(allocation_id allocation);
 	void signal(const issue& item, const lane_waits& waits);
+	/// Of an announced send that a graph carries out: the flag that it raises, and the flag for which it waits in the end. Both are of this launch.
+	struct graph_flags {
+		rank_flag ready;
+		rank_flag answer;
+	};
+	graph_flags begin_in_graph(instruction_id id);
 	/// No flag if the answer has come.
 	shared_flag answer_to(instruction_id send) const;
 	/// Appends the sends that were answered since the last call.
@@ -52,6 +58,7 @@ class direct_sender {
 		state_type state = state_type::unallocated;
 		std::uint32_t ready_index = 0;
 		std::uint32_t slot = 0;
+		std::uint64_t answer_value = 0;
 		shared_flag answer{};
 		std::int64_t issued_ns = 0; ///< with a timeline
 	};
@@ -69,7 +76,7 @@ class direct_sender {
 	};
 	/// The messages under way to one rank.
 	struct destination {
-		std::vector<std::uint32_t> answer_values; ///< by slot: of its latest message
+		std::vector<std::uint64_t> answer_values; ///< by slot: its messages so far
 		std::vector<std::uint32_t> free_slots;    ///< of those that were used before
 		std::deque<outgoing*> waiting_for_slot;
 		std::deque<pilot_message> unsent_pilots; ///< the ring was full

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "backends/backend.hpp"
 #include "memory/shared_memory.hpp"
@@ -57,6 +58,7 @@ class flag_segment {
 	void* address() const { return m_memory.address(); }
 	std::size_t size_bytes() const { return m_memory.size_bytes(); }
 
+	std::size_t num_ranks() const { return get_header().num_ranks; }
 	/// As many as there may be messages under way from the owner.
 	std::size_t num_ready_flags() const { return get_header().num_ranks * num_slots; }
 	std::uint32_t* ready_flag(std::uint32_t index) const { return flag(index / num_slots, index % num_slots); }
@@ -65,6 +67,14 @@ class flag_segment {
 
 	/// On the way from the rank at `position` to the owner.
 	pilot_ring& pilots(std::size_t position) const;
+	/// Where ranks find the words of the owner in the memory of its device; see direct_context. Nothing before set_words().
+	std::optional<shared_location> words() const { return get_header().has_words != 0 ? std::optional(get_header().words) : std::nullopt; }
+	/// Before other ranks get the offer.
+	void set_words(const shared_location& location) {
+		get_header().words = location;
+		get_header().has_words = 1;
+	}
+
 	/// Wakes the owner, if it sleeps.
 	void ring_owner() { get_header().answer_bell.ring(); }
 
@@ -73,6 +83,8 @@ class flag_segment {
 	struct header {
 		std::uint64_t nonce;
 		std::uint64_t num_ranks;
+		std::uint64_t has_words;
+		shared_location words;
 		alignas(64) flag_bell ready_bell;
 		alignas(64) flag_bell answer_bell;
 	};

@@ -104,6 +104,15 @@ class device_state {
 		}
 		m_is_in_graph = false;
 	}
+	void wait_until_idle() {
+		const auto is_idle = [&] {
+			return std::all_of(m_queues.begin(), m_queues.end(), [](queue& q) {
+				const std::lock_guard lock(q.mutex);
+				return q.operations.empty();
+			});
+		};
+		while(!m_is_lost && !is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+	}
 	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
 
 	void describe(const int number) {
@@ -300,6 +309,7 @@ EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
 	return cuda::success;
 }
 EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cuda::graph graph, unsigned long long) {
+	if(options.instantiation_waits) devices().at(index_of(current))->wait_until_idle();
 	auto* const made = new executable_graph_state;
 	made->nodes = reinterpret_cast<const graph_state*>(graph)->nodes;
 	*out = reinterpret_cast<cuda::executable_graph>(made);

@@ -23,6 +23,8 @@ struct settings {
 	std::size_t num_queues = 32;
 	/// Whoever enqueues more blocks until there is room.
 	std::size_t queue_depth = 1024;
+	/// To instantiate a graph waits until all queues of the device are empty.
+	bool instantiation_waits = false;
 	std::uint32_t seed = 1;
 };
 

@@ -53,6 +53,8 @@ struct setup {
 	bool kernels_wait = true;
 	bool kernels_raise = true;
 	bool replays = false; ///< the steps are repetitions of two recorded ones, which a device may carry out as graphs
+	bool odd_ranks_have_graphs = true; ///< otherwise they issue each instruction of a replay
+	bool peeks = false; ///< rank 0 reads all data amid the replay, so that it needs other memory
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::uint32_t horizon_step = 4;
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
@@ -129,6 +131,14 @@ inline void compare(void* const* const parameters) {
 		num_wrong += in(row, column) != expected[static_cast<std::size_t>(row * extent + column)];
 		++num_checked;
 	});
+}
+
+inline std::atomic<value> sum_of_peeks{0};
+inline void peek(void* const* const parameters) {
+	for(const int buffer : {1, 2}) {
+		const auto& in = *static_cast<const accessor_2d*>(parameters[buffer]);
+		for(coordinate row = 0; row < extent; ++row) sum_of_peeks += in(row, row);
+	}
 }
 
 struct flag_to_see {
@@ -228,12 +238,52 @@ inline void exchange(void* const* const parameters) {
 	for(std::uint64_t i = 0; i < arguments.waits; ++i) ++count_of(arguments.slots[i].part.ready);
 }
 
+struct rank_exchange {
+	static const rank_flag& flag_at(const flag_to_see& flag) { return *reinterpret_cast<const rank_flag*>(flag.address); }
+	static bool is_up(const rank_flag& flag) {
+		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
+		       || is_reached(flag.host);
+	}
+	/// This is asked again and again, and the flags may have gone to other messages.
+	static bool may_go(void* const* const parameters) {
+		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
+		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
+			const auto& flag = flag_at(arguments.slots[i].raised);
+			if(flag.word != 0) {
+				const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(flag.word));
+				if(word.load() < flag.value) word.store(flag.value, std::memory_order_release);
+			}
+			if(!is_reached(flag.host)) raise(flag.host);
+		}
+		const auto is_slot_up = [](const small_copy_slot& slot) { return is_up(flag_at(slot.part.ready)); };
+		return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_slot_up);
+	}
+	static void run(void* const* const parameters) {
+		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
+		if(is_stopped(arguments)) return emulated_cuda::trap();
+		copy_parts(arguments);
+	}
+};
+
+struct flags_to_set {
+	rank_flag* destination;
+	std::uint64_t count;
+	rank_flag flags[120];
+};
+inline void set_flags(void* const* const parameters) {
+	const auto& given = *static_cast<const flags_to_set*>(parameters[0]);
+	std::copy_n(given.flags, given.count, given.destination);
+}
+
+inline const emulated_cuda::function rank_exchange_function{{sizeof(small_copies<8>)}, rank_exchange::run, rank_exchange::may_go};
+inline const emulated_cuda::function set_flags_function{{sizeof(flags_to_set)}, set_flags};
 inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
 inline const emulated_cuda::function advance_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, advance};
 inline const emulated_cuda::function advance_by_all_function{advance_function.parameter_bytes, advance_by_some<1>};
 inline const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
 inline const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
 inline const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
+inline const emulated_cuda::function peek_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, peek};
 inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange, may_exchange};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {
@@ -285,7 +335,7 @@ class rank {
 	rank(const setup& how, const std::size_t number)
 	    : m_how(how), m_number(number), m_executor(options(), [&](event_count& completions) { return make_backend(completions); }),
 	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)), m_advance(make_kernel(advancing(how.reads), how)),
-	      m_compare(make_kernel(compare_function, how)) {}
+	      m_compare(make_kernel(compare_function, how)), m_peek(make_kernel(peek_function, how)) {}
 
 	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
 	void connect(const std::vector<flag_segment::offer>& offers) {
@@ -322,7 +372,7 @@ class rank {
 	std::size_t m_number;
 	executor_loop m_executor;
 	scheduler m_scheduler;
-	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare;
+	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare, m_peek;
 	std::thread m_executor_thread, m_application_thread;
 	std::atomic<std::uint64_t> m_completed{0};
 
@@ -362,11 +412,12 @@ class rank {
 		for(std::size_t d = 0; d < m_how.num_devices; ++d) options.ordinals.push_back(static_cast<int>(m_number * m_how.num_devices + d));
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
-		options.graphs = m_how.replays;
+		options.graphs = m_how.replays && (m_number % 2 == 0 || m_how.odd_ranks_have_graphs);
 		options.kernels_wait = m_how.kernels_wait;
 		options.kernels_raise = m_how.kernels_raise;
-		options.small_copies.assign(m_how.num_devices,
-		    {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>), handle_of(exchange_function)});
+		options.graphs_exchange = true;
+		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
+		                                                   handle_of(exchange_function), handle_of(rank_exchange_function), handle_of(set_flags_function)});
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 
@@ -407,13 +458,29 @@ class rank {
 		while(m_completed < submission.value) std::this_thread::sleep_for(1ms);
 	}
 
+	/// One item, which belongs to rank 0, reads both buffers.
+	void peek(const std::vector<task>& steps) {
+		task reading;
+		for(const auto& each : steps) reading.accesses.push_back({each.accesses[1].buffer, access_mode::read, range_mapper::all()});
+		while(!m_scheduler.throttle(100ms)) {}
+		const auto one = box(point{{0, 0, 0}}, point{{1, 1, 1}});
+		reading.geometry = {2, one, point{{1, 1, 1}}, split_kind::split_1d, 1, 0, true};
+		m_executor.register_launch(m_scheduler.next_submission(), {m_peek, {}, one});
+		m_scheduler.submit(std::move(reading));
+	}
+
 	/// Two steps, `turns` times.
 	void replay(const std::array<task, 2>& two_steps, const std::uint32_t turns) {
 		auto recorded = std::make_shared<recorded_program>();
 		recorded->tasks.assign(two_steps.begin(), two_steps.end());
 		for(auto& each : recorded->tasks) set_geometry(each);
 		recorded->buffers = buffers_of(recorded->tasks);
+		bool has_peeked = !m_how.peeks;
 		for(std::uint32_t done = 0; done < turns;) {
+			if(!has_peeked && done >= turns / 2) {
+				has_peeked = true;
+				peek(recorded->tasks);
+			}
 			while(!m_scheduler.throttle(100ms)) {}
 			const std::uint32_t now = std::min<std::uint32_t>(turns - done, 1 + done % 23); // pieces of all sizes
 			auto submission = m_scheduler.next_submission();

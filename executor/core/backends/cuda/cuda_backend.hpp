@@ -45,6 +45,7 @@ struct cuda_options {
 	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool kernels_wait = false;
 	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready
+	bool graphs_exchange = false; ///< kernels of graphs wait for other ranks; on the same conditions
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached_memory;
 };
@@ -82,8 +83,9 @@ class cuda_backend final : public backend {
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	bool has_graphs() const override { return m_options.graphs && (m_workers.empty() || !m_graph_positions.empty()); }
-	std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> operations) override;
-	void enqueue_graph(lane_position position, const lane_waits& waits, operation_graph& graph) override;
+	bool do_graphs_exchange() const override;
+	std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> operations, std::size_t num_flags) override;
+	void enqueue_graph(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const rank_flag> flags) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;

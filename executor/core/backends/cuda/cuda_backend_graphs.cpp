@@ -93,10 +93,22 @@ void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, cons
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	if(node.what.has_value()) add_all(small, *node.what);
+	const auto stop = cuda::to_device_pointer(m_stop_word);
+	const auto is_with_ranks = [](const cuda_node_flag& flag) { return std::holds_alternative<rank_flag_number>(flag); };
+	if(std::any_of(node.raised.begin(), node.raised.end(), is_with_ranks) || std::any_of(node.awaited.begin(), node.awaited.end(), is_with_ranks)) {
+		const auto word_of = [&](const cuda_node_flag& flag) {
+			return graph.word(device_id(lane.device()), static_cast<std::uint32_t>(std::get<rank_flag_number>(flag)));
+		};
+		std::vector<cuda::device_pointer> raised, awaited;
+		std::transform(node.raised.begin(), node.raised.end(), std::back_inserter(raised), word_of);
+		std::transform(node.awaited.begin(), node.awaited.end(), std::back_inserter(awaited), word_of);
+		small.exchange_with_ranks(m_driver, lane.stream(), raised, awaited, stop);
+		return;
+	}
 	std::vector<cuda_small_copies::counted_flag> raised, awaited;
-	for(const auto& flag : node.raised) raised.push_back(graph.raised(flag));
-	for(const auto& flag : node.awaited) awaited.push_back(graph.awaited(flag));
-	small.exchange(m_driver, lane.stream(), raised, awaited, graph.word(device_id(lane.device()), node.arrived), cuda::to_device_pointer(m_stop_word));
+	for(const auto& flag : node.raised) raised.push_back(graph.raised(std::get<cuda_graph_flag>(flag)));
+	for(const auto& flag : node.awaited) awaited.push_back(graph.awaited(std::get<cuda_graph_flag>(flag)));
+	small.exchange(m_driver, lane.stream(), raised, awaited, graph.word(device_id(lane.device()), node.arrived), stop);
 }
 
 bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
@@ -110,13 +122,17 @@ bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operat
 	    what);
 }
 
-std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const graph_operation> operations) {
+bool cuda_backend::do_graphs_exchange() const {
+	return has_graphs() && m_options.graphs_exchange && m_devices.size() == 1 && m_small_copies.front().is_available() && m_stop_word != nullptr;
+}
+
+std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const graph_operation> operations, const std::size_t num_flags) {
 	cuda_small_copies scratch;
 	const auto fits = [&](const decltype(graph_operation::what)& what) {
 		scratch.clear();
 		return add_all(scratch, what) && scratch.may_exchange();
 	};
-	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, fits), m_is_cancelled);
+	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, num_flags, fits), m_is_cancelled);
 	for(const auto& part : graph->parts) {
 		if(part.num_words == 0) continue;
 		const auto size_bytes = part.num_words * cuda_graph::bytes_per_word;
@@ -129,9 +145,9 @@ std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const 
 
 // Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
 // comes before the launches of earlier runs on all devices.
-void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations) {
+void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const rank_flag> flags) {
 	auto& graph = static_cast<cuda_graph&>(operations);
-	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true});
+	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, {flags.begin(), flags.end()}});
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
 		std::vector<lane_position> behind;
 		for(auto& part : graph.parts) {
@@ -158,6 +174,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 		m_driver.graph_destroy(graph);
 		m_driver.check(code, "cuGraphInstantiate");
 	}
+	if(!step.flags.empty()) m_small_copies[lane.device()].set_flags(m_driver, lane.stream(), step.flags, step.graph->word(step.part->device, 0));
 	if(step.launches) m_driver.check(m_driver.graph_launch(handle, lane.stream()), "cuGraphLaunch");
 }
 

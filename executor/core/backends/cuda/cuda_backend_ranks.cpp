@@ -94,8 +94,9 @@ void cuda_backend::make_stop_word() {
 void cuda_backend::prepare_small_copies() {
 	m_small_copies.resize(m_devices.size());
 	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_functions(m_options.small_copies[d]);
-	if(!m_options.kernels_wait || m_devices.size() > 1 || !may_kernels_wait()) return;
+	if(!(m_options.kernels_wait || m_options.graphs_exchange) || m_devices.size() > 1 || !may_kernels_wait()) return;
 	make_stop_word();
+	if(!m_options.kernels_wait) return;
 	m_driver.check(m_driver.memory_allocate(&m_arrived_word, sizeof(std::uint32_t)), "cuMemAlloc");
 	fill(memory_of(device_id(0)), reinterpret_cast<void*>(m_arrived_word), sizeof(std::uint32_t), 0);
 	m_small_copies.front().allow_flags(m_arrived_word, m_stop_word);

@@ -30,6 +30,7 @@ class cuda_graph final : public operation_graph {
 
 	/// Gives the device memory for words, all of them 0.
 	void set_words(const device_id device, slab_arena& arena, void* const address) { m_words.emplace(device, word_memory{&arena, address}); }
+	/// Words also hold the flags of other ranks.
 	cuda::device_pointer word(const device_id device, const std::uint32_t number) const {
 		return cuda::to_device_pointer(m_words.at(device).address) + number * bytes_per_word;
 	}
@@ -38,6 +39,7 @@ class cuda_graph final : public operation_graph {
 
 	/// Devices look at some words all the time, and write others: each word has a sector of its own.
 	static constexpr std::size_t bytes_per_word = 32;
+	static_assert(sizeof(rank_flag) <= bytes_per_word);
 
 	std::vector<cuda_graph_part> parts; ///< at least one
 	bool is_prepared = false;           ///< the issuing threads have been told to make the handles
@@ -57,6 +59,7 @@ struct cuda_graph_step {
 	const cuda_graph* graph;
 	cuda_graph_part* part;
 	bool launches;
+	std::vector<rank_flag> flags{}; ///< of this launch
 };
 
 } // namespace celerity

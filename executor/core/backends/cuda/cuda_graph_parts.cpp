@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 namespace celerity {
@@ -20,23 +21,31 @@ std::vector<T> take_first(std::vector<T>& all, const std::size_t count) {
 	return first;
 }
 
+bool is_nothing(const decltype(graph_operation::what)& what) {
+	const auto* const copies = std::get_if<std::vector<copy_operation>>(&what);
+	return copies != nullptr && copies->empty();
+}
+
 class part_builder {
   public:
-	explicit part_builder(const device_id device) { m_part.device = device; }
+	part_builder(const device_id device, const std::size_t num_rank_flags) {
+		m_part.device = device;
+		m_part.num_words = static_cast<std::uint32_t>(num_rank_flags);
+	}
 
 	std::uint32_t add_word() { return m_part.num_words++; }
 	std::uint32_t add_node(cuda_graph_node&& node) {
 		m_part.nodes.push_back(std::move(node));
 		return static_cast<std::uint32_t>(m_part.nodes.size() - 1);
 	}
-	/// The next exchange raises the flags behind this node.
-	void raise_behind(const std::uint32_t node, const std::vector<cuda_graph_flag>& flags) {
+	/// The next exchange raises the flags behind these nodes.
+	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<cuda_node_flag>& flags) {
 		if(flags.empty()) return;
 		m_raised.insert(m_raised.end(), flags.begin(), flags.end());
-		m_producers.push_back(node);
+		m_producers.insert(m_producers.end(), nodes.begin(), nodes.end());
 	}
 	/// Returns the node with the last wait and the copies.
-	std::uint32_t add_exchange(std::vector<cuda_graph_flag> awaited, std::optional<decltype(graph_operation::what)> copies,
+	std::uint32_t add_exchange(std::vector<cuda_node_flag> awaited, std::optional<decltype(graph_operation::what)> copies,
 	    const std::vector<std::uint32_t>& after) {
 		while(m_raised.size() > most_flags) add_link({{}, take_first(m_raised, most_flags), {}, 0, m_producers});
 		cuda_graph_node node{{}, std::exchange(m_raised, {}), take_first(awaited, most_flags), 0, std::exchange(m_producers, {})};
@@ -55,7 +64,7 @@ class part_builder {
 
   private:
 	cuda_graph_part m_part;
-	std::vector<cuda_graph_flag> m_raised; ///< by the next exchange
+	std::vector<cuda_node_flag> m_raised; ///< by the next exchange
 	std::vector<std::uint32_t> m_producers; ///< before it
 	std::optional<std::uint32_t> m_last_exchange;
 
@@ -70,17 +79,20 @@ class part_builder {
 
 } // namespace
 
-std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operation> operations,
+std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operation> operations, const std::size_t num_rank_flags,
     const std::function<bool(const decltype(graph_operation::what)&)>& fits) {
 	std::map<device_id, part_builder> parts;
-	for(const auto& operation : operations) parts.try_emplace(operation.device, operation.device);
+	for(const auto& operation : operations) parts.try_emplace(operation.device, operation.device, num_rank_flags);
+	if(num_rank_flags > 0 && parts.size() > 1) throw std::logic_error("a graph of several devices has flags of other ranks");
 
 	// One flag from an operation to each other device; the first operation there that depends on it waits for the flag.
-	std::vector<std::vector<cuda_graph_flag>> raised(operations.size());
-	std::vector<std::vector<cuda_graph_flag>> awaited(operations.size());
+	std::vector<std::vector<cuda_node_flag>> raised(operations.size());
+	std::vector<std::vector<cuda_node_flag>> awaited(operations.size());
 	std::map<std::pair<std::uint32_t, device_id>, std::uint32_t> first_reader; // to operations
 	for(std::uint32_t i = 0; i < operations.size(); ++i) {
 		const device_id to = operations[i].device;
+		for(const auto flag : operations[i].raised) raised[i].emplace_back(rank_flag_number(flag));
+		for(const auto flag : operations[i].awaited) awaited[i].emplace_back(rank_flag_number(flag));
 		for(const auto earlier : operations[i].after) {
 			const device_id from = operations[earlier].device;
 			if(from == to || !first_reader.try_emplace({earlier, to}, i).second) continue;
@@ -91,7 +103,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		}
 	}
 
-	std::vector<std::uint32_t> nodes; // by operation: its node
+	std::vector<std::vector<std::uint32_t>> nodes; // by operation: the nodes behind which it is complete; several if it has no node of its own
 	std::vector<std::uint32_t> waits; // by operation: the node that waits for its flags
 	for(std::uint32_t i = 0; i < operations.size(); ++i) {
 		const auto& operation = operations[i];
@@ -99,21 +111,23 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		std::vector<std::uint32_t> after;
 		for(const auto earlier : operation.after) {
 			if(operations[earlier].device == operation.device) {
-				after.push_back(nodes[earlier]);
+				after.insert(after.end(), nodes[earlier].begin(), nodes[earlier].end());
 			} else if(const auto reader = first_reader.at({earlier, operation.device}); reader != i) {
 				after.push_back(waits[reader]);
 			}
 		}
 		std::uint32_t wait = 0;
-		if(awaited[i].empty()) {
-			nodes.push_back(part.add_node({operation.what, {}, {}, 0, std::move(after)}));
+		if(awaited[i].empty() && is_nothing(operation.what)) {
+			nodes.push_back(std::move(after));
+		} else if(awaited[i].empty()) {
+			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after)})});
 		} else if(fits(operation.what)) {
 			wait = part.add_exchange(awaited[i], operation.what, after);
-			nodes.push_back(wait);
+			nodes.push_back({wait});
 		} else {
 			wait = part.add_exchange(awaited[i], std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back(part.add_node({operation.what, {}, {}, 0, std::move(after)}));
+			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after)})});
 		}
 		waits.push_back(wait);
 		part.raise_behind(nodes.back(), raised[i]);

@@ -70,9 +70,35 @@ void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream 
 	given.stop = stop;
 	for(const auto& flag : raised) given.slots.at(given.num_raised++).raised = {flag.address, flag.count};
 	for(const auto& flag : awaited) given.slots.at(given.waits++).part.ready = {flag.address, flag.count};
-	void* parameters[] = {&given};
-	driver.check(driver.launch(m_functions.exchange, 1, std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr),
-	    "cuLaunchKernel");
+	launch_exchange(driver, stream, m_functions.exchange, given);
+}
+
+void cuda_small_copies::exchange_with_ranks(const cuda::driver& driver, const cuda::stream stream, const std::span<const cuda::device_pointer> raised,
+    const std::span<const cuda::device_pointer> awaited, const cuda::device_pointer stop) {
+	arguments given = m_arguments;
+	given.num_raised = given.waits = given.num_answers = 0;
+	given.stop = stop;
+	for(const auto flag : raised) given.slots.at(given.num_raised++).raised = {flag, 0};
+	for(const auto flag : awaited) given.slots.at(given.waits++).part.ready = {flag, 0};
+	launch_exchange(driver, stream, m_functions.rank_exchange, given);
+}
+
+void cuda_small_copies::launch_exchange(const cuda::driver& driver, const cuda::stream stream, const cuda::function function, const arguments& given) {
+	void* parameters[] = {const_cast<arguments*>(&given)};
+	driver.check(driver.launch(function, 1, std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+}
+
+void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const rank_flag> flags,
+    const cuda::device_pointer destination) const {
+	flag_arguments given{};
+	for(std::size_t first = 0; first < flags.size(); first += given.count) {
+		const auto some = flags.subspan(first, std::min(flags.size() - first, given.flags.size()));
+		given.destination = destination + first * sizeof(rank_flag);
+		given.count = some.size();
+		std::copy(some.begin(), some.end(), given.flags.begin());
+		void* parameters[] = {&given};
+		driver.check(driver.launch(m_functions.set_flags, 1, 1, 1, 128, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	}
 }
 
 } // namespace celerity

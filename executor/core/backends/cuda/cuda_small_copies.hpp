@@ -28,7 +28,9 @@ class cuda_small_copies {
 	struct functions {
 		cuda::function few = nullptr; ///< for up to `few_parts` copies, flags and answers
 		cuda::function many = nullptr;
-		cuda::function exchange = nullptr; ///< in graphs
+		cuda::function exchange = nullptr; ///< with other devices, in graphs
+		cuda::function rank_exchange = nullptr; ///< with other ranks, in graphs
+		cuda::function set_flags = nullptr; ///< for a launch of a graph with such exchanges
 	};
 	void set_functions(const functions& compiled) { m_functions = compiled; }
 	bool is_available() const { return m_functions.many != nullptr; }
@@ -61,6 +63,11 @@ class cuda_small_copies {
 	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`. `arrived`: as in allow_flags().
 	void exchange(const cuda::driver& driver, cuda::stream stream, std::span<const counted_flag> raised, std::span<const counted_flag> awaited,
 	    cuda::device_pointer arrived, cuda::device_pointer stop);
+	/// The same with other ranks. The flags are `rank_flag`s in memory of the device.
+	void exchange_with_ranks(const cuda::driver& driver, cuda::stream stream, std::span<const cuda::device_pointer> raised,
+	    std::span<const cuda::device_pointer> awaited, cuda::device_pointer stop);
+	/// Puts flags into memory of the device.
+	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const rank_flag> flags, cuda::device_pointer destination) const;
 
   private:
 	struct flag {
@@ -91,12 +98,20 @@ class cuda_small_copies {
 		std::uint64_t stop;
 		std::array<slot, max_parts> slots;
 	};
+	/// Of set_flags(): as many as fit into the parameters of a kernel.
+	struct flag_arguments {
+		std::uint64_t destination;
+		std::uint64_t count;
+		std::array<rank_flag, 120> flags;
+	};
 	functions m_functions;
 	arguments m_arguments{};
 	std::size_t m_total_bytes = 0;
 	std::uint32_t m_most_words = 0;
 
 	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
+	/// As many blocks as there are copies, and at least one.
+	static void launch_exchange(const cuda::driver& driver, cuda::stream stream, cuda::function function, const arguments& given);
 };
 
 } // namespace celerity

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Runs: periods of replays that devices carry out as graphs. With direct peers, a batch is staged until the peers have announced the data of its receives.
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <stdexcept>
+
+#include "executor_loop.hpp"
+#include "scheduler/core/base/overloaded.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// A few keep the device busy. A driver whose queue is full blocks the thread, for which other ranks may wait.
+constexpr std::size_t most_runs_in_flight = 4;
+/// A run waits so long for the announcements of further periods. It must not wait for ever: the peer may need the first period before it can announce the others.
+constexpr std::int64_t longest_wait_for_periods_ns = 50'000;
+
+bool is_transfer(const instruction& item) {
+	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
+}
+
+} // namespace
+
+/// A step of a run whose transfers have begun.
+struct executor_loop::begun_step {
+	std::uint32_t first_flag = 0; ///< of a send: ready and answer; of a receive: by part ready and, behind it, the answer if there is one
+	std::vector<direct_receiver::graph_fetch> fetches{};
+};
+
+// ---- from batches to runs ---------------------------------------------------------------------------------------------------------
+
+void executor_loop::submit_as_runs(const instruction_batch& batch) {
+	batch_part part{batch};
+	for(; part.first_period < batch.num_periods; part.first_period += part.num_periods) {
+		part.num_periods = periods_of_next_run(batch.num_periods - part.first_period, part.period_size());
+		m_engine.submit(m_graphs.add_run(part, m_rules));
+	}
+}
+
+void executor_loop::release(const released_instruction& released) {
+	const bool is_early = !m_staged.empty() && released.id >= m_staged.front().first_id();
+	if(is_early) {
+		m_released_early.emplace(released.id, released.is_ready);
+	} else {
+		m_engine.release(released.id, released.is_ready);
+	}
+}
+
+bool executor_loop::submit_staged() {
+	if(m_staged.empty()) return false;
+	release_held();
+	bool has_submitted = false;
+	while(!m_staged.empty()) {
+		auto& staged = m_staged.front();
+		const batch_part part{staged.batch, staged.num_submitted, periods_to_run(staged)};
+		if(staged.runs_as_graphs && part.num_periods == 0) break;
+		has_submitted = true;
+		m_staged_until_ns = 0;
+		if(staged.runs_as_graphs) {
+			for(const auto* const item : part.instructions()) m_released_early.erase(item->id);
+			const auto request = m_graphs.add_run(part, m_rules);
+			m_engine.submit(request);
+			if(request.policy == issue_policy::pull) m_engine.release(request.id);
+			staged.num_submitted += part.num_periods;
+			if(staged.num_submitted == staged.batch.num_periods) m_staged.pop_front();
+			continue;
+		}
+		for(const auto* const item : staged.left()) {
+			m_engine.submit(make_request(*item, m_rules));
+			if(const auto released = m_released_early.extract(item->id); !released.empty()) m_engine.release(item->id, released.mapped());
+		}
+		m_staged.pop_front();
+	}
+	return has_submitted;
+}
+
+/// Of the first staged batch, now. 0: none yet, or the batch does not run as graphs.
+std::size_t executor_loop::periods_to_run(staged_batch& staged) {
+	if(!staged.runs_as_graphs || m_graphs.num_runs() >= most_runs_in_flight) return 0;
+	const auto& items = staged.batch.instructions;
+	const std::size_t period_size = items.size() / staged.batch.num_periods;
+	const auto is_announced = [&](const instruction& item) { return !is_transfer(item) || m_released_early.contains(item.id); };
+	while(staged.num_announced < items.size() && is_announced(*items[staged.num_announced])) ++staged.num_announced;
+	const std::size_t num_announced = staged.num_announced / period_size - staged.num_submitted;
+	if(num_announced == 0) {
+		const auto* const next = items[staged.num_announced];
+		if(std::holds_alternative<receive_instruction>(next->operation) && m_receiver.comes_as_message(next->id)) {
+			m_graphs.forbid(staged.batch);
+			staged.runs_as_graphs = false;
+		}
+		return 0;
+	}
+	batch_part part{staged.batch, staged.num_submitted, periods_of_next_run(staged.batch.num_periods - staged.num_submitted, period_size)};
+	if(num_announced < part.num_periods) {
+		if(m_staged_until_ns == 0) m_staged_until_ns = now_ns() + longest_wait_for_periods_ns;
+		if(now_ns() < m_staged_until_ns) return 0;
+		part.num_periods = std::bit_floor(num_announced);
+	}
+	// The driver may wait for the whole device while it makes a graph. No operation on the device may then wait for another rank, which may need this thread.
+	auto& graph = *m_graphs.graph_of(part, m_rules);
+	if(graph.operations == nullptr || !fetches_as_before(part, graph)) {
+		if(m_engine.num_live_on_lanes() > 0) return 0;
+		graph.operations = nullptr;
+	}
+	return part.num_periods;
+}
+
+bool executor_loop::fetches_as_before(const batch_part& part, const period_graph& graph) const {
+	std::size_t num_equal = 0;
+	bool are_equal = true;
+	const auto items = part.instructions();
+	for(const auto& step : graph.steps) {
+		if(!std::holds_alternative<receive_instruction>(items[step.place]->operation)) continue;
+		m_receiver.for_each_part(items[step.place]->id, [&](const array_place& source, const box& where) {
+			are_equal =
+			    are_equal && num_equal < graph.fetched.size() && graph.fetched[num_equal++] == period_graph::fetched_part{source.address, *source.array, where};
+		});
+	}
+	return are_equal && num_equal == graph.fetched.size();
+}
+
+// ---- operations of a run ----------------------------------------------------------------------------------------------------------
+
+std::vector<executor_loop::begun_step> executor_loop::begin_run(const graph_run& run) {
+	m_flags.clear();
+	std::vector<begun_step> begun;
+	if(!run.graph->has_transfers) return begun;
+	for(const auto& step : run.graph->steps) {
+		auto& current = begun.emplace_back(begun_step{static_cast<std::uint32_t>(m_flags.size())});
+		const auto& item = *run.instructions[step.place];
+		if(std::holds_alternative<send_instruction>(item.operation)) {
+			const auto [ready, answer] = m_sender.begin_in_graph(item.id);
+			m_flags.insert(m_flags.end(), {ready, answer});
+		} else if(std::holds_alternative<receive_instruction>(item.operation)) {
+			current.fetches = m_receiver.begin_in_graph(item.id);
+			for(const auto& fetch : current.fetches) {
+				m_flags.push_back(fetch.ready);
+				if(fetch.answer.has_value()) m_flags.push_back(*fetch.answer);
+			}
+		}
+	}
+	return begun;
+}
+
+namespace {
+
+/// Orders the steps of a run by key, and adds the waits for the answers to its sends.
+class run_builder {
+  public:
+	explicit run_builder(const graph_run& run) : m_run(run), m_numbers(run.graph->steps.size()), m_answers(run.graph->steps.size()) {}
+
+	std::vector<std::uint32_t> order() const {
+		std::vector<std::uint32_t> order(m_run.graph->steps.size());
+		for(std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+		// A wait for another rank comes behind all flags of smaller keys, whatever the device carries out first.
+		if(m_run.graph->has_transfers) std::stable_sort(order.begin(), order.end(), [&](const auto a, const auto b) { return key_of(a) < key_of(b); });
+		return order;
+	}
+
+	void add(const std::uint32_t step, graph_operation&& operation) {
+		const auto& form = m_run.graph->steps[step];
+		operation.device = form.device;
+		await_answers(form.after);
+		for(const auto before : form.after) operation.after.push_back(m_numbers[before].value());
+		const auto number = static_cast<std::uint32_t>(m_operations.size());
+		if(!m_answers[step].has_value()) m_numbers[step] = number;
+		if(!operation.awaited.empty()) m_latest_fetch = fetch{number, key_of(step)};
+		std::sort(operation.after.begin(), operation.after.end());
+		operation.after.resize(static_cast<std::size_t>(std::unique(operation.after.begin(), operation.after.end()) - operation.after.begin()));
+		m_operations.push_back(std::move(operation));
+	}
+	/// The step is a send. Instructions behind it follow the answer.
+	void set_answer(const std::uint32_t step, const std::uint32_t flag) { m_answers[step] = flag; }
+
+	std::vector<graph_operation> finish() {
+		std::vector<std::uint32_t> all(m_answers.size());
+		for(std::uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+		m_latest_fetch.reset();
+		await_answers(all);
+		return std::move(m_operations);
+	}
+
+  private:
+	struct fetch {
+		std::uint32_t number;
+		instruction_key key;
+	};
+	const graph_run& m_run;
+	std::vector<graph_operation> m_operations;
+	std::vector<std::optional<std::uint32_t>> m_numbers; ///< by step: the operation behind which it is complete; of a send: the one that waits for the answer
+	std::vector<std::optional<std::uint32_t>> m_answers; ///< by step: of a send, the flag
+	std::optional<fetch> m_latest_fetch;
+
+	/// What follows must not begin before the answers to those of the steps that are sends.
+	void await_answers(const std::span<const std::uint32_t> steps) {
+		const auto next = static_cast<std::uint32_t>(m_operations.size());
+		for(const auto send : steps) {
+			if(!m_answers[send].has_value() || m_numbers[send].has_value()) continue;
+			// The peer answers at the latest before it waits for the data of this rank that goes with this fetch.
+			const bool is_in_fetch = m_latest_fetch.has_value() && key_of(send).task < m_latest_fetch->key.task;
+			if(!is_in_fetch && m_operations.size() == next) {
+				m_operations.emplace_back();
+				m_operations.back().device = m_run.graph->steps[send].device;
+				m_operations.back().what.emplace<std::vector<copy_operation>>();
+			}
+			m_numbers[send] = is_in_fetch ? m_latest_fetch->number : next;
+			m_operations[*m_numbers[send]].awaited.push_back(*m_answers[send]);
+		}
+	}
+	const instruction_key& key_of(const std::uint32_t step) const { return m_run.instructions[m_run.graph->steps[step].place]->key; }
+};
+
+} // namespace
+
+std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, const std::span<const begun_step> begun) const {
+	run_builder builder(run);
+	for(const auto step : builder.order()) {
+		graph_operation operation;
+		std::visit(overloaded{
+		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
+		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
+		               [&](const device_kernel_instruction& kernel) { operation.what = operation_of(kernel, *m_launches.find(kernel.submission)); },
+		               [&](const send_instruction&) {
+			               operation.what = std::vector<copy_operation>{};
+			               operation.raised.push_back(begun[step].first_flag);
+			               builder.set_answer(step, begun[step].first_flag + 1);
+		               },
+		               [&](const receive_instruction&) {
+			               auto& copies = operation.what.emplace<std::vector<copy_operation>>();
+			               auto flag = begun[step].first_flag;
+			               for(const auto& fetch : begun[step].fetches) {
+				               copies.push_back(fetch.copy);
+				               operation.awaited.push_back(flag++);
+				               if(fetch.answer.has_value()) operation.raised.push_back(flag++);
+			               }
+		               },
+		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels and transfers only"); },
+		           },
+		    run.instructions[run.graph->steps[step].place]->operation);
+		builder.add(step, std::move(operation));
+	}
+	return builder.finish();
+}
+
+void executor_loop::issue_run(const issue& item) {
+	const auto& run = m_graphs.find(item.id);
+	auto& graph = *run.graph;
+	const auto begun = begin_run(run);
+	if(graph.operations == nullptr) {
+		graph.operations = m_backend->make_graph(operations_of(run, begun), m_flags.size());
+		graph.fetched.clear();
+		for(const auto& step : begun) {
+			for(const auto& fetch : step.fetches) graph.fetched.push_back({fetch.copy.source.address, *fetch.copy.source.array, fetch.copy.boxes.front()});
+		}
+	}
+	m_backend->enqueue_graph({item.lane, item.sequence}, waits_of(item), *graph.operations, m_flags);
+}
+
+} // namespace celerity
