@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import celerity_py as celerity
-from cluster_jobs.examples import cholesky, ensemble, fft, pagerank
+from cluster_jobs.examples import cholesky, ensemble, fft, kmeans, life, pagerank
 
 
 class Example(NamedTuple):
@@ -29,5 +29,7 @@ EXAMPLES = {
     "cholesky": Example((cholesky.problem(83),), cholesky.cholesky, cholesky.cholesky_by_numpy, np.tril),
     "ensemble": Example((7,), lambda queue, members: ensemble.ensemble(queue, members)[0], ensemble.ensemble_by_numpy),
     "fft": Example((fft.problem(37),), fft.fft2, fft.fft2_by_numpy),
+    "kmeans": Example((*kmeans.problem(31), 6), kmeans.kmeans, kmeans.kmeans_by_numpy),
+    "life": Example((life.problem(29), 40), life.life, life.life_by_numpy),
     "pagerank": Example(pagerank.problem(203), pagerank.pagerank, pagerank.pagerank_by_numpy),
 }
