@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import EllipsisType, FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, SupportsIndex, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, SupportsIndex, TypeAlias, overload
 
 from celerity_py._native import Box
-from celerity_py.buffer import Buffer, check_alive
+from celerity_py.buffer import Buffer
+from celerity_py.fences import fence_of
 from celerity_py.hints import Hint
 from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
@@ -20,16 +21,9 @@ from celerity_py.runtime import lifecycle
 from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
-from celerity_py.scheduler.errors import (
-    ArgumentTypeError,
-    OutOfMemory,
-    UsageError,
-)
-from celerity_py.small_operations import any_of, copy, fill
+from celerity_py.small_operations import any_of, copy, dot, fill, norm
 from celerity_py.submit.arguments import refuse_names
-from celerity_py.submit.custom_mappers import box_in
 from celerity_py.submit.delegate import connect
-from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.static_types import FenceRanks
 
 if TYPE_CHECKING:
@@ -41,7 +35,6 @@ Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 _Slice: TypeAlias = "slice | EllipsisType"
 BufferBox: TypeAlias = "Box | _Slice | tuple[_Slice, ...] | None"
 
-_FENCE_RANKS: Final = get_args(FenceRanks)
 _getframe = sys._getframe
 
 
@@ -357,25 +350,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        runtime = self._runtime_for("fence()")
-        if not isinstance(buffer, Buffer | HostObject):
-            raise ArgumentTypeError(f"queue.fence() takes a Buffer or a HostObject, not {buffer!r}.")
-        record = buffer.record if isinstance(buffer, Buffer) else buffer
-        check_alive(record, runtime)
-        if not isinstance(on, str) or on not in _FENCE_RANKS:
-            raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
-        if isinstance(record, HostObject):
-            if box is not None:
-                raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
-            return runtime.fence_object(record, on == "all", _getframe(1))  # type: ignore[no-any-return]
-        box = box_in(record, box, "fence of")
-        try:
-            return runtime.fence(record, box, on == "all", _getframe(1))  # type: ignore[no-any-return]
-        except MemoryError as error:
-            raise OutOfMemory(
-                f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error}. Fence "
-                f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
-            ) from None
+        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1))
 
     def any(self, buffer: Buffer) -> Future[bool]:
         """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.
@@ -395,6 +370,33 @@ class Queue:
             CelerityError: If an earlier task failed.
         """
         return any_of(self._runtime_for("any()"), buffer, _getframe(1))
+
+    def dot(self, u: Buffer[Element], v: Buffer[Element]) -> Future[Any]:
+        """Ask for the sum of the products of the elements of two buffers, as `np.vdot` gives it. Collective.
+
+        The sum has 64 bits, or 128 if it is complex, whatever the elements have. Only the sum travels.
+
+        Args:
+            u: Numbers; the conjugate complex ones take part.
+            v: A buffer of the same shape and dtype.
+
+        Returns:
+            A future as that of `fence`, of a number of Python, the same on all ranks.
+
+        Raises:
+            ArgumentTypeError: If `u` or `v` is no buffer.
+            UsageError: If the elements are no numbers, or shapes or dtypes differ.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        return dot(self._runtime_for("dot()"), u, v, _getframe(1))
+
+    def norm(self, u: Buffer[Any]) -> Future[float]:
+        """Ask for the Euclidean norm of the elements of a buffer: the root of `dot(u, u)`. Collective.
+
+        Arguments, result and exceptions are as for `dot`.
+        """
+        return norm(self._runtime_for("norm()"), u, _getframe(1))
 
     def wait(self) -> None:
         """Wait until all earlier submits are complete on this rank. Collective.

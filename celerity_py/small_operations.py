@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Operations for which a program needs no kernel of its own: fill, copy, and the search for an element other than 0."""
+"""Operations for which a program needs no kernel of its own: fill, copy, dot, norm, and any element other than 0."""
 
 from __future__ import annotations
 
@@ -94,6 +94,49 @@ def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
     return runtime.fence(found.record, found.record.box, True, frame, TruthFuture)
 
 
+class _NumberFuture(Future[Any]):
+    """Of the only element of what the runtime has fenced, as a number of Python."""
+
+    def fulfil(self, value: Any) -> None:
+        """See the base class."""
+        super().fulfil(value.item())
+
+
+class _RootFuture(Future[float]):
+    """Of the square root of the only element of what the runtime has fenced."""
+
+    def fulfil(self, value: Any) -> None:
+        """See the base class."""
+        super().fulfil(float(np.sqrt(value.item().real)))
+
+
+def dot(runtime: Runtime, u: Any, v: Any, frame: FrameType) -> Future[Any]:
+    """See `Queue.dot`."""
+    return _dot(runtime, u, v, "dot", frame, _NumberFuture)
+
+
+def norm(runtime: Runtime, u: Any, frame: FrameType) -> Future[float]:
+    """See `Queue.norm`."""
+    return _dot(runtime, u, u, "norm", frame, _RootFuture)
+
+
+def _dot(  # noqa: PLR0917 - one call per line above
+    runtime: Runtime, u: Any, v: Any, call: str, frame: FrameType, future: type[Future[Any]]
+) -> Future[Any]:
+    first, second = (_record(runtime, buffer, call) for buffer in (u, v))
+    if first.dtype.kind not in _SUMS:
+        raise UsageError(f"queue.{call}() takes buffers of numbers, but {first.label} has {first.dtype}.")
+    if (first.shape, first.dtype) != (second.shape, second.dtype):
+        raise UsageError(
+            f"queue.{call}() takes buffers of equal shape and dtype, but {first.label} has {first.shape} and "
+            f"{first.dtype}, and {second.label} has {second.shape} and {second.dtype}."
+        )
+    total = make_buffer((), _SUMS[first.dtype.kind], f"{call} of {first.label}", frame)
+    args = u.read(one_to_one()), v.read(one_to_one()), reduction(total, "sum")
+    runtime.submit_kernel(_kernel_for(_DOT, first.dtype, u.ndim), first.shape, args, f"queue.{call}", (), None, frame)
+    return runtime.fence(total.record, total.record.box, True, frame, future)
+
+
 # ---- arguments
 
 
@@ -107,24 +150,27 @@ def _record(runtime: Runtime, buffer: Any, call: str) -> BufferRecord:
 def _element(record: BufferRecord, value: Any) -> Any:
     """The value as an element of the buffer: a scalar of NumPy if its dtype is a number, or else a 0-d array."""
     dtype = record.dtype
-    use = f"queue.fill() got {describe_value(value)} for {record.label}"
+
+    def use() -> str:
+        return f"queue.fill() got {describe_value(value)} for {record.label}"
+
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(f"{use}, which is no value of NumPy: {error}") from None
+        raise ArgumentTypeError(f"{use()}, which is no value of NumPy: {error}") from None
     if dtype.names is None and (given.ndim or given.dtype.hasobject):
-        raise ArgumentTypeError(f"{use}. It takes one value, a number for instance. For many use Buffer.from_array().")
+        raise ArgumentTypeError(f"{use()}. It takes one value, such as a number. For many use Buffer.from_array().")
     if not can_hold(dtype, value):
-        refuse_value(dtype, value, use)
+        refuse_value(dtype, value, use())
     try:
         with np.errstate(over="ignore"):
             element = np.asarray(value, dtype.newbyteorder("="))
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{use}, but the elements are {dtype}: {error}") from None
+        raise UsageError(f"{use()}, but the elements are {dtype}: {error}") from None
     if not _is_exact(given, element):
         raise UsageError(
-            f"{use}, but the elements are {dtype}, which would make {element[()]!r} of it. Fill it with another value, "
-            f"or make the buffer of another dtype."
+            f"{use()}, but the elements are {dtype}, which would make {element[()]!r} of it. Fill it with another "
+            f"value, or make the buffer of another dtype."
         )
     return element[()] if dtype.kind in _NUMBERS else element
 
@@ -165,6 +211,7 @@ class _Work(NamedTuple):
     name: str
     on_arrays: Callable[..., None]
     source: str
+    kinds: str = "biufc"  # of the dtypes for which there is CUDA C++
 
 
 def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
@@ -173,6 +220,11 @@ def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
 
 def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
     target[chunk.box] = source[chunk.box.shift(*shift[: chunk.box.ndim])]
+
+
+def _dot_arrays(chunk: Chunk, u: View, v: View, total: Reducer) -> None:
+    dtype = _SUMS[u.dtype.kind]
+    total.combine(chunk.xp.vdot(u[chunk.box].astype(dtype, copy=False), v[chunk.box].astype(dtype, copy=False)))
 
 
 def _find_in_array(chunk: Chunk, flags: View, found: Reducer) -> None:
@@ -215,24 +267,35 @@ __global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> flags,
 }
 """,
 )
+_DOT: Final = _Work(
+    "queue.dot",
+    _dot_arrays,
+    """
+__global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> u, accessor<const $T, $D> v,
+                     reducer<$S, celerity::sum> total) {
+    const auto item = chunk.item();
+    total.combine_block(chunk.contains(item) ? ($S)u[item] * ($S)v[item] : total.identity());
+}
+""",
+    kinds="iuf",
+)
 _NUMBERS: Final = "biufc"
+#: In which dtype the products of elements add up, by the kind of the elements.
+_SUMS: Final = {"i": "int64", "u": "uint64", "f": "float64", "c": "complex128"}
 
 
 @functools.cache
 def _kernel_for(work: _Work, dtype: np.dtype[Any], ndim: int) -> Kernel:
     """In CUDA C++ if it has the dtype: a kernel in Python would take the interpreter from the program."""
     cuda: Any = work.on_arrays
-    if dtype.name in _native.SCALAR_TYPES and dtype.isnative:
+    if dtype.name in _native.SCALAR_TYPES and dtype.isnative and dtype.kind in work.kinds:
         source = work.source.replace("$T", SPELLINGS[dtype.name]).replace("$D", str(ndim))
+        source = source.replace("$S", SPELLINGS[_SUMS.get(dtype.kind, "bool")])
         cuda = CudaKernel(source, "work")
     return kernel(cpu=work.on_arrays, cuda=cuda, name=work.name)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _shifted(shift: tuple[int, ...]) -> Any:
     """The mapper to a box of the same extents, at another place."""
-    return pure(functools.partial(_shift, shift)) if any(shift) else one_to_one()
-
-
-def _shift(shift: tuple[int, ...], chunk: Any) -> Box:
-    return chunk.box.shift(*shift)  # type: ignore[no-any-return]
+    return pure(lambda chunk: chunk.box.shift(*shift), key=shift) if any(shift) else one_to_one()

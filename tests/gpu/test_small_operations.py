@@ -30,3 +30,14 @@ def test_copies_move_boxes(queue: celerity.Queue, dtype: str) -> None:
     queue.fill(u, 1, (slice(30, None), slice(0, 1)))
     expected[30:, :1] = 1
     np.testing.assert_array_equal(queue.fence(u).result(60), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float32", "float64", "complex64"])
+def test_dot_and_norm_are_those_of_numpy_in_double_precision(queue: celerity.Queue, dtype: str) -> None:
+    random = np.random.default_rng(3)
+    factors = (1 + 2j, 3 - 1j) if dtype == "complex64" else (1, 1)
+    u, v = (np.asarray(random.integers(1, 99, (370, 701)) * factor).astype(dtype) for factor in factors)
+    wide = {"i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}[np.dtype(dtype).kind]
+    a, b = (celerity.Buffer.from_array(each) for each in (u, v))
+    np.testing.assert_allclose(queue.dot(a, b).result(60), np.vdot(u.astype(wide), v.astype(wide)), rtol=1e-13)
+    np.testing.assert_allclose(queue.norm(a).result(60), np.linalg.norm(u.astype(wide).ravel()), rtol=1e-13)

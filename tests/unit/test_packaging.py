@@ -23,7 +23,7 @@ HEADERS = "cuda/celerity_device.cuh", "cuda/celerity_random.cuh"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access buffer configuration errors hints host_objects kernels loops queue random recordings
+        __init__ access buffer configuration errors fences hints host_objects kernels loops queue random recordings
         reductions small_operations trace
     """,
     "celerity_py/calls": """

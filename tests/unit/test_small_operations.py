@@ -212,6 +212,42 @@ def test_a_copy_between_buffers_of_other_dimensions_is_refused() -> None:
             queue.copy(u, v)
 
 
+# ---- dot and norm
+
+
+@pytest.mark.parametrize("shape", [(), (37,), (5, 4), (3, 4, 5)])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.float16, np.float32, np.complex64, ">f8"])
+def test_dot_and_norm_are_those_of_numpy_in_double_precision(
+    queue: celerity.Queue, dtype: Any, shape: tuple[int, ...]
+) -> None:
+    random = np.random.default_rng(3)
+    factors = (1 + 2j, 3 - 1j) if np.dtype(dtype).kind == "c" else (1, 1)
+    u, v = (np.asarray(random.integers(1, 99, shape) * factor).astype(dtype) for factor in factors)
+    wide = {"i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}[np.dtype(dtype).kind]
+    a, b = (celerity.Buffer.from_array(each) for each in (u, v))
+    found, length = queue.dot(a, b), queue.norm(a)
+    u, v = u.astype(wide), v.astype(wide)
+    assert type(found.result(10)) in {int, float, complex}
+    np.testing.assert_allclose(found.result(10), np.vdot(u, v), rtol=1e-13)
+    np.testing.assert_allclose(length.result(10), np.linalg.norm(u.ravel()), rtol=1e-13)
+
+
+def test_the_sum_of_small_integers_has_64_bits(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.full(1000, -128, np.int8))
+    assert queue.dot(u, u).result(10) == 1000 * 128**2
+
+
+def test_dot_refuses_what_has_no_products() -> None:
+    with celerity.Queue() as queue:
+        u, v, w = (celerity.Buffer(*given, name="u") for given in ((4, np.float32), (4, np.float64), (4, np.bool_)))
+        with pytest.raises(UsageError, match=r"equal shape and dtype, but B\d+ .* has \(4,\) and float32, and B\d+"):
+            queue.dot(u, v)
+        with pytest.raises(UsageError, match=r"queue.norm\(\) takes buffers of numbers, but B\d+ .* has bool"):
+            queue.norm(w)
+        with pytest.raises(ArgumentTypeError, match=r"queue.dot\(\) takes a Buffer"):
+            queue.dot(u, np.zeros(4))  # type: ignore[arg-type]
+
+
 # ---- the calls
 
 

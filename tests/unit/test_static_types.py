@@ -82,6 +82,8 @@ with celerity.Queue() as queue:
     queue.fill(u, 2.5, (slice(1, 2), ...))
     queue.copy(real, v, None, slice(4))
     queue.copy(u, v)  # finds: Cannot infer value of type parameter "Element"
+    length: float = queue.norm(u).result()
+    queue.dot(u, v)  # finds: Cannot infer value of type parameter "Element"
     queue.fill(reads, 0)  # finds: expected "Buffer[Any]"
     queue.fence(u, on="mastr")  # finds: No overload variant of "fence"
     queue.fence(reads)  # finds: No overload variant of "fence"
