@@ -386,8 +386,11 @@ class Runtime:
             import warnings
 
             array[...] = np.zeros((), record.dtype)
-            warnings.warn(
-                f"The fence of {record.label} returns zeros: nothing is computed in a dry run.", CelerityWarning, 3
+            warnings.warn_explicit(
+                f"The fence of {record.label} returns zeros: nothing is computed in a dry run.",
+                CelerityWarning,
+                frame.f_code.co_filename,
+                frame.f_lineno,
             )
         if self.is_dry or not takes_part:
             future.fulfil(future.array)

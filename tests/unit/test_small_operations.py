@@ -248,6 +248,17 @@ def test_dot_refuses_what_has_no_products() -> None:
             queue.dot(u, np.zeros(4))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("call", ["any", "norm", "fence"])
+def test_a_dry_run_warns_at_the_line_of_the_program(call: str) -> None:
+    celerity.configure(dry_run_ranks=2)
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(4))
+        with pytest.warns(celerity.CelerityWarning, match="nothing is computed in a dry run") as caught:
+            getattr(queue, call)(u).result(10)
+    celerity.configure(dry_run_ranks=None)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 # ---- the calls
 
 
