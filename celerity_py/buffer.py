@@ -313,11 +313,15 @@ def check_alive(record: BufferRecord | HostObject[Any], runtime: Runtime) -> Non
     Raises:
         ClosedQueue: If it has.
     """
-    if record.runtime is not runtime:
-        raise ClosedQueue(
-            f"{record.label} (made at {record.site}) belongs to a runtime that ended with its last queue. "
-            f"Keep a queue open for as long as you use it, or make it again."
-        )
+    if record.runtime is runtime:
+        return
+    state = record.runtime.state
+    remedy = "Keep a queue open for as long as you use it, or make it again."
+    if state.failure is not None:
+        remedy = "Its contents are lost: make it again (in a notebook: run the cell that makes it)."
+    raise ClosedQueue(
+        f"{record.label} (made at {record.site}) belongs to a runtime that {state.describe_end()}. {remedy}"
+    )
 
 
 def make_buffer(shape: tuple[int, ...], dtype: npt.DTypeLike, name: str, frame: FrameType) -> Buffer:

@@ -277,13 +277,14 @@ def changed_settings(settings: Configuration) -> dict[str, Any]:
 
 
 _settings: dict[str, Any] = {}
-_started = False
+_running: Configuration | None = None  # the settings of the runtime, while there is one
 
 
 def configure(**settings: Unpack[Settings]) -> None:
     """Set configuration variables from code. A value given here wins over the environment variable.
 
-    Call it before the first buffer or queue, on every rank with the same values.
+    Call it before the first buffer or queue, on every rank with the same values. While the runtime runs, `configure`
+    accepts only the values that the runtime has, so that the cells of a notebook may run again.
 
     Args:
         settings: Variables by their lower-case name without prefix, such as `devices="cpu:4"`, `lookahead="none"`,
@@ -291,13 +292,8 @@ def configure(**settings: Unpack[Settings]) -> None:
             program instead of all ranks of the launcher. It may be freed after the first queue is made.
 
     Raises:
-        ConfigurationError: If a name is unknown, a value malformed, or if the runtime is running.
+        ConfigurationError: If a name is unknown, a value malformed, or if the runtime runs with other values.
     """
-    if _started:
-        names = ", ".join(settings)
-        raise ConfigurationError(
-            f"configure({names}) comes too late: the runtime is running. Call it before the first Buffer or Queue."
-        )
     parsed: dict[str, Any] = {}
     for name, value in settings.items():
         if name.upper() not in _TABLE or not name.islower():
@@ -306,9 +302,23 @@ def configure(**settings: Unpack[Settings]) -> None:
         if value is not None:
             given = value if name == "comm" else _text_of(value)
             parsed[name] = _parse(name.upper(), given, f"configure({name}={value!r})")
+    if _running is not None:
+        _refuse_changes(_running, settings, parsed)
     for name in settings:
         _settings.pop(name, None)
     _settings.update(parsed)
+
+
+def _refuse_changes(running: Configuration, settings: Settings, parsed: Mapping[str, Any]) -> None:
+    unchanged = {name for name in settings if name not in parsed and name not in _settings}
+    unchanged |= {name for name, value in parsed.items() if value == getattr(running, name)}
+    changed = [name for name in settings if name not in unchanged]
+    if changed:
+        values = ", ".join(f"{name}={getattr(running, name)}" for name in changed)
+        raise ConfigurationError(
+            f"configure({', '.join(changed)}) comes too late: the runtime is running with {values}. Call it before the "
+            f"first Buffer or Queue, or after the last queue is closed (in a notebook: restart the kernel)."
+        )
 
 
 def current() -> Configuration:
@@ -327,13 +337,12 @@ def communicator() -> Intracomm | None:
 
 def freeze() -> Configuration:
     """Validate everything and refuse further changes until `thaw`; called by the runtime when it starts."""
-    global _started  # noqa: PLW0603 - one runtime per process
-    configuration = current()
-    _started = True
-    return configuration
+    global _running  # noqa: PLW0603 - one runtime per process
+    _running = current()
+    return _running
 
 
 def thaw() -> None:
-    """Allow `configure` again; called by the runtime when it has ended."""
-    global _started  # noqa: PLW0603
-    _started = False
+    """Allow `configure` again; called by the runtime when it has ended, or has failed and allows another."""
+    global _running  # noqa: PLW0603
+    _running = None

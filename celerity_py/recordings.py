@@ -173,7 +173,8 @@ def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
     runtime = lifecycle.current()
     if recording.runtime is not runtime:
         raise ClosedQueue(
-            f"{recording!r} belongs to a runtime that ended with its last queue. Record again with this queue."
+            f"{recording!r} belongs to a runtime that {recording.runtime.state.describe_end()}. "
+            f"Record again with this queue."
         )
     if recording.queue is not queue:
         raise UsageError(

@@ -164,8 +164,12 @@ class LiveExecutor:
         rank = self._communicator.rank
         self._failures.report(make_failure(rank, error, task=name, site=site, submission=submission))
 
-    def stop(self) -> None:
-        """Stop and join all threads. Application thread, after `wait_shutdown`, a failure, or when giving up."""
+    def stop(self) -> bool:
+        """Stop and join all threads. Application thread, after `wait_shutdown`, a failure, or when giving up.
+
+        Returns:
+            Whether all threads have ended. User code may never return: then its thread is left.
+        """
         self._stop_requested.set()
         self._native.stop()
         is_finished = self._has_shut_down.is_set() and self.failure is None
@@ -179,6 +183,7 @@ class LiveExecutor:
             uncaught_exceptions.detach(self._failures)
         self._failures.stop()
         restore_switch_interval()
+        return not any(thread.is_alive() for thread in self._threads)
 
     def leave_failed(self, *, unseen: bool = False) -> None:
         """Leave a failed run for good, at exit: with several ranks, wait for the abort; with one, stop the threads.

@@ -35,17 +35,21 @@ _fork: forks.Fork | None = None  # why this process cannot have a runtime
 def current() -> Runtime:
     """The running runtime, started if there is none. Collective: all ranks make their first queue or buffer together.
 
+    On a single rank, another runtime takes the place of one that has failed, once a call has raised the failure.
+
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.
         LaunchError: If MPI does not work the way this program was started.
     """
     runtime = _current
-    return runtime if runtime is not None else _start()
+    return _start() if runtime is None or runtime.state.makes_way else runtime
 
 
 def _start() -> Runtime:
     global _current, _has_used_gpus  # noqa: PLW0603
     with _start_lock:
+        if _current is not None and _current.state.makes_way:
+            _current.abandon()
         if _current is not None:
             return _current
         if _fork is not None:

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from celerity_py import _native
-from celerity_py.executor.failures.failure import WHAT_THEN
-from celerity_py.scheduler.errors import CelerityError, ClosedQueue, NestedUse, TaskFailed
+from celerity_py.executor.failures.failure import HOW_TO_GO_ON, WHAT_THEN
+from celerity_py.scheduler.errors import CelerityError, ClosedQueue, DeviceError, NestedUse, TaskFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +41,10 @@ class RunState:
 
     Args:
         refuse: Lets native code refuse submits as well; called at each change of phase.
+        is_alone: The run has a single rank.
     """
 
-    def __init__(self, refuse: Callable[[], None]) -> None:
+    def __init__(self, refuse: Callable[[], None], *, is_alone: bool = True) -> None:
         self.phase = Phase.RUNNING
         #: The first failure of the run; it stays when the run ends.
         self.failure: Failure | None = None
@@ -55,11 +56,30 @@ class RunState:
         #: Threads that run user code for the runtime, and may not call it.
         self.inside: set[int] = set()
         self._refuse = refuse
+        self._is_alone = is_alone
 
     @property
     def has_ended(self) -> bool:
         """Whether there is nothing left to end in this process."""
         return self.phase is Phase.ENDED or self.phase is Phase.DISOWNED
+
+    @property
+    def allows_another(self) -> bool:
+        """Whether another run may follow a failure in this process. A GPU that has failed serves no process again."""
+        return self._is_alone and not (self.failure is not None and isinstance(self.failure.error, DeviceError))
+
+    @property
+    def makes_way(self) -> bool:
+        """Whether this thread may end the run and start another: it has failed, and the program has seen why."""
+        is_over = self.phase is Phase.FAILED and self.was_failure_seen
+        return is_over and self.allows_another and threading.get_ident() not in self.inside
+
+    def describe_end(self) -> str:
+        """Why the objects of this run cannot be used any more, after "belongs to a runtime that"."""
+        failure = self.failure
+        if failure is None:
+            return "ended with its last queue"
+        return f"has failed: {failure.message(failure.rank).rstrip('.')}"
 
     def fail(self, failure: Failure) -> bool:
         """Note the failure of the run; False if it has come too late."""
@@ -133,7 +153,8 @@ class RunState:
         if isinstance(original, CelerityError) and not failure.is_remote:
             kind = type(original)
         try:
-            error = kind(f"{failure.message().rstrip('.')}. {WHAT_THEN}")
+            advice = HOW_TO_GO_ON if self.allows_another else WHAT_THEN
+            error = kind(f"{failure.message().rstrip('.')}. {advice}")
         except Exception:  # noqa: BLE001 - a class of the user with other arguments
             error = TaskFailed(failure.message())
         error.__cause__ = original

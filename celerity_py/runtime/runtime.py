@@ -18,6 +18,7 @@ from celerity_py.calls.empty_reductions import EmptyReductions
 from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
+from celerity_py.configuration import thaw
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.hints import Division
 from celerity_py.runtime.collective_groups import CollectiveGroups
@@ -80,7 +81,8 @@ class Runtime:
         warn_of_bound_ranks(communicator)
         self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
-        self.state = RunState(lambda: self.submitter.refuse())  # noqa: PLW0108 - there is no submitter yet
+        # There is no submitter yet.
+        self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
         self.check_usable = self.state.check
         self.inside = self.state.inside
         self.completion = Completion(self)
@@ -98,6 +100,7 @@ class Runtime:
         #: Label and number of dimensions of buffers whose handles live, by id.
         self.labels: dict[int, tuple[str, int]] = {}
         self._forget_me = forget
+        self._end_lock = threading.Lock()  # several threads may give a failed run up
         #: The digests that the ranks compare; None with a single rank.
         self.program = _native.ProgramLog(self.size) if communicator.size > 1 and not self.is_dry else None
         #: Call the callbacks of futures.
@@ -198,15 +201,18 @@ class Runtime:
         self._write_trace()
 
     def abandon(self) -> None:
-        """Stop without finishing the submitted work. For a single rank, or when this process is about to end."""
-        if self.state.has_ended:
-            return
-        if self.executor is not None:
-            self.executor.fail()
-        self.scheduler.release()
-        self._stop_threads()
-        self.completion.poison(ClosedQueue("The runtime was stopped because an exception left its last queue."))
-        self._forget()
+        """Stop without finishing the submitted work. For a single rank, also after a failure, or at exit."""
+        with self._end_lock:
+            if self.state.has_ended:
+                return
+            if self.executor is not None:
+                self.executor.fail()
+            self.scheduler.release()
+            if self._stop_threads():
+                self.communicator.close()
+            reason = ClosedQueue("The runtime was stopped because an exception left its last queue.")
+            self.completion.poison(reason if self.state.failure is None else self.state.error())
+            self._forget()
         self._write_trace()
 
     def leave(self) -> None:
@@ -251,11 +257,12 @@ class Runtime:
         lanes = self.executor.lanes() if self.executor is not None else ()
         write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
 
-    def _stop_threads(self) -> None:
+    def _stop_threads(self) -> bool:
+        """Whether all threads that run user code have ended."""
         self.scheduler.stop()
-        if self.live is not None:
-            self.live.stop()
+        have_ended = self.live is None or self.live.stop()
         self.notifiers.stop()
+        return have_ended
 
     # ---- submitting
 
@@ -424,6 +431,8 @@ class Runtime:
         """Refuse later calls, and poison futures. Called once, from any thread."""
         if not self.state.fail(failure):
             return
+        if self.state.allows_another:
+            thaw()
         attempt(self.scheduler.release)
         attempt(self.completion.poison, self.state.error())
         attempt(self.notices.report)  # they may name the cause

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 _LONGEST_TEXT: Final = NOTICE_LIMIT_BYTES * 5 // 8
 _LONGEST_TASK: Final = NOTICE_LIMIT_BYTES // 8
 _LONGEST_SITE: Final = NOTICE_LIMIT_BYTES // 5
-#: The advice of every call after a failure.
+#: The advice of every call after a failure that ends the process.
 WHAT_THEN: Final = (
     "Nothing more runs in this process: mend the cause and start the program again (in a notebook: restart the kernel)."
+)
+#: The advice of every call after a failure that ends the runtime only.
+HOW_TO_GO_ON: Final = (
+    "This queue and its buffers are lost: mend the cause and start the program again (in a notebook: run the cells "
+    "that make the queue and the buffers again)."
 )
 
 

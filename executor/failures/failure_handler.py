@@ -95,11 +95,11 @@ class FailureHandler:
         self._thread = thread
 
     def stop(self) -> None:
-        """Let the thread end, unless the run has failed and the job is about to be aborted."""
+        """Let the thread end, unless the job is about to be aborted."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             self._reports.put(None)
-            if self._failure is None:
+            if not self._is_ending.is_set():
                 thread.join()
 
     def report(self, failure: Failure, story: str = "") -> bool:

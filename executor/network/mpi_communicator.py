@@ -290,7 +290,7 @@ class MpiCommunicator:
             datatype.Free()
         self._datatypes.clear()
         # MPI gives the context of a freed communicator to a later one, which would receive messages still on their way.
-        if self._is_settled and not self.unasked_payloads():
+        if (self._is_settled or self.size == 1) and not self.unasked_payloads():
             for _, comm in sorted(self._groups.items()):
                 if comm:  # the program has not freed it
                     comm.Free()

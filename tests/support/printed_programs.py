@@ -34,6 +34,7 @@ _HOW_TOS = {
     "ensembles": "(0, np.float64(4.12195842495",
     "fences": "[[4. 5. 6. 7.]]\n66.0",
     "failures": "rank 0: task 'smooth' failed: OutOfBoundsAccess: ",
+    "notebooks": "16.0",
 }
 
 

@@ -15,7 +15,7 @@ from celerity_py.errors import ConfigurationError, UsageError
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration, "_settings", {})
-    monkeypatch.setattr(configuration, "_started", False)
+    monkeypatch.setattr(configuration, "_running", None)
 
 
 def test_without_variables_everything_has_its_documented_default() -> None:
@@ -146,6 +146,20 @@ def test_configure_after_the_start_comes_too_late() -> None:
         configure(check=True)
     configuration.thaw()
     configure(check=True)
+
+
+def test_configure_after_the_start_accepts_the_values_that_the_runtime_has() -> None:
+    configure(horizon_step=9)
+    configuration.freeze()
+    configure(horizon_step=9, check=False, devices=None)
+    with pytest.raises(
+        ConfigurationError, match=r"configure\(horizon_step\) .* with horizon_step=9\. .*restart the kernel"
+    ):
+        configure(horizon_step=8, check=False)
+    with pytest.raises(ConfigurationError, match="horizon_step"):
+        configure(horizon_step=None)
+    configuration.thaw()
+    assert configuration.freeze().horizon_step == 9
 
 
 def test_sequences_and_numbers_are_devices_too(monkeypatch: pytest.MonkeyPatch) -> None:

