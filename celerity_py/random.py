@@ -281,34 +281,45 @@ _OF_WORDS: Final[dict[str, Callable[..., _Array]]] = {
 # ---- on GPUs
 
 
-def _fill_on_gpu(call: str, box: Box, seed: int, stream: int, out: Any) -> None:
-    lead = 3 - box.ndim
-    low = [*box.min, *[0] * lead]
-    extents = [*box.shape, *[1] * lead]
-    numbers = [*map(np.int64, low), *map(np.int64, extents[1:]), np.uint32(seed), np.uint32(stream)]
-    if call == "bits":
-        _gpu_kernel(call)(*numbers, out, size=box.size)
-    else:
-        _gpu_kernel(call)(*numbers, out)
+def _fill_on_gpu(call: _Call, box: Box, seed: int, stream: int, out: Any) -> None:
+    _gpu_kernel(call)(*_numbers(box, seed, stream), out, size=box.size)
+
+
+def _numbers(box: Box, seed: int, stream: int) -> list[Any]:
+    """The arguments of the kernel, as `_PARAMETERS` lists them."""
+    lacking = 3 - box.ndim
+    low = [*box.min, *[0] * lacking]
+    extents = [*box.shape, *[1] * lacking]
+    return [*map(np.int64, low), *map(np.int64, extents[1:]), np.uint32(seed), np.uint32(stream)]
 
 
 @functools.cache
-def _gpu_kernel(call: str) -> Any:
+def _gpu_kernel(call: _Call) -> Any:
     import cupy
 
-    where = """
-        const struct { long long index[3]; } where = {{low_0 + i / extent_2 / extent_1,
-            low_1 + i / extent_2 % extent_1, low_2 + i % extent_2}};
+    return cupy.ElementwiseKernel(*_PARAMETERS, _source(call), f"celerity_random_{call}", preamble=_header())
+
+
+_PARAMETERS: Final = (
+    "int64 low_0, int64 low_1, int64 low_2, int64 extent_1, int64 extent_2, uint32 seed, uint32 stream",
+    "raw T out",
+)
+
+
+def _source(call: _Call) -> str:
+    """For element i of a box of three dimensions."""
+    make = f"out[i] = celerity::random::{call}<T>(where, seed, stream);"
+    if call == "bits":
+        make = """
+        const auto random = celerity::random::bits_of(where, seed, stream);
+        for (int w = 0; w < 4; ++w) out[4 * i + w] = random.words[w];
+        """
+    return f"""
+        const struct {{ long long index[3]; }} where = {{{{
+            low_0 + i / extent_2 / extent_1, low_1 + i / extent_2 % extent_1, low_2 + i % extent_2}}}};
+        {make}
     """
-    result = {
-        "bits": "const auto found = celerity::random::bits_of(where, seed, stream);\n"
-        "for (int w = 0; w < 4; ++w) out[4 * i + w] = found.words[w];"
-    }
-    header = (Path(__file__).parent / "cuda" / "celerity_random.cuh").read_text().replace("#pragma once\n", "")
-    return cupy.ElementwiseKernel(
-        "int64 low_0, int64 low_1, int64 low_2, int64 extent_1, int64 extent_2, uint32 seed, uint32 stream",
-        "raw uint32 out" if call == "bits" else "T out",
-        where + result.get(call, f"out = celerity::random::{call}<T>(where, seed, stream);"),
-        f"celerity_random_{call}",
-        preamble=header,
-    )
+
+
+def _header() -> str:
+    return (Path(__file__).parent / "cuda" / "celerity_random.cuh").read_text().replace("#pragma once\n", "")

@@ -77,6 +77,34 @@ def test_cuda_c_has_the_same_bits(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(found[name[0] + "fd"[dtype == np.float64]], made)
 
 
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_the_kernel_for_cupy_gives_each_element_its_own_number(tmp_path: Path) -> None:
+    """CuPy has no part in this: it runs the same lines for each `i`."""
+    stubs = (ROOT / "tests/unit/random_header_check.cpp").read_text().partition("namespace {")[0]
+    names = ["low_0", "low_1", "low_2", "extent_1", "extent_2", "seed", "stream"]
+    program, source = tmp_path / "check", tmp_path / "check.cpp"
+    source.write_text(
+        stubs
+        + f"""
+#include <vector>
+using T = double;
+int main(int, char** arguments) {{
+    long long {", ".join(f"{name} = std::atoll(arguments[{n}])" for n, name in enumerate(names, 1))};
+    std::vector<T> out(std::atoll(arguments[8]));
+    for (std::size_t i = 0; i < out.size(); ++i) {{ {random._source("normal")} }}
+    std::fwrite(out.data(), sizeof(T), out.size(), stdout);
+}}
+"""
+    )
+    command = [str(COMPILER), "-std=c++17", "-ffp-contract=off", f"-I{ROOT / 'celerity_py/cuda'}", str(source)]
+    subprocess.run([*command, "-Wno-narrowing", "-o", str(program)], check=True, timeout=60)
+    for box in (Box((), ()), Box((5,), (17,)), Box((2, 3), (7, 6)), Box((1, 2, 3), (4, 7, 5))):
+        numbers = [str(number) for number in (*random._numbers(box, 3, 4), box.size)]
+        output = subprocess.run([str(program), *numbers], check=True, capture_output=True, timeout=60).stdout
+        expected = random.normal(box, 3, 4, dtype=np.float64)
+        np.testing.assert_array_equal(np.frombuffer(output).reshape(box.shape), expected)
+
+
 @pytest.mark.parametrize("shape", [(), (41,), (9, 7), (5, 4, 3)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_numbers_are_the_same_on_any_split(queue: celerity.Queue, name: str, shape: tuple[int, ...]) -> None:
