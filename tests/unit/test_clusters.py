@@ -51,7 +51,7 @@ import time
 from celerity_py import _native
 
 with _native.StartWatch("TEST_RANK", 0, 3, True, {0, 1}, first_report_s=0.5, still_limit_s=60):
-    time.sleep(4.5)
+    time.sleep(3)
 """
     late = subprocess.Popen(["sleep", "10"], env=os.environ | {"TEST_RANK": "1"})
     environment = os.environ | {"TEST_RANK": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
