@@ -223,8 +223,9 @@ def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
 
 
 def _dot_arrays(chunk: Chunk, u: View, v: View, total: Reducer) -> None:
-    dtype = _SUMS[u.dtype.kind]
-    total.combine(chunk.xp.vdot(u[chunk.box].astype(dtype, copy=False), v[chunk.box].astype(dtype, copy=False)))
+    # Not by BLAS, whose threads would take the cores of other devices, and add up in an order of their own.
+    products = chunk.xp.multiply(u[chunk.box].conj(), v[chunk.box], dtype=_SUMS[u.dtype.kind])
+    total.combine(products.sum())
 
 
 def _find_in_array(chunk: Chunk, flags: View, found: Reducer) -> None:
