@@ -116,7 +116,8 @@ class Loop(Iterator[int]):
         if not isinstance(future, Future):
             raise ArgumentTypeError(
                 f"The function {name_of(self._future_of)!r} of queue.until() returns {future!r}, which is no future of "
-                f"this runtime. Let it return queue.fence(buffer) or queue.any(buffer), without .result()."
+                f"this runtime. Let it return queue.fence(buffer) or queue.any(buffer), without .result(). Compare the "
+                f"value in when=, as in when=lambda value: value < 1e-6."
             )
         if not future.is_for_all:
             raise UsageError(

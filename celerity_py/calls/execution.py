@@ -76,6 +76,12 @@ def _find_read_only(submission: Submission, error: ValueError) -> ReadOnlyAccess
     return ReadOnlyAccess(text).with_traceback(error.__traceback__)
 
 
+def _note_part(error: Exception, part: IndexSpacePart) -> None:
+    """Add the part to an exception of NumPy or the user: the mistake may be that it is not the whole index space."""
+    if not isinstance(error, CelerityError) and part.box != part.global_box:
+        error.add_note(f"Its {part.noun} was {show(part.box)} of {show(part.global_box)}.")
+
+
 class Binder:
     """Calls user functions with arguments made from the bindings of a call; this class makes NumPy arrays."""
 
@@ -137,7 +143,11 @@ class Binder:
         except ValueError as error:
             told = _find_read_only(submission, error) if self.protects_reads else None
             if told is None:
+                _note_part(error, part)
                 raise
+        except Exception as error:
+            _note_part(error, part)
+            raise
         if told is not None:
             raise told
         if returned is not None:

@@ -273,7 +273,9 @@ class View(HolderRecord, Generic[Element]):
         if not box:
             return
         whole = self._buffer.box
-        if box in whole:
+        if self._declared is not None and box in self.box:
+            remedy = "The index covers elements between the boxes of that region, too: index these boxes one by one"
+        elif box in whole:
             last = [end - 1 for end in box.max]
             remedy = widen_mapper(box.min, last, self.box, "add view.box.min, or index view.array")
             remedy = f"{remedy}, or intersect the index with that region"

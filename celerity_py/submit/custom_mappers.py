@@ -241,7 +241,8 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
             low.append(0 if item.start is None else to_int(item.start))
             high.append(shape[dim] if item.stop is None else to_int(item.stop))
         except TypeError:
-            raise ArgumentTypeError(f"{expected} {_what_to_write(given)}") from None
+            bounds = f"The bounds of {item} must be integers."
+            raise ArgumentTypeError(f"{expected} {_what_to_write(given)} {bounds}") from None
     return Box(low, [max(a, b) for a, b in zip(low, high, strict=True)])
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError
@@ -20,6 +20,8 @@ class IndexSpacePart:
     """What all parts of index spaces have."""
 
     __slots__ = ("box", "global_box")
+    #: The name of such a part in messages.
+    noun: ClassVar = "part"
 
     def __init__(self, box: Box, global_box: Box) -> None:
         #: The share of this call; `Box((), ())` for tasks that run once.
@@ -99,6 +101,7 @@ class Chunk(IndexSpacePart):
     """The part of the index space that one call of a kernel runs."""
 
     __slots__ = ("device", "stream", "xp")
+    noun = "chunk"
 
     def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
         self.box = box  # each call of a kernel makes a chunk: one call fewer

@@ -119,10 +119,12 @@ def attempt(step: Callable[..., object], *arguments: object) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Type and message of an exception; of a plain `CelerityError` the message alone. Does not raise."""
+    """Type, message and notes of an exception; of a plain `CelerityError` without the type. Does not raise."""
     kind = type(error).__name__
     try:
         text = explain_missing(error) or str(error)
+        notes = [str(note) for note in getattr(error, "__notes__", ())]
+        text = ". ".join(part.strip().rstrip(".") for part in (text, *notes) if part) + "." if notes else text
     except BaseException as second:  # noqa: BLE001 - a class of the user
         return f"{kind}, whose message cannot be told: its __str__ raised {type(second).__name__}"
     if not text:

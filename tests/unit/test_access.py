@@ -266,6 +266,12 @@ def test_integers_are_no_result_because_they_could_be_extents_or_an_index(
     assert f"if it is an index, write {written}." in message
 
 
+def test_bounds_that_are_no_integers_are_named() -> None:
+    bounds = slice(np.float64(0), np.float64(4))
+    with pytest.raises(MapperError, match=re.escape(f"The bounds of {bounds} must be integers.")):
+        regions_of(lambda chunk: bounds, (8,))
+
+
 def test_an_exception_in_a_mapper_is_the_cause_of_the_error() -> None:
     def mapper(chunk: Any) -> Any:
         raise KeyError("halo")

@@ -46,6 +46,21 @@ def test_an_exception_in_a_kernel_is_raised_by_wait_fences_and_every_later_call(
     assert result.returncode == 0, result.stderr
 
 
+def test_an_exception_in_a_part_of_the_index_space_names_the_part(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        celerity.configure(devices="cpu:2")
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_array(np.ones((8, 8)), name="u")
+            queue.parallel_for(u.shape, lambda chunk, u: np.linalg.inv(u[...]), u.read(access.one_to_one()))
+            queue.wait()
+        """,
+    )
+    told = r"failed \(submitted at .*\): LinAlgError: .* square. Its chunk was \[\d:\d, 0:8\] of \[0:8, 0:8\]\. "
+    assert re.search(told, result.stderr), result.stderr
+
+
 def test_an_index_outside_of_the_region_names_everything_and_keeps_its_class(tmp_path: Path) -> None:
     result = run(
         tmp_path,

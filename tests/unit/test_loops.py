@@ -255,7 +255,7 @@ def test_a_function_that_returns_no_future_is_refused(fields: Fields, returned: 
 
     loop = fields.queue.until(ask, at_most=3)
     with pytest.raises(
-        ArgumentTypeError, match=r"'ask' of queue.until\(\) returns .*, which is no future.*without .res"
+        ArgumentTypeError, match=r"'ask' of queue.until\(\) returns .*, which is no future.*without .res.* when="
     ):
         fields.run(loop)
     assert (fields.submitted, list(loop)) == (1, [])
