@@ -870,6 +870,11 @@ class Executor:
         Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.
         """
 
+    def release_devices(self) -> bool:
+        """
+        Stops, and gives all memory of the devices back. False while operations run there: then it may be called again. No thread runs user code.
+        """
+
     def active_instructions(self) -> list[ActiveInstruction]:
         """
         The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.

@@ -472,8 +472,6 @@ class Queue:
                 runtime.wait("none", frame)
         finally:
             self._runtime = CLOSED
-            if runtime.num_queues == 0 and runtime.state.makes_way:
-                runtime.abandon()
 
     def __enter__(self) -> Queue:
         return self
@@ -488,7 +486,7 @@ class Queue:
         self._runtime = CLOSED
         runtime.num_queues -= 1
         # With several ranks this rank does not know whether the others raise as well; the exit hook handles that.
-        if runtime.num_queues == 0 and runtime.size == 1 and (runtime.state.failure is None or runtime.state.makes_way):
+        if runtime.num_queues == 0 and runtime.size == 1 and runtime.state.failure is None:
             runtime.abandon()
 
     def __repr__(self) -> str:

@@ -109,3 +109,6 @@ class NativeExecutor(Protocol):
 
     def stop(self) -> None:
         """Let every blocking call return."""
+
+    def release_devices(self) -> bool:
+        """Give all memory of the devices back. False while operations run there: then it may be called again."""

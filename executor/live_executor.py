@@ -43,7 +43,7 @@ from celerity_py.executor.watch.leftovers import find_leftovers
 from celerity_py.executor.watch.program_activity import ProgramActivity
 from celerity_py.executor.watch.program_comparison import ProgramComparison
 from celerity_py.executor.watch.progress_watchdog import ProgressWatchdog
-from celerity_py.scheduler.errors import DeviceError, ResourceError
+from celerity_py.scheduler.errors import DeviceError, KeptArray, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,8 @@ _THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shu
 # looks for those that no receive has claimed. The second barrier holds every rank until all have looked.
 _ALL_HAS_ARRIVED: Final = -2
 _ALL_HAVE_LOOKED: Final = -3
+
+_kept: Final[list[NativeExecutor]] = []  # arrays of the program lie in their memory
 
 
 class LiveExecutor:
@@ -184,6 +186,21 @@ class LiveExecutor:
         self._failures.stop()
         restore_switch_interval()
         return not any(thread.is_alive() for thread in self._threads)
+
+    def release(self) -> None:
+        """Give the memory, streams and graphs of the devices back. After `stop`, if all threads have ended.
+
+        Arrays of the program may lie in this memory. The frames of a failure let go of theirs. If the failure is that
+        a task keeps an array, all memory stays. Operations may run on a GPU for longer than this waits: then
+        everything stays until nothing refers to the executor.
+        """
+        error = None if self.failure is None else self.failure.error
+        if error is not None and not _let_go(error):
+            _kept.append(self._native)
+            return
+        deadline = time.monotonic() + _JOIN_UNFINISHED_S
+        while not self._native.release_devices() and time.monotonic() < deadline:
+            time.sleep(_FAILED_POLL_S)
 
     def leave_failed(self, *, unseen: bool = False) -> None:
         """Leave a failed run for good, at exit: with several ranks, wait for the abort; with one, stop the threads.
@@ -391,6 +408,19 @@ class LiveExecutor:
             self._num_host_threads += 1
             self._num_idle_host_threads += 1
             self._threads.append(thread)
+
+
+def _let_go(error: BaseException) -> bool:
+    """Clear the frames of an exception. False if arrays of the program are known to outlive them."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        if isinstance(link, KeptArray):
+            return False
+        seen.add(id(link))
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    return True
 
 
 def no_thread(error: BaseException) -> ResourceError:

@@ -314,6 +314,8 @@ Whether that was so: run() tells of it later then. Otherwise somebody else has s
 	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
+	    .def("release_devices", &executor_loop::release_devices, released(),
+	        "Stops, and gives all memory of the devices back. False while operations run there: then it may be called again. No thread runs user code.")
 	    .def(
 	        "active_instructions", [](executor_loop& self) { return to_named(without_gil([&] { return self.active_instructions(); })); },
 	        nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),

@@ -193,6 +193,7 @@ class Runtime:
         self.notices.report()
         statistics = self.statistics()
         self._stop_threads()
+        self._release()
         self._forget()
         self.communicator.close()
         if self.configuration.stats:
@@ -210,6 +211,7 @@ class Runtime:
             self.scheduler.release()
             if self._stop_threads():
                 self.communicator.close()
+                self._release()
             reason = ClosedQueue("The runtime was stopped because an exception left its last queue.")
             self.completion.poison(reason if self.state.failure is None else self.state.error())
             self._forget()
@@ -263,6 +265,10 @@ class Runtime:
         have_ended = self.live is None or self.live.stop()
         self.notifiers.stop()
         return have_ended
+
+    def _release(self) -> None:
+        if self.live is not None:
+            self.live.release()
 
     # ---- submitting
 

@@ -107,8 +107,7 @@ def _explain_parts(violation: AccessViolation, access: Access, whole: Box | None
         f"buffer {access.port.record.label} through {describe(access.mapper)}: asked for {who} the mapper returns "
         f"{show(violation.of_chunk)}, but its {violation.num_parts} chunks together return {show(violation.of_parts)}. "
         f"{'Nobody would write' if is_unwritten else f'The result for {who} does not contain'} {where}. "
-        f"The runtime asks a mapper for the whole range and for parts of it. Let the mapper return, for each of them, "
-        f"all elements that the items of that range access."
+        f"Let the mapper return, for any chunk, what exactly that chunk accesses."
     )
 
 

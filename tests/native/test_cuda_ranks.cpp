@@ -106,6 +106,28 @@ void stop_a_kernel_that_waits() {
 	_exit(0); // the other rank never ends
 }
 
+/// The end of a run that has failed does not wait for its device, and keeps the memory until the device is idle.
+void release_a_busy_device() {
+	setup how;
+	expect_after(how.steps, how.reads); // its devices may come to the end
+	const auto ranks = connect(how);
+	emulated_cuda::hold(true);
+	ranks.front()->start();
+	std::this_thread::sleep_for(100ms);
+	const auto before = emulated_cuda::held();
+	ranks.front()->leave();
+	if(ranks.front()->release()) die("memory is given back while operations run on it");
+	if(emulated_cuda::held().device_bytes != before.device_bytes) die("memory is given back while operations run on it");
+	emulated_cuda::hold(false);
+	for(int looks = 0; !ranks.front()->release(); ++looks) {
+		if(looks == 100) die("the memory of a device that is idle is not given back");
+		std::this_thread::sleep_for(50ms);
+	}
+	expect_nothing_held();
+	std::fflush(nullptr);
+	_exit(0); // the program of the rank never ends
+}
+
 /// In a process of its own: the settings of the driver are for good.
 bool succeeds(const std::function<int()>& body) {
 	const pid_t child = fork();
@@ -176,6 +198,12 @@ int main(const int argc, const char** const argv) {
 	};
 	if(!succeeds(stop)) return 1;
 #endif
+	const auto release = [] {
+		emulated_cuda::configure({});
+		release_a_busy_device();
+		return 1;
+	};
+	if(!succeeds(release)) return 1;
 	std::vector<int> numbers_of_queues{1, 2, 5, 32};
 	if(argc > 3) numbers_of_queues = {argument(3, 0)};
 	for(const int num_queues : numbers_of_queues) {

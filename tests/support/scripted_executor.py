@@ -105,6 +105,9 @@ class ScriptedExecutor:
         self._host_tasks.put(None)
         self.wake()
 
+    def release_devices(self) -> bool:
+        return True
+
     @staticmethod
     def _next(calls: queue.SimpleQueue[Call | None]) -> Call | None:
         call = calls.get()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from celerity_py.errors import CelerityError, ClosedQueue, DeviceError, NestedUs
 from celerity_py.executor.failures.failure import WHAT_THEN, make_failure
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.run_state import RunState
+from tests.support.scripts import run
 
 Fail: TypeAlias = Callable[[celerity.Queue, celerity.Buffer[Any]], object]
 
@@ -222,3 +224,89 @@ def test_a_gpu_that_has_failed_and_several_ranks_end_the_process(is_alone: bool)
     assert str(caught.value).endswith(WHAT_THEN)
     assert state.was_failure_seen
     assert not state.makes_way
+
+
+LARGE = 5 * 2**20  # doubles: more than the allocator keeps for itself
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def use(queue: celerity.Queue) -> celerity.Buffer[Any]:
+    buffer = celerity.Buffer(LARGE, np.float64)
+    queue.parallel_for(LARGE, fill, buffer.write(access.one_to_one()))
+    queue.wait()
+    return buffer
+
+
+def end_well() -> object:
+    with celerity.Queue() as queue:
+        return use(queue)
+
+
+def end_by_an_exception() -> object:
+    with suppress(KeyError), celerity.Queue() as queue:
+        buffer = use(queue)
+        raise KeyError
+    return buffer
+
+
+def end_by_a_failure() -> object:
+    queue = celerity.Queue()
+    buffer = use(queue)
+    queue.parallel_for(LARGE, divide, buffer.read_write(access.one_to_one()))
+    with pytest.raises(TaskFailed) as caught:
+        queue.wait()
+    return buffer, queue, caught.value
+
+
+@pytest.mark.parametrize("end", [end_well, end_by_an_exception, end_by_a_failure])
+def test_the_memory_of_a_runtime_is_freed_though_the_program_refers_to_it(end: Callable[[], object]) -> None:
+    with celerity.Queue():
+        pass
+    before = resident_bytes()
+    kept = [end() for _ in range(4)]
+    with celerity.Queue():
+        pass
+    assert resident_bytes() - before < 8 * LARGE, f"of {len(kept)} times {8 * LARGE}"
+
+
+def test_arrays_of_a_kernel_that_failed_do_not_outlive_their_memory() -> None:
+    def fail(chunk: celerity.Chunk, view: celerity.View[Any]) -> None:
+        array = view[chunk.box]
+        raise ZeroDivisionError(array[0])
+
+    queue = celerity.Queue()
+    buffer = celerity.Buffer.from_array(np.zeros(4))
+    queue.parallel_for(4, fail, buffer.read_write(access.one_to_one()))
+    with pytest.raises(TaskFailed) as caught:
+        queue.wait()
+    trace = caught.value.__cause__.__traceback__ if caught.value.__cause__ is not None else None
+    while trace is not None and trace.tb_frame.f_code.co_name != "fail":
+        trace = trace.tb_next
+    assert trace is not None
+    assert "array" in trace.tb_frame.f_locals, "a debugger shows it until another runtime starts"
+    with celerity.Queue():
+        assert "array" not in trace.tb_frame.f_locals
+
+
+def test_memory_stays_while_the_program_keeps_an_array_of_it(tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path,
+        """
+        parts = []
+        queue = celerity.Queue()
+        u = celerity.Buffer.from_array(np.ones(2**20))
+        queue.host_task(lambda part, u: parts.append(u[...]), u.read(access.all()))
+        try:
+            queue.wait()
+        except errors.KeptArray:
+            pass
+        del queue, u
+        with celerity.Queue():
+            pass
+        print(parts[0].sum())
+        """,
+    )
+    assert outcome.stdout == "1048576.0\n", outcome.stderr

@@ -249,7 +249,7 @@ def test_a_mapper_whose_whole_differs_from_its_parts_is_an_error() -> None:
         def more_for_the_whole(chunk: Any) -> Box:
             return Box((0,), (8,)) if chunk.box == chunk.global_box else Box(chunk.box.min, (chunk.box.min[0] + 1,))
 
-        with pytest.raises(InconsistentMapper, match=r'kernel "partial".*"u".*more_for_the_whole.*all elements that'):
+        with pytest.raises(InconsistentMapper, match=r'kernel "partial".*"u".*more_for_the_whole'):
             queue.parallel_for(8, lambda chunk, out: None, buffer.write(more_for_the_whole), name="partial")
     celerity.configure(devices=None)
 

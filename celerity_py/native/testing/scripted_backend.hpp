@@ -87,6 +87,7 @@ class scripted_backend final : public backend {
 	std::uint64_t completed(const lane_index lane) override { return m_lanes.at(lane).reached; }
 	void cancel() override {}
 	void stop() override {}
+	bool release() override { return true; }
 
   private:
 	enum class role : std::uint8_t { compute, urgent, to_device, to_host, peer, signal, pull };

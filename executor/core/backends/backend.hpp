@@ -191,6 +191,11 @@ class backend {
 	virtual void cancel() = 0;
 	/// Cancels, and joins the backend's own threads. Idempotent.
 	virtual void stop() = 0;
+	/// This rank has fetched all data of its peers: closes their memory, so that they may free it.
+	virtual void close_peers() {}
+	/// After stop(): gives all memory and handles back, and returns true. Returns false, and changes nothing, while operations run; it does not wait for them.
+	/// May be called again. No thread runs user code on the memory.
+	virtual bool release() = 0;
 };
 
 } // namespace celerity

@@ -75,6 +75,19 @@ void executor_loop::stop() {
 	m_backend->stop();
 }
 
+bool executor_loop::release_devices() {
+	stop();
+	const std::lock_guard lock(m_state_mutex);
+	while(!m_allocations.entries().empty()) {
+		const auto [id, entry] = *m_allocations.entries().begin();
+		m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
+		m_allocations.remove(id);
+	}
+	if(!m_backend->release()) return false;
+	m_graphs = {};
+	return true;
+}
+
 std::vector<active_instruction> executor_loop::active_instructions() {
 	const std::lock_guard lock(m_state_mutex);
 	std::vector<active_instruction> active;

@@ -61,10 +61,7 @@ executor_loop::executor_loop(const executor_options& options, const backend_fact
 	m_statistics.memories.resize(first_device_memory_value + options.num_devices);
 }
 
-executor_loop::~executor_loop() {
-	stop();
-	for(const auto& [id, entry] : m_allocations.entries()) m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
-}
+executor_loop::~executor_loop() { release_devices(); }
 
 // ---- direct transfers: start ------------------------------------------------------------------------------------------------------
 
@@ -410,7 +407,9 @@ void executor_loop::retire_epoch(const epoch_instruction& epoch) {
 	if(epoch.submission.value != 0) m_announcements.add(completed_event{epoch.submission});
 	m_launches.drop(epoch.submission);
 	if(epoch.submission.value != 0) m_announcements.add_retired(epoch.submission);
-	if(epoch.action == epoch_action::shutdown) m_announcements.add(shutdown_event{});
+	if(epoch.action != epoch_action::shutdown) return;
+	m_backend->close_peers(); // before the other ranks hear of the end, and free their memory
+	m_announcements.add(shutdown_event{});
 }
 
 instruction_span executor_loop::instructions_of(const out_of_order_engine::live_instruction& live) const {

@@ -152,6 +152,8 @@ class executor_loop final : public instruction_sink {
 	void report_failure(const std::string& text);
 	/// Wakes every thread out of its wait and joins the native ones. Afterwards the executor reads no instruction. Idempotent.
 	void stop();
+	/// Stops, and gives all memory and handles of the devices back. False while operations run there: then it may be called again. No thread runs user code.
+	bool release_devices();
 
 	std::vector<active_instruction> active_instructions();
 	executor_statistics statistics();

@@ -52,6 +52,7 @@ struct queue {
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
 std::atomic<int> num_graphs{0}; ///< that can be launched
+std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0};
 std::atomic<int> first_held{std::numeric_limits<int>::max()};
 
 thread_local device_state* working = nullptr; ///< whose thread this is
@@ -200,7 +201,37 @@ result enqueue(const cuda::stream stream, const char* const name, std::function<
 	return cuda::success;
 }
 
-void* take(const std::size_t size_bytes) { return std::aligned_alloc(512, (size_bytes + 511) / 512 * 512); }
+/// Memory of one kind, by address.
+class memory {
+  public:
+	void* take(const std::size_t size_bytes) {
+		void* const address = std::aligned_alloc(512, (size_bytes + 511) / 512 * 512);
+		const std::lock_guard lock(m_mutex);
+		m_sizes.emplace(address, size_bytes);
+		m_total_bytes += size_bytes;
+		return address;
+	}
+	result give_back(void* const address) {
+		const std::lock_guard lock(m_mutex);
+		const auto found = m_sizes.find(address);
+		if(found == m_sizes.end()) return 1; // CUDA_ERROR_INVALID_VALUE
+		m_total_bytes -= found->second;
+		m_sizes.erase(found);
+		std::free(address);
+		return cuda::success;
+	}
+	std::size_t total_bytes() {
+		const std::lock_guard lock(m_mutex);
+		return m_total_bytes;
+	}
+
+  private:
+	std::mutex m_mutex;
+	std::unordered_map<void*, std::size_t> m_sizes;
+	std::size_t m_total_bytes = 0;
+};
+
+memory device_memory, host_memory;
 
 } // namespace
 
@@ -213,6 +244,7 @@ void hold(const bool is_held, const int first_device) { first_held = is_held ? f
 void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
 int num_live_graphs() { return num_graphs; }
+holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered}; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
 }
@@ -277,10 +309,12 @@ EMULATED cuCtxGetCurrent(cuda::context* const out) {
 EMULATED cuCtxEnablePeerAccess(cuda::context, unsigned) { return cuda::success; }
 EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, int) {
 	*out = reinterpret_cast<cuda::stream>(new stream_state{devices().at(index_of(current))->next_queue(), nullptr, {}});
+	++num_streams;
 	return cuda::success;
 }
 EMULATED cuStreamDestroy_v2(const cuda::stream stream) {
 	delete &state_of(stream);
+	--num_streams;
 	return cuda::success;
 }
 EMULATED cuStreamBeginCapture_v2(const cuda::stream stream, int) {
@@ -347,9 +381,13 @@ EMULATED cuStreamSynchronize(const cuda::stream stream) {
 }
 EMULATED cuEventCreate(cuda::event* const out, unsigned) {
 	*out = reinterpret_cast<cuda::event>(new event_state);
+	++num_events;
 	return cuda::success;
 }
-EMULATED cuEventDestroy_v2(cuda::event) { return cuda::success; } // a queue may still know it
+EMULATED cuEventDestroy_v2(cuda::event) { // a queue may still know it
+	--num_events;
+	return cuda::success;
+}
 EMULATED cuEventRecord(const cuda::event event, const cuda::stream stream) {
 	auto& state = state_of(event);
 	const std::uint64_t number = ++state.recorded;
@@ -390,23 +428,23 @@ EMULATED cuMemGetInfo_v2(std::size_t* const free_bytes, std::size_t* const total
 	return cuda::success;
 }
 EMULATED cuMemAlloc_v2(device_pointer* const out, const std::size_t size_bytes) {
-	*out = cuda::to_device_pointer(take(size_bytes));
+	*out = cuda::to_device_pointer(device_memory.take(size_bytes));
 	return cuda::success;
 }
-EMULATED cuMemFree_v2(const device_pointer address) {
-	std::free(at(address));
-	return cuda::success;
-}
+EMULATED cuMemFree_v2(const device_pointer address) { return device_memory.give_back(at(address)); }
 EMULATED cuMemHostAlloc(void** const out, const std::size_t size_bytes, unsigned) {
-	*out = take(size_bytes);
+	*out = host_memory.take(size_bytes);
 	return cuda::success;
 }
-EMULATED cuMemFreeHost(void* const address) {
-	std::free(address);
+EMULATED cuMemFreeHost(void* const address) { return host_memory.give_back(address); }
+EMULATED cuMemHostRegister_v2(void*, std::size_t, unsigned) {
+	++num_registered;
 	return cuda::success;
 }
-EMULATED cuMemHostRegister_v2(void*, std::size_t, unsigned) { return cuda::success; }
-EMULATED cuMemHostUnregister(void*) { return cuda::success; }
+EMULATED cuMemHostUnregister(void*) {
+	--num_registered;
+	return cuda::success;
+}
 EMULATED cuMemHostGetDevicePointer_v2(device_pointer* const out, void* const address, unsigned) {
 	*out = cuda::to_device_pointer(address);
 	return cuda::success;
@@ -463,6 +501,10 @@ EMULATED cuIpcGetMemHandle(cuda::ipc_handle* const out, const device_pointer add
 }
 EMULATED cuIpcOpenMemHandle_v2(device_pointer* const out, const cuda::ipc_handle handle, unsigned) { // within the process that made it
 	std::memcpy(out, &handle, sizeof *out);
+	++num_opened;
 	return cuda::success;
 }
-EMULATED cuIpcCloseMemHandle(device_pointer) { return cuda::success; }
+EMULATED cuIpcCloseMemHandle(device_pointer) {
+	--num_opened;
+	return cuda::success;
+}

@@ -41,6 +41,15 @@ __attribute__((visibility("default"))) void count_flag_write();
 __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 /// Graphs that have been instantiated and not destroyed.
 __attribute__((visibility("default"))) int num_live_graphs();
+
+/// What has been allocated, made, opened or registered, and not given back.
+struct holdings {
+	std::size_t device_bytes = 0, host_bytes = 0;
+	int streams = 0, events = 0, graphs = 0, opened = 0, registered = 0;
+
+	bool operator==(const holdings&) const = default;
+};
+__attribute__((visibility("default"))) holdings held();
 /// Writes to stderr which operations the queues of all devices wait for.
 __attribute__((visibility("default"))) void describe();
 

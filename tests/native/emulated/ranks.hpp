@@ -358,6 +358,13 @@ class rank {
 
 	/// Whatever its devices wait for.
 	void stop_executor() { m_executor.stop(); }
+	/// Before release(): the program goes on, and nobody carries its tasks out.
+	void leave() {
+		m_executor.stop();
+		m_executor_thread.join();
+	}
+	/// Whether the devices were idle.
+	bool release() { return m_executor.release_devices(); }
 
 	executor_statistics statistics() { return m_executor.statistics(); }
 	void join() {
@@ -557,7 +564,15 @@ inline std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	return ranks;
 }
 
-/// Returns the number of graphs that have run on the first rank.
+inline void expect_nothing_held() {
+	const auto held = emulated_cuda::held();
+	if(held == emulated_cuda::holdings{}) return;
+	die("the end has left " + std::to_string(held.device_bytes) + " bytes on devices, " + std::to_string(held.host_bytes) + " bytes on the host, "
+	    + std::to_string(held.streams) + " streams, " + std::to_string(held.events) + " events, " + std::to_string(held.graphs) + " graphs, "
+	    + std::to_string(held.opened) + " opened slabs and " + std::to_string(held.registered) + " registered segments");
+}
+
+/// Returns the number of graphs that have run on the first rank. At its end nothing of the driver is left.
 inline std::uint64_t run(const setup& how) {
 	expect_after(how.steps, how.reads);
 	num_checked = num_wrong = 0;
@@ -576,7 +591,12 @@ inline std::uint64_t run(const setup& how) {
 	watchdog.join();
 	if(num_checked != static_cast<std::uint64_t>(extent * extent)) die("not everything was compared");
 	if(num_wrong > 0) die(std::to_string(num_wrong) + " values are wrong");
-	return ranks.front()->statistics().graph_runs;
+	const auto graph_runs = ranks.front()->statistics().graph_runs;
+	for(const auto& r : ranks) {
+		if(!r->release()) die("a device is busy after the end");
+	}
+	expect_nothing_held();
+	return graph_runs;
 }
 
 } // namespace emulated_ranks

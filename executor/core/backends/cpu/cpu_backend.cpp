@@ -206,4 +206,11 @@ void cpu_backend::stop() {
 	if(m_listener.joinable()) m_listener.join();
 }
 
+bool cpu_backend::release() {
+	m_arena.reset();
+	m_slabs.clear();
+	m_peer_slabs.clear();
+	return true;
+}
+
 } // namespace celerity

@@ -55,6 +55,7 @@ class cpu_backend final : public backend {
 	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }
 	void cancel() override;
 	void stop() override;
+	bool release() override;
 
   private:
 	std::size_t m_num_devices;

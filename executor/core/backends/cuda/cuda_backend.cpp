@@ -106,22 +106,13 @@ void cuda_backend::start_workers() {
 }
 
 cuda_backend::~cuda_backend() {
-	const kept_context kept(m_driver);
 	cuda_backend::stop();
-	m_lanes.clear();
-	if(m_is_cancelled.load(std::memory_order_relaxed)) return; // kernels may still run, and freeing memory would wait for them: the process ends soon
-	m_timelines.clear();
-	for(const auto& [handle, address] : m_opened) m_driver.ipc_close_handle(cuda::to_device_pointer(address));
-	for(auto& device : m_devices) {
-		m_driver.context_set_current(device.context);
-		for(const auto& slab : device.arena->slabs()) {
-			if(slab.size_bytes > 0) m_driver.memory_free(cuda::to_device_pointer(slab.address));
-		}
-		m_driver.stream_destroy(device.utility);
+	if(m_is_released) return;
+	// Kernels may still run, and to free memory would wait for them: everything stays until the process ends.
+	for(auto& lane : m_lanes) {
+		if(lane != nullptr) lane->forget();
 	}
-	m_pinned->free_slabs();
-	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
-	if(m_arrived_word != 0) m_driver.memory_free(m_arrived_word);
+	for(auto& timeline : m_timelines) timeline->forget();
 }
 
 void cuda_backend::add_device(const int ordinal) {
@@ -249,25 +240,48 @@ void cuda_backend::cancel() {
 void cuda_backend::stop() {
 	if(m_is_stopped) return;
 	m_is_stopped = true;
-	for(auto& lane : m_lanes) {
-		if(lane != nullptr) lane->cancel();
-	}
+	cancel();
 	if(m_stop_word != nullptr) std::atomic_ref(*m_stop_word).store(1, std::memory_order_relaxed);
 	for(auto& worker : m_workers) worker->stop();
-	const kept_context kept(m_driver);
-	const bool is_idle = are_lanes_idle();
-	for(auto& progress : m_host_progress) progress.cancel();
-	m_host_lane->cancel();
 	m_host_lane->stop();
 	m_pinned->stop();
-	if(!is_idle) m_is_cancelled.store(true, std::memory_order_relaxed);
-	if(m_is_cancelled.load(std::memory_order_relaxed)) {
-		for(auto& lane : m_lanes) {
-			if(lane != nullptr) lane->forget();
+}
+
+void cuda_backend::close_peers() {
+	const kept_context kept(m_driver);
+	m_driver.context_set_current(m_devices.front().context);
+	for(const auto& [handle, address] : std::exchange(m_opened, {})) m_driver.ipc_close_handle(cuda::to_device_pointer(address));
+}
+
+bool cuda_backend::release() {
+	if(m_is_released) return true;
+	stop();
+	const kept_context kept(m_driver);
+	if(!are_lanes_idle()) return false;
+	m_is_released = true;
+	m_is_cancelled.store(false, std::memory_order_relaxed); // graphs may be destroyed
+	m_lanes.clear();
+	m_timelines.clear();
+	close_peers();
+	for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);
+	for(auto& device : m_devices) {
+		m_driver.context_set_current(device.context);
+		for(const auto& slab : device.arena->slabs()) {
+			if(slab.size_bytes > 0) m_driver.memory_free(cuda::to_device_pointer(slab.address));
 		}
-		for(auto& timeline : m_timelines) timeline->forget();
-	} else {
-		for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);
+		m_driver.stream_destroy(device.utility);
+	}
+	m_pinned->free_slabs();
+	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
+	if(m_arrived_word != 0) m_driver.memory_free(m_arrived_word);
+	return true;
+}
+
+void cuda_backend::record_unfinished_kernels() {
+	for(auto& lane : m_lanes) {
+		if(lane == nullptr || lane->claimed() <= lane->recorded()) continue;
+		make_current(lane->context());
+		lane->record(lane->claimed());
 	}
 }
 
@@ -275,6 +289,7 @@ void cuda_backend::stop() {
 bool cuda_backend::are_lanes_idle() {
 	bool is_idle = false;
 	try {
+		record_unfinished_kernels();
 		for(int look = 0; look < 2 && !is_idle; ++look) {
 			is_idle = true;
 			for(auto& lane : m_lanes) {

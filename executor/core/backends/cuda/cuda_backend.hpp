@@ -103,6 +103,8 @@ class cuda_backend final : public backend {
 	std::map<std::string, std::uint64_t> count_driver_calls() const override;
 	void cancel() override;
 	void stop() override;
+	void close_peers() override;
+	bool release() override;
 
   private:
 	struct device_state {
@@ -153,6 +155,7 @@ class cuda_backend final : public backend {
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<bool> m_is_cancelled{false};
 	bool m_is_stopped = false;
+	bool m_is_released = false;
 
 	/// Of a slab, within this process.
 	static std::uint64_t slab_number(const memory_id memory, const std::size_t index) { return (std::uint64_t{memory.value} << 32) | index; }
@@ -165,6 +168,8 @@ class cuda_backend final : public backend {
 	void add_graph_lanes();
 	/// Nothing is on any stream. Once the workers have stopped.
 	bool are_lanes_idle();
+	/// Whatever a kernel that failed has put on a stream belongs to a position from now on.
+	void record_unfinished_kernels();
 	violation_report* take_report();
 	void trim(memory_id memory);
 	void make_current(cuda::context context) const;

@@ -34,6 +34,7 @@ class cuda_lane {
 	void record(std::uint64_t sequence);
 	/// From now on a thread other than the issuing one puts the operations of `sequence` on the stream.
 	void claim(std::uint64_t sequence);
+	std::uint64_t claimed() const { return m_claimed; }
 	/// Calls `append`, which puts something on the stream, if nothing else has followed `sequence` there. Otherwise false.
 	template <typename Append>
 	bool append_behind(const std::uint64_t sequence, const Append& append) {
