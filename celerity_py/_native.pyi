@@ -974,6 +974,8 @@ REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
 
 SCALAR_TYPES: tuple = ...
 
+SPLITS: tuple = ...
+
 class BufferInfo:
     """
     A buffer before it is created. The sizes are in bytes; without `initial` it has no contents.
@@ -1041,7 +1043,7 @@ class Task:
     """
 
     @staticmethod
-    def kernel(box: Box, granularity: object | None = None, division: tuple[bool, int, int] = (False, 1, 0), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
+    def kernel(box: Box, granularity: object | None = None, division: tuple[int, int, int, int, object] = (0, 1, 0, 0, None), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
         """reductions: (buffer, op, dtype name, include_current) each."""
 
     @staticmethod

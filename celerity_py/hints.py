@@ -4,16 +4,29 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from celerity_py._native import SPLITS
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.integers import is_int
 
-__all__ = ["Hint", "border_first", "oversubscribe", "split_1d", "split_2d"]
+__all__ = [
+    "Hint",
+    "border_first",
+    "cyclic",
+    "oversubscribe",
+    "split_1d",
+    "split_2d",
+    "split_3d",
+    "split_auto",
+    "weights",
+]
 
 
+_MAX_BLOCK = 2**62
 _MAX_BORDER = 2**32 - 1
 _MAX_CHUNKS = 2**16  # per device
 
@@ -27,7 +40,7 @@ class Hint:
     """A wish for `queue.parallel_for(..., hints=...)`, made by the functions of this module."""
 
     kind: str
-    value: int = 1
+    value: int | tuple[float, ...] = 1
 
     def __repr__(self) -> str:
         return f"{self.kind}()" if self.kind.startswith("split") else f"{self.kind}({self.value})"
@@ -38,13 +51,80 @@ _make = functools.lru_cache(maxsize=256)(Hint)
 
 
 def split_1d() -> Hint:
-    """Cut the index space along dimension 0 only. This is the default."""
+    """Cut the index space along dimension 0 only.
+
+    Without a hint it is cut along dimension 0, too. If dimension 0 has fewer items than there are devices, further
+    dimensions are cut as well, unless two chunks would then access an element that one of them writes, or a mapper is a
+    callable. With this hint, some devices get nothing then.
+    """
     return _make("split_1d")
 
 
 def split_2d() -> Hint:
     """Cut the index space along dimensions 0 and 1, into chunks as square as possible."""
     return _make("split_2d")
+
+
+def split_3d() -> Hint:
+    """Cut the index space along all its dimensions, into chunks as close to cubes as possible."""
+    return _make("split_3d")
+
+
+def split_auto() -> Hint:
+    """Cut the index space so that the chunks read as little as possible in common, by the mappers of the kernel.
+
+    A stencil is cut into squares or cubes, a product of matrices into tiles, and a kernel that reads whole columns into
+    columns. If every cut costs the same, it goes along dimension 0. A dimension is not cut if two chunks would then
+    access an element that one of them writes. With a callable as mapper, dimension 0 alone is cut.
+    """
+    return _make("split_auto")
+
+
+def weights(values: Sequence[float]) -> Hint:
+    """Cut the index space along dimension 0, into shares proportional to weights.
+
+    Every rank or device with a positive weight gets items, if there are enough. One with weight 0 gets none. Kernels
+    with reductions ignore weights among which there is a 0.
+
+    Args:
+        values: One weight per rank, whose devices then get equal shares; or one per device, those of rank 0 first. Not
+            negative, and not all 0.
+
+    Raises:
+        UsageError: If the values are no such numbers. A submit raises it if their number is neither that of the ranks
+            nor that of the devices.
+    """
+    try:
+        given = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise UsageError(f"hints.weights() takes a sequence of numbers, not {values!r}.") from None
+    wrong = next((place for place, value in enumerate(given) if not 0 <= value < math.inf), None)
+    if wrong is not None:
+        raise UsageError(
+            f"hints.weights() takes finite numbers that are not negative, but number {wrong} of {given} is "
+            f"{given[wrong]}."
+        )
+    if not sum(given) < math.inf or not any(given):
+        raise UsageError(f"hints.weights() needs a positive and finite sum; that of {given} is {sum(given)}.")
+    return _make("weights", given)
+
+
+def cyclic(block: int) -> Hint:
+    """Deal blocks of dimension 0 to the devices in turns, each as a chunk of its own.
+
+    This balances kernels whose cost grows or falls with the index. Block b runs on rank b % ranks; its blocks go to its
+    devices in turns. A run with a single device does not cut the index space. Kernels with reductions ignore this hint.
+
+    Args:
+        block: Items of dimension 0 per block, rounded up to the multiple that `constrain=` asks for. Each block costs a
+            launch. Larger blocks are taken if there would be more than 65536.
+
+    Raises:
+        UsageError: If `block` is no integer from 1 to 2**62.
+    """
+    if not is_int(block) or not 1 <= block <= _MAX_BLOCK:
+        raise UsageError(f"hints.cyclic() needs a positive number of items per block, not {block!r}.")
+    return _make("cyclic", int(block))
 
 
 def oversubscribe(factor: int) -> Hint:
@@ -70,7 +150,7 @@ def border_first(width: int = 1) -> Hint:
     """Run the outermost items of each device's share first, as chunks of their own.
 
     The neighbours' halos of a stencil then travel while the device computes the inside. A border lies on each side next
-    to another share: of dimension 0, and with `split_2d()` of dimension 1 as well. Kernels with reductions ignore this
+    to another share, of each dimension that is cut. Kernels with reductions ignore this
     hint.
 
     Args:
@@ -90,29 +170,35 @@ def border_first(width: int = 1) -> Hint:
 class Division(NamedTuple):
     """The division that the hints of a kernel ask for."""
 
-    split_2d: bool = False
+    split: int = SPLITS.index("rows")
     oversubscribe: int = 1  # chunks per device
     border: int = 0  # items; 0: no chunks of their own
+    block: int = 0  # items of dimension 0, dealt out in turns
+    weights: tuple[float, ...] | None = None
 
     def whole_shares(self) -> Division:
-        """One chunk per device."""
-        return Division(self.split_2d)
+        """One chunk per device, and one for each that comes before a device with a chunk."""
+        if self.block or 0 in (self.weights or ()):
+            return Division()
+        return self._replace(oversubscribe=1, border=0)
 
     def in_parts(self, count: int) -> Division:
         """At least `count` chunks for a device that has the whole index space, where there are no borders."""
-        return self if count <= 1 else Division(self.split_2d, max(self.oversubscribe, count))
+        return self if count <= 1 else self._replace(oversubscribe=max(self.oversubscribe, count), border=0)
 
 
-def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1) -> Division:
+def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1, num_ranks: int = 1, num_devices: int = 1) -> Division:
     """Combine the hints of a kernel.
 
     Args:
         hints: As given to `parallel_for`.
         least_parts: Chunks per device without any hint.
+        num_ranks: Of the run.
+        num_devices: Of this rank.
 
     Raises:
         ArgumentTypeError: If something is no hint.
-        UsageError: If a hint is given twice, or two contradict each other.
+        UsageError: If a hint is given twice, two contradict each other, or there are too few or too many weights.
     """
     given: dict[str, Hint] = {}
     several: Iterable[Any] = hints if isinstance(hints, Iterable) and not isinstance(hints, str) else [hints]
@@ -122,10 +208,33 @@ def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1) -> Division:
         if hint.kind in given:
             raise UsageError(f"The hint {hint.kind} is given twice: {given[hint.kind]!r} and {hint!r}.")
         given[hint.kind] = hint
-    if "split_1d" in given and "split_2d" in given:
-        raise UsageError("The hints split_1d() and split_2d() contradict each other; give one of them.")
-    if "oversubscribe" in given and "border_first" in given:
-        raise UsageError("The hints oversubscribe() and border_first() contradict each other; give one of them.")
-    oversubscription = given["oversubscribe"].value if "oversubscribe" in given else 1
-    border = given["border_first"].value if "border_first" in given else 0
-    return Division("split_2d" in given, oversubscription, border).in_parts(least_parts)
+    splits = [hint for hint in given.values() if hint.kind in SPLITS]
+    parts = [hint for hint in given.values() if hint.kind not in SPLITS]
+    contradicting = next(
+        (found for found in (splits, parts, given.values() if "cyclic" in given else ()) if len(found) > 1), None
+    )
+    if contradicting:
+        raise UsageError(f"The hints {' and '.join(map(repr, contradicting))} contradict each other; give one of them.")
+    fields: dict[str, Any] = {_FIELDS[hint.kind]: hint.value for hint in given.values() if hint.kind in _FIELDS}
+    if splits:
+        fields["split"] = SPLITS.index(splits[0].kind)
+    division = Division(**fields)
+    if division.weights is not None:
+        _check_number(division.weights, num_ranks, num_devices)
+    return division.in_parts(least_parts)
+
+
+#: The field of a `Division` that has the value of a hint.
+_FIELDS = {"oversubscribe": "oversubscribe", "border_first": "border", "cyclic": "block", "weights": "weights"}
+
+
+def _check_number(weights: tuple[float, ...], num_ranks: int, num_devices: int) -> None:
+    if len(weights) in {num_ranks, num_ranks * num_devices}:
+        return
+    ranks = "1 rank" if num_ranks == 1 else f"{num_ranks} ranks"
+    devices = "1 device" if num_devices == 1 else f"{num_devices} devices"
+    raise UsageError(
+        f"hints.weights() has {len(weights)} weights, but this run has {ranks} with {devices} each. Give "
+        f"{num_ranks}, one per rank, or {num_ranks * num_devices}, one per device of all ranks. celerity.size() is "
+        f"the number of ranks."
+    )

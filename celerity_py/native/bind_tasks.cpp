@@ -24,7 +24,8 @@ namespace {
 nb::tuple division_of(const task& node) {
 	const task_geometry& geometry = node.geometry;
 	return nb::make_tuple(static_cast<int>(node.kind), user_box{geometry.global, geometry.dims}, to_tuple(geometry.granularity, 3),
-	    geometry.split == split_kind::split_2d, geometry.oversubscription, geometry.border, geometry.can_split);
+	    static_cast<int>(geometry.split), geometry.oversubscription, geometry.border, geometry.block, nb::tuple(nb::cast(geometry.weights)),
+	    geometry.can_split);
 }
 
 void bind_buffer_info(nb::module_& m) {
@@ -57,9 +58,10 @@ void bind_tasks(nb::module_& m) {
 	m.attr("ACCESS_MODES") = all_names<access_mode>();
 	m.attr("REDUCTION_OPERATIONS") = all_names<reduction_op>();
 	m.attr("SCALAR_TYPES") = all_names<scalar_type>();
+	m.attr("SPLITS") = all_names<split_kind>();
 	bind_buffer_info(m);
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
-	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = division{false, 1, 0}, "reductions"_a = nb::tuple(),
+	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = no_hints(), "reductions"_a = nb::tuple(),
 	        "origin"_a = origin{}, "reductions: (buffer, op, dtype name, include_current) each.")
 	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "granularity"_a.none() = nb::none(),
 	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{},

@@ -56,6 +56,7 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 	// First, as the observer of submits runs Python code, which may submit something or end the recording.
 	const std::shared_ptr<recorded_tasks> recorded = m_recorded;
 	const nb::object submissions = m_recorded_submissions;
+	m_scheduler.choose_cuts(made.node);
 	recorded->entries.push_back({made.node, made.launch});
 	if(PyList_Append(submissions.ptr(), made.submission.ptr()) != 0) {
 		recorded->entries.pop_back();

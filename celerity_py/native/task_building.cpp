@@ -2,6 +2,7 @@
 #include "task_building.hpp"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "look_up.hpp"
 
@@ -19,10 +20,12 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 		int count = 0;
 		geometry.granularity = to_point(granularity, 1, count, "constrain");
 	}
-	const auto [is_split_2d, oversubscription, border] = how;
-	geometry.split = is_split_2d ? split_kind::split_2d : split_kind::split_1d;
+	const auto& [split, oversubscription, border, block, weights] = how;
+	geometry.split = static_cast<split_kind>(split);
 	geometry.oversubscription = oversubscription;
 	geometry.border = border;
+	geometry.block = block;
+	if(!weights.is_none()) geometry.weights = nb::cast<std::vector<double>>(weights);
 	if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
 	for(std::size_t d = 0; d < 3; ++d) {
 		if(geometry.granularity[d] < 1) throw nb::value_error("constrain takes positive integers");
@@ -31,6 +34,8 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 }
 
 } // namespace
+
+division no_hints() { return {0, 1, 0, 0, nb::none()}; }
 
 task make_kernel(const user_box& space, const nb::handle granularity, const division& how, const nb::handle reductions, const origin& from) {
 	task result;
@@ -55,7 +60,7 @@ task make_host_task(const user_box& space, const std::string& on, const bool uno
 	result.kind = task_kind::host_task;
 	result.distribution = look_up<host_distribution>(on, "on");
 	if(result.distribution == host_distribution::split) {
-		result.geometry = make_geometry(space, granularity, division{false, 1, 0});
+		result.geometry = make_geometry(space, granularity, no_hints());
 	} else {
 		result.geometry.can_split = false;
 		if(!unordered) result.side_effects.push_back(outside_world);

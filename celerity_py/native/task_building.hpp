@@ -16,9 +16,11 @@ namespace celerity::native {
 
 /// Digests that Python makes for comparisons between ranks: (of the code, of values or contents).
 using origin = std::tuple<std::uint64_t, std::uint64_t>;
-/// `celerity_py.hints.Division`: whether in two dimensions, chunks per device, items of borders.
-using division = std::tuple<bool, std::uint32_t, std::uint32_t>;
+/// `celerity_py.hints.Division`: the kind of split by its place among SPLITS, chunks per device, items of borders, items per block, weights or None.
+using division = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t, nanobind::object>;
 
+/// Of a task without hints.
+division no_hints();
 /// `reductions`: a sequence of (buffer, op, dtype name, include_current).
 task make_kernel(const user_box& space, nanobind::handle granularity, const division& how, nanobind::handle reductions, const origin& from);
 /// `on`: "once", "master" or "split"; only the latter looks at `space` and `granularity`. Those that are not split run in program order, unless `unordered`.

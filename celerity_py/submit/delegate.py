@@ -106,7 +106,9 @@ class SubmitDelegate:
         if box is None:  # outside of the block above: its exceptions would become the context of errors
             box = check_launch(shape, kernel, function, len(args), label, is_native=is_native)
         undivided = runtime.undivided
-        division = hint_resolution.resolve(hints, undivided.oversubscribe) if hints else undivided
+        division = undivided
+        if hints:
+            division = hint_resolution.resolve(hints, undivided.oversubscribe, runtime.size, runtime.num_devices)
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')

@@ -82,6 +82,17 @@ AT_THE_SUBMIT = [
         ("ArgumentTypeError",),
         "log = celerity.HostObject([])\nqueue.parallel_for(8, step, log.side_effect())",
     ),
+    Misuse(
+        "A weight too few",
+        ("UsageError",),
+        "queue.parallel_for(8, step, hints=hints.weights((3, 2)))",
+        {"CELERITY_DEVICES": "cpu:3"},
+    ),
+    Misuse(
+        "Two hints for the division",
+        ("UsageError",),
+        "queue.parallel_for(8, step, hints=[hints.split_auto(), hints.cyclic(2)])",
+    ),
     Misuse("Arithmetic with a buffer", ("ArgumentTypeError",), "mean = np.sum(u) / 8"),
     Misuse("A comparison with the future of a fence", ("ArgumentTypeError",), "if queue.fence(u) > 0:\n    print()"),
     Misuse("A function of an access", ("ArgumentTypeError",), "np.sum(u.read(access.all()))"),

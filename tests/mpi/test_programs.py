@@ -53,13 +53,18 @@ def reference_wave(initial: npt.NDArray[np.float64], steps: int) -> npt.NDArray[
     return u
 
 
-@pytest.mark.parametrize("hint", ["split_1d", "split_2d", "oversubscribe", "border_first"])
+@pytest.mark.parametrize(
+    "hint", ["split_1d", "split_2d", "oversubscribe", "border_first", "split_auto", "weights", "cyclic"]
+)
 def test_a_stencil_exchanges_its_halos(queue: celerity.Queue, hint: str) -> None:
     hints = {
         "split_1d": celerity.hints.split_1d(),
         "split_2d": celerity.hints.split_2d(),
         "oversubscribe": celerity.hints.oversubscribe(3),
         "border_first": celerity.hints.border_first(),
+        "split_auto": celerity.hints.split_auto(),
+        "weights": celerity.hints.weights([rank % 3 for rank in range(1, celerity.size() + 1)]),
+        "cyclic": celerity.hints.cyclic(7),
     }
     initial = random_array(61, 47)
     u = celerity.Buffer.from_array(initial, name="u")
@@ -75,6 +80,48 @@ def test_a_stencil_exchanges_its_halos(queue: celerity.Queue, hint: str) -> None
         )
         u, u_next = u_next, u
     np.testing.assert_array_equal(queue.fence(u).result(), reference_wave(initial, 25))
+
+
+@pytest.mark.parametrize("hint", ["none", "split_3d", "split_auto", "cyclic"])
+def test_a_short_cube_is_shared_by_all_ranks(queue: celerity.Queue, hint: str) -> None:
+    hints = (
+        [] if hint == "none" else [celerity.hints.cyclic(1) if hint == "cyclic" else getattr(celerity.hints, hint)()]
+    )
+    initial = np.random.default_rng(5).random((2, 9, 11))
+    u, v = celerity.Buffer.from_array(initial), celerity.Buffer(initial.shape, np.float64)
+
+    def shifted(chunk: celerity.Chunk, out: celerity.View, values: celerity.View) -> None:
+        out[chunk.box] = values[chunk.box]
+        inner = chunk.box & values.shape_box.shrink(0, 1, 1)
+        out[inner] += values[inner.shift(0, 1, 0)] + values[inner.shift(0, 0, -1)]
+
+    expected = initial
+    for _ in range(5):
+        queue.parallel_for(
+            u.shape,
+            shifted,
+            v.write(access.one_to_one()),
+            u.read(access.neighborhood(0, 1, 1)),
+            hints=hints,
+        )
+        u, v = v, u
+        following = expected.copy()
+        following[:, 1:-1, 1:-1] += expected[:, 2:, 1:-1] + expected[:, 1:-1, :-2]
+        expected = following
+    np.testing.assert_array_equal(queue.fence(u).result(), expected)
+
+
+def test_reductions_ignore_hints_that_would_leave_out_a_rank(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(np.arange(40.0))
+    weights = [1] + [0] * (celerity.size() - 2) + [3] * (celerity.size() > 1)
+    for hint in (celerity.hints.cyclic(3), celerity.hints.weights(weights)):
+        total = celerity.Buffer((), np.float64)
+
+        def add(chunk: celerity.Chunk, sum_of: celerity.Reducer, part: celerity.View) -> None:
+            sum_of.combine(part[...].sum())
+
+        queue.parallel_for(40, add, celerity.reduction(total, "sum"), values.read(access.one_to_one()), hints=hint)
+        assert queue.fence(total).result() == 780
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["a wait after each step", "no wait in between"])

@@ -16,6 +16,8 @@ STATE = "scheduler/core/graphs/graph_state.hpp"
 REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
+CHUNKS = "scheduler/core/graphs/local_chunks.cpp"
+CUTS = "scheduler/core/graphs/cut_choice.cpp"
 
 SCHEDULER_MUTATIONS = (
     Mutation(
@@ -135,8 +137,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "every rank includes the current value in a reduction",
         COMMANDS,
-        "const bool initializes = m_local_rank.value == 0;",
-        "const bool initializes = true;",
+        "m_local_rank.value == 0, m_shares.size() > 1};",
+        "true, m_shares.size() > 1};",
     ),
     Mutation(
         "a horizon misses one member of the front",
@@ -201,8 +203,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "what other ranks wrote does not become stale",
         COMMANDS,
-        "lose(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);",
-        "if(!chunk.has_value()) lose(buffer, written);",
+        "lose(buffer, has_share ? region_difference(written, m_local_accesses[i].where) : written);",
+        "if(!has_share) lose(buffer, written);",
     ),
     Mutation(
         "data is copied from host memory, though it is stale there",
@@ -261,8 +263,56 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "a split is off by one",
         SPLIT,
-        "point{{split_0.begin(i + 1), split_1.begin(j + 1), space.max(2)}}",
-        "point{{split_0.begin(i + 1) + (i + 1 < factors.dim_0 ? 1 : 0), split_1.begin(j + 1), space.max(2)}}",
+        "point{{split_0.begin(i + 1), split_1",
+        "point{{split_0.begin(i + 1) + (i + 1 < by.chunks[0] ? 1 : 0), split_1",
+    ),
+    Mutation(
+        "a split ignores the third dimension",
+        SPLIT,
+        "if(by.chunks[1] == 1 && by.chunks[2] == 1) {",
+        "if(by.chunks[1] == 1) {",
+    ),
+    Mutation(
+        "a weighted split loses what is no multiple of the granularity",
+        SPLIT,
+        "return block == num_blocks ? space.max(0) : ",
+        "return ",
+    ),
+    Mutation(
+        "weights that leave too few items for the others",
+        SPLIT,
+        "std::min(std::max(begun + 1, std::min(ideal, latest)), num_blocks)",
+        "std::min(std::max(begun + 1, ideal), num_blocks)",
+    ),
+    Mutation(
+        "ranks behind the last one with items count as contributors of reductions",
+        CHUNKS,
+        "while(chunks[size - 1].empty()) --size;",
+        "",
+    ),
+    Mutation(
+        "each rank reads the first block of a cyclic split only",
+        COMMANDS,
+        "for(const box& block : blocks) boxes.append(map_access(node, access, buffer, block).boxes());",
+        "boxes.append(map_access(node, access, buffer, blocks.front()).boxes());",
+    ),
+    Mutation(
+        "devices of a rank take the weights of rank 0",
+        CHUNKS,
+        "&geometry.weights[parts.local_rank.value * count]",
+        "&geometry.weights[parts.local_rank.value * 0]",
+    ),
+    Mutation(
+        "the last block of a cyclic split is dealt to nobody",
+        CHUNKS,
+        "for(std::size_t b = r; b < blocks.size(); b += num_ranks)",
+        "for(std::size_t b = r; b + (num_ranks > 2 ? 1 : 0) < blocks.size(); b += num_ranks)",
+    ),
+    Mutation(
+        "a dimension is cut though chunks then access what others write",
+        CUTS,
+        "if(probe.is_forbidden(by)) {",
+        "if(false) {",
     ),
     Mutation(
         "of small pieces that arrive together the last one is lost",

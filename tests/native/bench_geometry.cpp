@@ -168,15 +168,15 @@ void bench_range_mappers() {
 	map("neighborhood axes of rows", range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes), chunk, 2);
 	map("neighborhood axes of a tile", range_mapper::built_in(range_mapper::kind::neighborhood, 2, point{{1, 1, 0}}, range_mapper::along_axes), tile, 2);
 	range_mapper::table_type table;
-	const box_vector chunks = split_1d(whole, point{{1, 1, 1}}, 128);
+	const box_vector chunks = split(whole, point{{1, 1, 1}}, cut_rows, 128);
 	for(const box& b : chunks) table.emplace_back(b, region(b));
 	const range_mapper mapper = range_mapper::from_table(std::move(table));
 	std::size_t next = 0;
 	report("table of 128, in order", measure([&] { return mapper.map(chunks[next++ % 128], whole, 2, whole, 2).boxes().size(); }));
 	report("table of 128, out of order", measure([&] { return mapper.map(chunks[(next += 37) % 128], whole, 2, whole, 2).boxes().size(); }));
-	report("split_1d into 4", measure([&] { return split_1d(whole, point{{1, 1, 1}}, 4).size(); }));
-	report("split_1d into 128", measure([&] { return split_1d(whole, point{{1, 1, 1}}, 128).size(); }));
-	report("split_2d into 128", measure([&] { return split_2d(whole, point{{1, 1, 1}}, 128).size(); }));
+	report("split_1d into 4", measure([&] { return split(whole, point{{1, 1, 1}}, cut_rows, 4).size(); }));
+	report("split_1d into 128", measure([&] { return split(whole, point{{1, 1, 1}}, cut_rows, 128).size(); }));
+	report("split_2d into 128", measure([&] { return split(whole, point{{1, 1, 1}}, cut_tiles, 128).size(); }));
 }
 
 } // namespace

@@ -409,7 +409,7 @@ void writing_a_partition_with_one_value_gives_one_entry(std::mt19937& random) {
 	const element_space space(2, 64);
 	for(int round = 0; round < 20; ++round) {
 		region_map<int> map(space.whole(), 0);
-		box_vector parts = split_2d(space.whole(), point{{1, 1, 1}}, std::size_t{1} << (round % 10));
+		box_vector parts = split(space.whole(), point{{1, 1, 1}}, cut_tiles, std::size_t{1} << (round % 10));
 		std::shuffle(parts.begin(), parts.end(), random);
 		int value = 0;
 		for(const box& b : parts) map.update(b, ++value);
@@ -427,7 +427,7 @@ void splits_are_partitions() {
 				for(const std::size_t count : {1, 2, 3, 4, 6, 12, 16, 31}) {
 					const box space(point{{3, 5, 0}}, point{{3 + extent_0, 5 + extent_1, 1}});
 					for(const box_vector& chunks :
-					    {split_1d(space, point{{granularity, 1, 1}}, count), split_2d(space, point{{granularity, granularity, 1}}, count)}) {
+					    {split(space, point{{granularity, 1, 1}}, cut_rows, count), split(space, point{{granularity, granularity, 1}}, cut_tiles, count)}) {
 						require(region(chunks) == region(space));
 						require(chunks.size() <= count);
 						coordinate area = 0;
@@ -467,7 +467,7 @@ void neighborhoods_agree_with_element_wise_dilation(std::mt19937& random) {
 
 void a_table_knows_only_its_chunks() {
 	const box whole = box::full(point{{64, 1, 1}});
-	const box_vector chunks = split_1d(whole, point{{1, 1, 1}}, 7);
+	const box_vector chunks = split(whole, point{{1, 1, 1}}, cut_rows, 7);
 	range_mapper::table_type entries;
 	for(const box& b : chunks) entries.emplace_back(b, region(box(point{{b.min(0) + 1, 0, 0}}, point{{b.max(0) + 1, 1, 1}})));
 	const range_mapper mapper = range_mapper::from_table(std::move(entries));

@@ -142,8 +142,8 @@ def _kernel_features(kernel: Kernel) -> set[str]:
         result.add(kernel.operation)
     if kernel.granularity is not None:
         result.add("constrained split")
-    if kernel.split_2d:
-        result.add("split_2d")
+    if kernel.split != "rows":
+        result.add(kernel.split)
     if kernel.oversubscribe > 1:
         result.add("oversubscription")
     if kernel.border > 0:

@@ -85,8 +85,7 @@ class Plain:
 
     def _submit(self, task: Kernel | HostTask, how: str) -> None:
         import celerity_py as celerity
-        from celerity_py import hints
-        from tests.property.live_run import mapper_for
+        from tests.property.live_run import hints_of, mapper_for
         from tests.verification.contexts import native_box
 
         def body(chunk: Any, *arguments: Any) -> None:
@@ -103,11 +102,6 @@ class Plain:
             options = {"name": name, "unordered": task.unordered, "constrain": task.granularity}
             self.queue.host_task(body, *arguments, on=where, **options)
             return
-        given: list[Any] = [hints.split_2d()] if task.split_2d else []
-        if task.oversubscribe > 1:
-            given.append(hints.oversubscribe(task.oversubscribe))
-        if task.border:
-            given.append(hints.border_first(task.border))
         arguments += [
             celerity.reduction(self.buffers[r.buffer], r.op, include_current=r.include_current) for r in task.reductions
         ]
@@ -117,7 +111,7 @@ class Plain:
             another if how == "other kernel" else body,
             *arguments,
             name=name,
-            hints=given,
+            hints=hints_of(task),
             constrain=task.granularity,
         )
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import celerity_py as celerity
 from celerity_py import Region, access, hints
+from celerity_py.runtime.lifecycle import current
 from celerity_py.vocabulary.static_types import FenceRanks
 from tests.property.interpreter import (
     UNINITIALISED,
@@ -45,6 +46,23 @@ from tests.verification.elements import UserBox, full_box
 Values = npt.NDArray[Any]
 
 _DELAY_CYCLES = 200_000
+
+
+def hints_of(task: Kernel) -> list[hints.Hint]:
+    """As the program gives them."""
+    given = []
+    runtime = current()
+    if weights := task.weights_of(runtime.size, runtime.num_devices):
+        given.append(hints.weights(weights))
+    elif task.block:
+        given.append(hints.cyclic(task.block))
+    elif task.split != "rows":
+        given.append(getattr(hints, task.split)())
+    if task.oversubscribe > 1:
+        given.append(hints.oversubscribe(task.oversubscribe))
+    if task.border:
+        given.append(hints.border_first(task.border))
+    return given
 
 
 @dataclass(frozen=True)
@@ -308,13 +326,7 @@ class ProgramRun:
         self.queue.copy(target, self._buffers[read[0].buffer], there, native_box(here))
 
     def _submit_kernel(self, number: int, task: Kernel) -> None:
-        given: list[Any] = []
-        if task.split_2d:
-            given.append(hints.split_2d())
-        if task.oversubscribe > 1:
-            given.append(hints.oversubscribe(task.oversubscribe))
-        if task.border:
-            given.append(hints.border_first(task.border))
+        given = hints_of(task)
         oracle = OracleTask(self, number, task)
         arguments = self._accesses(task)
         # Most tasks look alike: native code repeats the checks of an earlier one.

@@ -140,7 +140,7 @@ def _other_mapper(draws: Draws, step: Step) -> Step | None:
 
 
 def _other_hint(draws: Draws, step: Step) -> Step | None:
-    if not isinstance(step, Kernel) or step.border or step.reductions:  # reductions ignore the hint
+    if not isinstance(step, Kernel) or step.border or step.block or step.reductions:  # reductions ignore the hint
         return None
     return replace(step, oversubscribe=step.oversubscribe + 1)
 
@@ -340,7 +340,9 @@ def _reordered(draws: Draws, program: Program) -> Illegal | None:
 def large_kernels(program: Program) -> Iterator[tuple[int, Kernel]]:
     """Those with a chunk for each of four devices: one chunk alone cannot get into another one's way."""
     for n, step in enumerate(program.steps):
-        if isinstance(step, Kernel) and step.box and step.granularity is None and box_size(step.box[:1]) >= 4:
+        if not isinstance(step, Kernel) or step.granularity is not None or not step.box:
+            continue
+        if step.split in {"rows", "split_1d", "split_2d"} and box_size(step.box[:1]) >= 4:
             yield n, step
 
 
@@ -427,7 +429,7 @@ def _parts_read_more(program: Program, kernel: Kernel, access: Access) -> Access
         return [((0, 1), *full_box(shape[1:]))] if length / 3 < extent < length else [full_box(shape)]
 
     shape = shape_of(program, access)
-    is_plain = access.mode == "read" and shape and shape[0] > 1 and length >= 8 and not kernel.split_2d
+    is_plain = access.mode == "read" and shape and shape[0] > 1 and length >= 8 and kernel.split == "rows"
     mapper = custom(f"parts_read_more({length})", rule)
     return replace(access, mapper=mapper) if is_plain and _is_whole_initialised(program, access) else None
 

@@ -71,8 +71,8 @@ def random_settings(draws: Draws) -> Settings:
     )
 
 
-#: granularity, split_2d, oversubscribe, border
-_SplitOptions = tuple[tuple[int, ...] | None, bool, int, int]
+#: granularity, split, oversubscribe, border, block, weights
+_SplitOptions = tuple[tuple[int, ...] | None, str, int, int, int, tuple[int, ...]]
 
 
 class ProgramGenerator:
@@ -184,12 +184,22 @@ class ProgramGenerator:
 
     def _split_options(self, dims: int, may_split_2d: bool) -> _SplitOptions:
         granularity = tuple(self.draws.integer(1, 3) for _ in range(dims)) if dims and chance(self.draws, 15) else None
-        split_2d = dims >= 2 and may_split_2d and chance(self.draws, 40)
+        kinds = [
+            "split_1d",
+            "split_auto",
+            "weights",
+            "cyclic",
+            *(["split_2d", "split_3d"] * (2 if may_split_2d else 0)),
+        ]
+        split = choice(self.draws, kinds) if dims and chance(self.draws, 45) else "rows"
+        weights = [self.draws.integer(0, 4) for _ in range(self.draws.integer(0, 5))] if split == "weights" else None
+        if split == "cyclic":
+            return granularity, split, 1, 0, self.draws.integer(1, 5), ()
         oversubscribe = weighted(self.draws, [(32, 1), (8, 2), (4, 3), (1, 7)])
         border = 0
         if dims and oversubscribe == 1:
             border = weighted(self.draws, [(7, 0), (2, 1), (1, 2)])
-        return granularity, split_2d, oversubscribe, border
+        return granularity, split, oversubscribe, border, 0, () if weights is None else (1, *weights)
 
     def _writer_of(self, target: LiveBuffer) -> WriterChoice:
         uneven = uneven_writers_of(self.draws, target.decl) if chance(self.draws, 25) else None
@@ -298,10 +308,10 @@ class ProgramGenerator:
         extents = [self.draws.integer(0, 2) for _ in shape]
         mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]))
         mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
-        _, split_2d, oversubscribe, border = self._split_options(len(shape), True)
+        options = self._split_options(len(shape), True)[1:]
         for _ in range(self.draws.integer(1, 5)):
             accesses = (Access(following, mode, mappers.one_to_one()), Access(current, "read", mapper))
-            self._submit(Kernel(full_box(shape), accesses, (), None, split_2d, oversubscribe, border))
+            self._submit(Kernel(full_box(shape), accesses, (), None, *options))
             current, following = following, current
 
     def add_growing_rows(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Literal, TypeAlias
 
 from tests.support.mappers import Mapper, show_box
@@ -66,9 +67,13 @@ class Kernel:
     accesses: tuple[Access, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     granularity: tuple[int, ...] | None = None
-    split_2d: bool = False
+    split: str = "rows"
+    """A hint of celerity_py.hints, or "rows" without one."""
     oversubscribe: int = 1
     border: int = 0
+    block: int = 0
+    weights: tuple[int, ...] = ()
+    """Repeated as often as needed; the first one is positive."""
     operation: Operation = "kernel"
     """A fill has one access, which writes one to one. A copy has another one, which reads a box of the same extents."""
 
@@ -76,13 +81,18 @@ class Kernel:
         parts = [show_box(self.box), *map(str, self.accesses), *map(str, self.reductions)]
         if self.granularity is not None:
             parts.append(f"constrain={self.granularity}")
-        if self.split_2d:
-            parts.append("split_2d")
+        if self.split != "rows":
+            parts.append(f"{self.split}{self.block or self.weights or ''}")
         if self.oversubscribe != 1:
             parts.append(f"oversubscribe({self.oversubscribe})")
         if self.border:
             parts.append(f"border_first({self.border})")
         return f"{self.operation}({', '.join(parts)})"
+
+    def weights_of(self, num_ranks: int, num_devices: int) -> tuple[float, ...] | None:
+        """One per rank, or one per device of all ranks."""
+        count = num_ranks * (num_devices if len(self.weights) % 2 else 1)
+        return tuple(map(float, islice(cycle(self.weights), count))) if self.weights else None
 
 
 @dataclass(frozen=True)

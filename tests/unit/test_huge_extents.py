@@ -31,14 +31,14 @@ def scaled(box: UserBox, factors: Factors) -> UserBox:
 def image(record: Any, factors: Factors) -> Any:
     """The record with all boxes multiplied by `factors`, and all byte counts by their product.
 
-    The one chunk of a fence is a point, however large the box is that it awaits.
+    The share of a fence is a point, however large the box is that it awaits.
     """
     if isinstance(record, dict):
         volume = math.prod(factors)
         is_fence = record.get("name") == "fence"
         return {
             name: value
-            if is_fence and name == "chunk"
+            if is_fence and name in ("chunk", "reader")
             else value * volume
             if name in ("size_bytes", "offset_bytes")
             else image(value, factors)

@@ -124,7 +124,7 @@ def test_random_programs_are_legal_and_of_a_decent_size() -> None:
 def test_a_program_prints_as_a_readable_listing() -> None:
     program = run(
         BufferDecl(0, (4, 5), "array"),
-        Kernel(((0, 4), (0, 5)), (Access(0, "read_write", mappers.one_to_one()),), (), (2, 1), True, 2),
+        Kernel(((0, 4), (0, 5)), (Access(0, "read_write", mappers.one_to_one()),), (), (2, 1), "split_2d", 2),
         Fence(0, ((0, 4), (1, 2))),
     )
     lines = str(program).splitlines()

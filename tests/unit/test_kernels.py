@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from celerity_py import hints
+from celerity_py._native import SPLITS
 from celerity_py.errors import ArgumentTypeError, UsageError
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, kernel, name_of, refuse_backend
@@ -87,12 +88,27 @@ def test_names_come_from_functions_partials_and_types() -> None:
     assert name_of(Functor()) == "Functor"
 
 
+ONE_D, TWO_D, WEIGHTED, CYCLIC = map(SPLITS.index, ("split_1d", "split_2d", "weights", "cyclic"))
+
+
 def test_hints_are_resolved() -> None:
-    assert hints.resolve(()) == (False, 1, 0)
-    assert hints.resolve([hints.split_1d()]) == (False, 1, 0)
-    assert hints.resolve([hints.split_2d(), hints.oversubscribe(4)]) == (True, 4, 0)
-    assert hints.resolve(hints.oversubscribe(2)) == (False, 2, 0)
-    assert hints.resolve([hints.border_first(3), hints.split_2d()]) == (True, 1, 3)
+    assert hints.resolve(()) == hints.Division()
+    assert hints.resolve([hints.split_1d()]) == hints.Division(ONE_D)
+    assert hints.resolve([hints.split_2d(), hints.oversubscribe(4)]) == hints.Division(TWO_D, 4)
+    assert hints.resolve(hints.oversubscribe(2)) == hints.Division(oversubscribe=2)
+    assert hints.resolve([hints.border_first(3), hints.split_2d()]) == hints.Division(TWO_D, border=3)
+    assert hints.resolve(hints.cyclic(5)) == hints.Division(CYCLIC, block=5)
+    weighted = hints.Division(WEIGHTED, weights=(1.0, 3.0))
+    assert hints.resolve(hints.weights([1, 3]), num_ranks=2, num_devices=3) == weighted
+    assert hints.resolve(hints.weights([1, 3]), num_ranks=1, num_devices=2) == weighted
+    assert hints.resolve([hints.weights((1, 3)), hints.oversubscribe(4)], num_ranks=2).oversubscribe == 4
+
+
+def test_kernels_with_reductions_keep_one_chunk_per_device() -> None:
+    assert hints.Division(TWO_D, 4).whole_shares() == hints.Division(TWO_D)
+    assert hints.Division(CYCLIC, block=2).whole_shares() == hints.Division()
+    assert hints.Division(WEIGHTED, weights=(1.0, 3.0)).whole_shares().weights == (1.0, 3.0)
+    assert hints.Division(WEIGHTED, weights=(1.0, 0.0)).whole_shares() == hints.Division()
 
 
 @pytest.mark.parametrize(
@@ -101,13 +117,43 @@ def test_hints_are_resolved() -> None:
         ([hints.split_1d(), hints.split_2d()], "contradict"),
         ([hints.oversubscribe(2), hints.oversubscribe(3)], r"given twice: oversubscribe\(2\) and oversubscribe\(3\)"),
         ([hints.oversubscribe(2), hints.border_first()], "contradict"),
+        ([hints.cyclic(2), hints.border_first()], r"cyclic\(2\) and border_first\(1\) contradict"),
+        ([hints.weights([1]), hints.split_3d()], r"weights\(\(1.0,\)\) and split_3d\(\) contradict"),
+        (
+            hints.weights([1, 2, 3]),
+            "has 3 weights, but this run has 2 ranks with 4 devices each. Give 2, one per rank, or 8",
+        ),
         (["split_2d"], "hints.split_2d"),
         ([hints.split_2d], "hints.split_2d"),
     ],
 )
 def test_contradicting_repeated_and_foreign_hints_are_errors(given: list[Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        hints.resolve(given)
+        hints.resolve(given, num_ranks=2, num_devices=4)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (3, "a sequence of numbers, not 3"),
+        (["a"], "a sequence of numbers"),
+        ([1, -1], r"not negative, but number 1 of \(1.0, -1.0\) is -1.0"),
+        ([float("nan")], "number 0"),
+        ([float("inf")], "number 0"),
+        ([0, 0], r"positive and finite sum; that of \(0.0, 0.0\) is 0.0"),
+        ([], r"sum; that of \(\) is 0"),
+        ([1e308, 1e308], "is inf"),
+    ],
+)
+def test_weights_are_numbers_with_a_positive_sum(values: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        hints.weights(values)
+
+
+@pytest.mark.parametrize("block", [0, -1, 1.5, True, 2**63])
+def test_blocks_have_a_positive_number_of_items(block: Any) -> None:
+    with pytest.raises(UsageError, match=f"positive number of items per block, not {block}"):
+        hints.cyclic(block)
 
 
 @pytest.mark.parametrize("factor", [0, -1, 1.5, True])

@@ -56,6 +56,45 @@ def test_chunks_partition_the_index_space_and_tell_device_and_module(queue: cele
     assert {entry[1:3] + entry[4:] for entry in seen} == {(Box((0, 0), (8, 3)), (8, 3), np, None)}
 
 
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ((8, 3), celerity.hints.cyclic(3)),
+        ((8, 3), celerity.hints.split_auto()),
+        ((2, 3, 5), celerity.hints.split_3d()),
+        ((1, 30), ()),
+    ],
+    ids=repr,
+)
+def test_a_stencil_gives_the_same_under_each_hint(queue: celerity.Queue, shape: tuple[int, ...], hint: Any) -> None:
+    initial = np.random.default_rng(1).random(shape)
+    u, v = celerity.Buffer.from_array(initial), celerity.Buffer(shape, np.float64)
+    seen: list[Box] = []
+
+    def sums(chunk: celerity.Chunk, out: celerity.View, values: celerity.View) -> None:
+        seen.append(chunk.box)
+        out[chunk.box] = values[chunk.box]
+        inner = chunk.box & values.shape_box.shrink(*(0 for _ in shape[1:]), 1)
+        out[inner] += values[inner.shift(*(0 for _ in shape[1:]), 1)]
+
+    for _ in range(2):
+        queue.parallel_for(
+            shape, sums, v.write(access.one_to_one()), u.read(access.neighborhood(*(1 for _ in shape))), hints=hint
+        )
+        u, v = v, u
+    expected = initial.copy()
+    for _ in range(2):
+        expected[..., 1:-1] += expected[..., 2:].copy()
+    np.testing.assert_array_equal(queue.fence(u).result(10), expected)
+    num_devices = queue.statistics().num_devices
+    assert len(seen) == 2 * (3 if hint == celerity.hints.cyclic(3) and num_devices > 1 else num_devices)
+
+
+def test_too_many_weights_are_refused_at_the_submit(queue: celerity.Queue) -> None:
+    with pytest.raises(celerity.errors.UsageError, match="has 7 weights, but this run has 1 rank with"):
+        queue.parallel_for(8, lambda chunk: None, hints=celerity.hints.weights([1] * 7))
+
+
 def test_a_kernel_returns_no_array(tmp_path: Path) -> None:
     result = run(
         tmp_path,

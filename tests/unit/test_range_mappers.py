@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py._native_testing import check_dimensions, map_chunk, split_1d
+from celerity_py._native_testing import check_dimensions, map_chunk, split_into_blocks
 from celerity_py.submit.violations import explain_misfit
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_one_to_one_is_the_chunk_clamped_to_the_buffer(case: tuple[Box, tuple[in
 def test_all_and_fixed_do_not_depend_on_the_chunk() -> None:
     space = whole(8)
     part = region(Box((0, 0), (2, 2)), Box((4, 4), (6, 9)))
-    for chunk in split_1d(space, (1,), 4):
+    for chunk in split_into_blocks(space, (1,), 2):
         assert map_chunk(access.all(), chunk, space, (5, 5)) == region(whole(5, 5))
         assert map_chunk(RangeMapper.fixed(Box((1, 1), (9, 2))), chunk, space, (5, 5)) == region(Box((1, 1), (5, 2)))
         assert map_chunk(RangeMapper.fixed(part), chunk, space, (5, 5)) == part & whole(5, 5)
@@ -161,7 +161,7 @@ def test_huge_extents_saturate() -> None:
 
 def test_a_table_answers_for_its_chunks_only() -> None:
     space = whole(64)
-    chunks = split_1d(space, (1,), 7)
+    chunks = split_into_blocks(space, (1,), 10)
     mapper = RangeMapper.table([(chunk, chunk.shift(1)) for chunk in chunks])
     for chunk in [*chunks, *reversed(chunks)]:
         assert map_chunk(mapper, chunk, space, (64,)) == region(chunk.shift(1) & space)

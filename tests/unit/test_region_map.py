@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celerity_py._native import Box, Region
-from celerity_py._native_testing import RegionMap, split_2d
+from celerity_py._native_testing import RegionMap, split
+
+TILES = (1.0, 1.0, float("inf"))  # the costs of cuts
 
 
 def boxes(shape: tuple[int, ...]) -> st.SearchStrategy[Box]:
@@ -67,7 +69,7 @@ def test_a_region_map_remembers_what_an_array_remembers(
 
 @given(st.permutations(range(16)), st.permutations(range(16)))
 def test_writing_a_partition_with_one_value_gives_one_entry(first: list[int], second: list[int]) -> None:
-    tiles = split_2d(whole((64, 64)), (1, 1), 16)
+    tiles = split(whole((64, 64)), (1, 1), TILES, 16)
     region_map = RegionMap(whole((64, 64)), 0)
     for i in first:
         region_map.update(tiles[i], i + 1)
@@ -92,7 +94,7 @@ def test_a_pinwheel_of_equal_values_is_one_entry() -> None:
 
 def test_a_transformation_that_makes_all_values_equal_leaves_one_entry() -> None:
     region_map = RegionMap(whole((64, 64)), 0)
-    for i, tile in enumerate(split_2d(whole((64, 64)), (1, 1), 64)):
+    for i, tile in enumerate(split(whole((64, 64)), (1, 1), TILES, 64)):
         region_map.update(tile, i)
     region_map.transform(0, 3)
     assert region_map.entries() == [(whole((64, 64)), 3)]

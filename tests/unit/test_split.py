@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celerity_py._native import Box, Region
-from celerity_py._native_testing import split_1d, split_2d
+from celerity_py._native_testing import split, split_by_weights, split_into_blocks
+
+NEVER = float("inf")
+COSTS = ((1.0, NEVER, NEVER), (1.0, 1.0, NEVER), (1.0, 1.0, 1.0))
+
+
+def split_1d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]:
+    return split(space, granularity, COSTS[0], count)
+
+
+def split_2d(space: Box, granularity: tuple[int, ...], count: int) -> list[Box]:
+    return split(space, granularity, COSTS[1], count)
 
 
 def whole(*shape: int) -> Box:
@@ -22,21 +33,35 @@ def whole(*shape: int) -> Box:
             st.tuples(*[st.integers(1, 300)] * dims),
         )
     ),
-    granularity=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    granularity=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
     count=st.integers(1, 64),
+    weights=st.lists(st.integers(0, 7), min_size=1, max_size=9).filter(any),
 )
 def test_chunks_partition_the_space_in_multiples_of_the_granularity(
-    space: Box, granularity: tuple[int, int], count: int
+    space: Box, granularity: tuple[int, int, int], count: int, weights: list[int]
 ) -> None:
-    for split in (split_1d, split_2d):
-        chunks = split(space, granularity[: space.ndim], count)
-        assert all(chunks)
+    step = granularity[: space.ndim]
+    for costs in COSTS:
+        chunks = split(space, step, costs, count)
         assert len(chunks) <= count
-        assert Region(chunks) == Region([space])
-        assert sum(chunk.size for chunk in chunks) == space.size
-        for chunk in chunks:
-            for d in range(min(space.ndim, 2 if split is split_2d else 1)):
-                assert chunk.shape[d] % granularity[d] == 0 or chunk.max[d] == space.max[d]
+        assert_partition(chunks, space, granularity)
+    weighted = split_by_weights(space, step, weights)
+    assert len(weighted) == len(weights)
+    assert not any(chunk for chunk, weight in zip(weighted, weights, strict=True) if weight == 0)
+    assert_partition([chunk for chunk in weighted if chunk], space, granularity)
+    blocks = split_into_blocks(space, step, count)
+    assert_partition(blocks, space, granularity)
+    assert len({block.shape for block in blocks[:-1]}) <= 1
+
+
+def assert_partition(chunks: list[Box], space: Box, granularity: tuple[int, ...]) -> None:
+    assert all(chunks)
+    assert Region(chunks) == Region([space])
+    assert sum(chunk.size for chunk in chunks) == space.size
+    for chunk in chunks:
+        for d in range(space.ndim):
+            is_cut = chunk.shape[d] < space.shape[d]
+            assert not is_cut or chunk.shape[d] % granularity[d] == 0 or chunk.max[d] == space.max[d]
 
 
 def test_larger_chunks_come_first() -> None:
@@ -72,8 +97,9 @@ def test_a_square_is_cut_into_tiles_with_more_cuts_in_dimension_0() -> None:
 
 
 def test_a_long_space_is_cut_where_it_is_long() -> None:
-    assert grid_of(split_2d(whole(64, 1024), (1, 1), 8)) == (2, 4)
-    assert grid_of(split_2d(whole(1024, 64), (1, 1), 8)) == (4, 2)
+    assert grid_of(split_2d(whole(64, 1024), (1, 1), 8)) == (1, 8)
+    assert grid_of(split_2d(whole(1024, 64), (1, 1), 8)) == (8, 1)
+    assert grid_of(split_2d(whole(200, 400), (1, 1), 8)) == (2, 4)
 
 
 def test_tiles_reach_the_count_asked_for_where_the_shape_allows() -> None:
@@ -86,3 +112,43 @@ def test_tiles_reach_the_count_asked_for_where_the_shape_allows() -> None:
 def test_tiles_are_in_row_major_order() -> None:
     chunks = split_2d(whole(4, 4), (1, 1), 4)
     assert [chunk.min for chunk in chunks] == [(0, 0), (0, 2), (2, 0), (2, 2)]
+
+
+def grid_of_3d(shape: tuple[int, ...], costs: tuple[float, float, float], count: int) -> tuple[int, ...]:
+    chunks = split(whole(*shape), (1, 1, 1), costs, count)
+    return tuple(len({chunk.min[d] for chunk in chunks}) for d in range(3))
+
+
+def test_a_cube_is_cut_into_cubes() -> None:
+    assert grid_of_3d((64, 64, 64), COSTS[2], 8) == (2, 2, 2)
+    assert grid_of_3d((64, 64, 64), COSTS[2], 12) == (3, 2, 2)
+    assert grid_of_3d((64, 64, 64), COSTS[2], 5) == (5, 1, 1)
+    assert grid_of_3d((2, 2, 512), COSTS[2], 8) == (1, 1, 8)
+    assert grid_of_3d((2, 3, 2), COSTS[2], 64) == (2, 3, 2)
+
+
+def test_dear_cuts_are_avoided() -> None:
+    assert grid_of_3d((64, 64, 64), (1.0, 5.0, NEVER), 4) == (4, 1, 1)
+    assert grid_of_3d((64, 64, 64), (NEVER, 1.0, 1.0), 4) == (1, 2, 2)
+    assert grid_of_3d((64, 64, 64), (5.0, 1.0, 1.0), 8) == (1, 4, 2)
+    assert grid_of_3d((64, 64, 64), (0.0, 0.0, 0.0), 8) == (8, 1, 1)
+
+
+def test_shares_are_proportional_to_weights() -> None:
+    assert [chunk.shape for chunk in split_by_weights(whole(80, 2), (1, 1), [3, 1])] == [(60, 2), (20, 2)]
+    assert [chunk.shape[0] for chunk in split_by_weights(whole(10), (1,), [0.1, 0.2, 0.7])] == [1, 2, 7]
+    assert [chunk.shape[0] for chunk in split_by_weights(whole(43), (4,), [1, 1])] == [20, 23]
+
+
+def test_a_small_weight_gets_an_item_and_no_weight_none() -> None:
+    assert [chunk.size for chunk in split_by_weights(whole(10), (1,), [1, 1000, 1])] == [1, 8, 1]
+    assert [chunk.size for chunk in split_by_weights(whole(10), (1,), [0, 1, 0, 1, 0])] == [0, 5, 0, 5, 0]
+    assert [chunk.size for chunk in split_by_weights(whole(2), (1,), [1, 0, 1, 1])] == [1, 0, 1, 0]
+    assert [chunk.size for chunk in split_by_weights(whole(6), (4,), [1, 1])] == [6, 0]
+
+
+def test_there_are_at_most_65536_blocks() -> None:
+    assert len(split_into_blocks(whole(65536), (1,), 1)) == 65536
+    assert len(split_into_blocks(whole(65537), (1,), 1)) == 32769
+    assert [block.size for block in split_into_blocks(whole(10), (3,), 4)] == [6, 4]
+    assert split_into_blocks(whole(10), (1,), 2**62) == [whole(10)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from celerity_py import _native, _native_testing, access
+from celerity_py import _native, _native_testing, access, hints
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -171,7 +171,11 @@ class RankContext:
         box = native_box(task.box)
         if isinstance(task, HostTask):
             return _native.Task.host_task(box, task.on, task.unordered, task.granularity, list(task.objects))
-        division = (task.split_2d, task.oversubscribe, task.border)
+        weights = task.weights_of(self.settings.num_ranks, self.settings.num_devices)
+        split = _native.SPLITS.index(task.split)
+        division = hints.Division(split, task.oversubscribe, task.border, task.block, weights)
+        if task.reductions:
+            division = division.whole_shares()
         reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
         return _native.Task.kernel(box, task.granularity, division, reductions)
 
@@ -226,8 +230,20 @@ class TaskBuilder:
         self._options["granularity"] = granularity
         return self
 
+    def split(self, kind: str) -> TaskBuilder:
+        self._options["split"] = kind
+        return self
+
     def split_2d(self) -> TaskBuilder:
-        self._options["split_2d"] = True
+        return self.split("split_2d")
+
+    def weights(self, *values: int) -> TaskBuilder:
+        """One per rank if their number is even, else one per device of all ranks; repeated as needed."""
+        self._options |= {"split": "weights", "weights": values}
+        return self
+
+    def cyclic(self, block: int) -> TaskBuilder:
+        self._options |= {"split": "cyclic", "block": block}
         return self
 
     def oversubscribe(self, factor: int) -> TaskBuilder:

@@ -143,11 +143,13 @@ class RankCommands:
         task = self.oracle.tasks[submission]
         if not isinstance(task, Kernel | HostTask):
             raise self.error(f"executes a task that is {type(task).__name__}")
-        chunk: FlatBox = tuple(record["chunk"])
-        self.chunks.setdefault(submission, []).append(chunk)
+        share: list[FlatBox] = [tuple(chunk) for chunk in record.get("blocks") or [record["chunk"]]]
+        self.chunks.setdefault(submission, []).extend(share)
         masks: dict[int, tuple[int, int]] = {}
         for position, access in enumerate(task.accesses):
-            mask = self.oracle.accessed(access.buffer, submission, chunk, position)
+            mask = 0
+            for chunk in share:
+                mask |= self.oracle.accessed(access.buffer, submission, chunk, position)
             reads, writes = masks.get(access.buffer, (0, 0))
             masks[access.buffer] = (
                 reads | (mask if access.mode != "write" else 0),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Splits and region maps, for tests.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -17,12 +18,15 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-template <box_vector (*Split)(const box&, const point&, std::size_t)>
-nb::list split(const user_box& space, const nb::tuple& granularity, const std::size_t count) {
+nb::list as_list(const box_vector& chunks, const int dims) {
+	nb::list result;
+	for(const box& chunk : chunks) result.append(user_box{chunk, dims});
+	return result;
+}
+
+point granularity_of(const nb::tuple& granularity) {
 	int dims = 0;
-	nb::list chunks;
-	for(const box& chunk : Split(space.b, to_point(granularity, 1, dims, "A granularity"), count)) chunks.append(user_box{chunk, space.dims});
-	return chunks;
+	return to_point(granularity, 1, dims, "A granularity");
 }
 
 auto affine(const int factor, const int offset) {
@@ -63,10 +67,29 @@ class region_map_for_tests {
 } // namespace
 
 void bind_geometry(nb::module_& m) {
-	m.def("split_1d", &split<split_1d>, "space"_a, "granularity"_a, "count"_a,
-	    nb::sig("def split_1d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
-	m.def("split_2d", &split<split_2d>, "space"_a, "granularity"_a, "count"_a,
-	    nb::sig("def split_2d(space: celerity_py._native.Box, granularity: tuple[int, ...], count: int) -> list[celerity_py._native.Box]"));
+	m.def(
+	    "split",
+	    [](const user_box& space, const nb::tuple& granularity, const cut_costs& costs, const std::size_t count) {
+		    return as_list(split(space.b, granularity_of(granularity), costs, count), space.dims);
+	    },
+	    "space"_a, "granularity"_a, "costs"_a, "count"_a,
+	    nb::sig("def split(space: celerity_py._native.Box, granularity: tuple[int, ...], costs: tuple[float, float, float], count: int) -> "
+	            "list[celerity_py._native.Box]"));
+	m.def(
+	    "split_by_weights",
+	    [](const user_box& space, const nb::tuple& granularity, const std::vector<double>& weights) {
+		    return as_list(split_by_weights(space.b, granularity_of(granularity), weights), space.dims);
+	    },
+	    "space"_a, "granularity"_a, "weights"_a,
+	    nb::sig("def split_by_weights(space: celerity_py._native.Box, granularity: tuple[int, ...], weights: collections.abc.Sequence[float]) -> "
+	            "list[celerity_py._native.Box]"));
+	m.def(
+	    "split_into_blocks",
+	    [](const user_box& space, const nb::tuple& granularity, const coordinate extent) {
+		    return as_list(split_into_blocks(space.b, granularity_of(granularity), extent), space.dims);
+	    },
+	    "space"_a, "granularity"_a, "extent"_a,
+	    nb::sig("def split_into_blocks(space: celerity_py._native.Box, granularity: tuple[int, ...], extent: int) -> list[celerity_py._native.Box]"));
 	nb::class_<region_map_for_tests>(m, "RegionMap", "Maps the elements of a box to integers.")
 	    .def(nb::init<const user_box&, int>(), "domain"_a, "initial"_a)
 	    .def("update", &region_map_for_tests::update_box, "where"_a, "value"_a)

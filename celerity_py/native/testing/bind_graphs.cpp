@@ -16,7 +16,7 @@
 #include "graph_records.hpp"
 #include "look_up.hpp"
 #include "named_tuple.hpp"
-#include "scheduler/core/graphs/access_checks.hpp"
+#include "scheduler/core/graphs/cut_choice.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "task_building.hpp"
 #include "testing_bindings.hpp"
@@ -54,7 +54,9 @@ class graph_context final : public instruction_sink {
 	}
 	std::uint64_t submit_task(task submitted) {
 		if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
-			check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); });
+			const auto find_buffer = [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); };
+			choose_cuts(submitted, m_partition, find_buffer);
+			check_accesses(submitted, m_partition, find_buffer);
 		}
 		submitted.submission = submission_id(++m_last_submission);
 		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));

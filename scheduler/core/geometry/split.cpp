@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "split.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 namespace celerity {
 
 namespace {
 
+/// A grid has to be cheaper than this share of an earlier one to replace it.
+constexpr double worthwhile = 0.95;
+constexpr coordinate max_blocks = coordinate{1} << 16;
+
+coordinate round_up(const coordinate extent, const coordinate step) { return (extent + step - 1) / step * step; }
+
 /// The cuts of one dimension: blocks of the granularity dealt evenly, one more to each of the first few chunks.
 class interval_split {
   public:
-	/// `count` must not exceed max_count().
+	/// `count` must not exceed the number of blocks, except that it may be 1.
 	interval_split(const box& space, const std::size_t dim, const coordinate granularity, const coordinate count)
 	    : m_min(space.min(dim)), m_max(space.max(dim)), m_count(count) {
+		if(count == 1) return;
 		const coordinate num_blocks = space.extent(dim) / granularity;
 		m_small = num_blocks / count * granularity;
 		m_num_large = num_blocks % count;
 		m_granularity = granularity;
 	}
-
-	/// At least 1: an interval shorter than the granularity is one chunk.
-	static coordinate max_count(const coordinate extent, const coordinate granularity) { return std::max<coordinate>(1, extent / granularity); }
 
 	coordinate begin(const coordinate i) const { return i == m_count ? m_max : m_min + i * m_small + std::min(i, m_num_large) * m_granularity; }
 
@@ -33,64 +40,114 @@ class interval_split {
 	coordinate m_granularity = 1;
 };
 
-/// Chunks along dimensions 0 and 1.
-struct split_factors {
-	coordinate dim_0 = 1;
-	coordinate dim_1 = 1;
-	coordinate count() const { return dim_0 * dim_1; }
+/// The number of chunks along each dimension.
+struct grid {
+	point chunks{{1, 1, 1}};
+	coordinate count() const { return chunks[0] * chunks[1] * chunks[2]; }
 };
 
-box_vector apply(const box& space, const point& granularity, const split_factors& factors) {
-	const interval_split split_0(space, 0, granularity[0], factors.dim_0);
-	const interval_split split_1(space, 1, granularity[1], factors.dim_1);
+box_vector apply(const box& space, const point& granularity, const grid& by) {
+	const interval_split split_0(space, 0, granularity[0], by.chunks[0]);
 	box_vector chunks;
-	chunks.reserve(static_cast<std::size_t>(factors.count()));
-	for(coordinate i = 0; i < factors.dim_0; ++i) {
-		for(coordinate j = 0; j < factors.dim_1; ++j) {
-			chunks.push_back(box(point{{split_0.begin(i), split_1.begin(j), space.min(2)}}, point{{split_0.begin(i + 1), split_1.begin(j + 1), space.max(2)}}));
+	chunks.reserve(static_cast<std::size_t>(by.count()));
+	if(by.chunks[1] == 1 && by.chunks[2] == 1) {
+		for(coordinate i = 0; i < by.chunks[0]; ++i) chunks.push_back(with_interval(space, 0, split_0.begin(i), split_0.begin(i + 1)));
+		return chunks;
+	}
+	const interval_split split_1(space, 1, granularity[1], by.chunks[1]);
+	const interval_split split_2(space, 2, granularity[2], by.chunks[2]);
+	for(coordinate i = 0; i < by.chunks[0]; ++i) {
+		for(coordinate j = 0; j < by.chunks[1]; ++j) {
+			for(coordinate k = 0; k < by.chunks[2]; ++k) {
+				chunks.push_back(box(point{{split_0.begin(i), split_1.begin(j), split_2.begin(k)}},
+				    point{{split_0.begin(i + 1), split_1.begin(j + 1), split_2.begin(k + 1)}}));
+			}
 		}
 	}
 	return chunks;
 }
 
-/// Of two ways to place the same two factors, the one with more chunks; then more cuts in dimension 0 for squares, else the shorter chunk edges.
-split_factors better_of(const box& space, const split_factors& a, const split_factors& b) {
-	if(a.count() != b.count()) return a.count() > b.count() ? a : b;
-	const double extent_0 = static_cast<double>(space.extent(0));
-	const double extent_1 = static_cast<double>(space.extent(1));
-	const double squareness = std::sqrt(extent_0 * extent_1) / extent_0;
-	const bool is_square = squareness > 0.95 && squareness < 1.05;
-	const auto edges = [&](const split_factors& f) { return extent_0 / static_cast<double>(f.dim_0) + extent_1 / static_cast<double>(f.dim_1); };
-	if(is_square || edges(a) == edges(b)) return a.dim_0 >= b.dim_0 ? a : b;
-	return edges(a) < edges(b) ? a : b;
+/// Descending.
+std::vector<coordinate> divisors(const coordinate number) {
+	std::vector<coordinate> low;
+	std::vector<coordinate> high;
+	for(coordinate d = 1; d * d <= number; ++d) {
+		if(number % d != 0) continue;
+		high.push_back(number / d);
+		if(d * d != number) low.push_back(d);
+	}
+	high.insert(high.end(), low.rbegin(), low.rend());
+	return high;
 }
 
-split_factors choose_factors(const box& space, const point& granularity, const coordinate count) {
-	const coordinate max_0 = interval_split::max_count(space.extent(0), granularity[0]);
-	const coordinate max_1 = interval_split::max_count(space.extent(1), granularity[1]);
-	const auto clamped = [&](const coordinate dim_0, const coordinate dim_1) { return split_factors{std::min(dim_0, max_0), std::min(dim_1, max_1)}; };
-	split_factors best;
-	for(coordinate f = static_cast<coordinate>(std::sqrt(static_cast<double>(count))); f >= 1 && best.count() < count; --f) {
-		if(count % f != 0) continue;
-		const split_factors candidate = better_of(space, clamped(f, count / f), clamped(count / f, f));
-		if(candidate.count() > best.count()) best = candidate;
+/// Of all cuts together, relative to other grids of the same space.
+double cost_of(const box& space, const cut_costs& costs, const grid& by) {
+	double sum = 0;
+	for(std::size_t d = 0; d < 3; ++d) {
+		if(by.chunks[d] > 1) sum += costs[d] * static_cast<double>(by.chunks[d] - 1) / static_cast<double>(space.extent(d));
+	}
+	return sum;
+}
+
+grid choose_grid(const box& space, const point& granularity, const cut_costs& costs, const coordinate count) {
+	point most;
+	for(std::size_t d = 0; d < 3; ++d) most[d] = costs[d] == never_cut ? 1 : std::max<coordinate>(1, space.extent(d) / granularity[d]);
+	grid best;
+	double best_cost = 0;
+	for(const coordinate in_0 : divisors(count)) {
+		for(const coordinate in_1 : divisors(count / in_0)) {
+			const grid candidate{point{{std::min(in_0, most[0]), std::min(in_1, most[1]), std::min(count / in_0 / in_1, most[2])}}};
+			if(candidate.count() < best.count()) continue;
+			const double cost = cost_of(space, costs, candidate);
+			if(candidate.count() == best.count() && cost >= worthwhile * best_cost) continue;
+			best = candidate;
+			best_cost = cost;
+		}
 	}
 	return best;
 }
 
 } // namespace
 
-box_vector split_1d(const box& space, const point& granularity, const std::size_t count) {
+box_vector split(const box& space, const point& granularity, const cut_costs& costs, const std::size_t count) {
 	if(space.empty()) return {};
 	if(count <= 1) return {space};
-	const coordinate max_0 = interval_split::max_count(space.extent(0), granularity[0]);
-	return apply(space, granularity, split_factors{std::min(static_cast<coordinate>(count), max_0), 1});
+	const auto wanted = static_cast<coordinate>(count);
+	if(costs == cut_rows) return apply(space, granularity, {point{{std::min(wanted, max_rows(space, granularity)), 1, 1}}});
+	return apply(space, granularity, choose_grid(space, granularity, costs, wanted));
 }
 
-box_vector split_2d(const box& space, const point& granularity, const std::size_t count) {
-	if(space.empty()) return {};
-	if(count <= 1) return {space};
-	return apply(space, granularity, choose_factors(space, granularity, static_cast<coordinate>(count)));
+box_vector split_by_weights(const box& space, const point& granularity, const std::span<const double> weights) {
+	const coordinate num_blocks = max_rows(space, granularity);
+	const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+	coordinate num_to_serve = std::count_if(weights.begin(), weights.end(), [](const double weight) { return weight > 0; });
+	box_vector chunks;
+	double sum = 0;
+	coordinate begun = 0;
+	for(const double weight : weights) {
+		if(weight <= 0) {
+			chunks.push_back(box());
+			continue;
+		}
+		sum += weight;
+		--num_to_serve;
+		const auto ideal = static_cast<coordinate>(std::llround(static_cast<double>(num_blocks) * (sum / total)));
+		const coordinate latest = num_blocks - num_to_serve; // leaves a block for each of the others
+		const coordinate end = num_to_serve == 0 ? num_blocks : std::min(std::max(begun + 1, std::min(ideal, latest)), num_blocks);
+		const auto place_of = [&](const coordinate block) { return block == num_blocks ? space.max(0) : space.min(0) + block * granularity[0]; };
+		chunks.push_back(begun < end ? with_interval(space, 0, place_of(begun), place_of(end)) : box());
+		begun = end;
+	}
+	return chunks;
+}
+
+box_vector split_into_blocks(const box& space, const point& granularity, const coordinate extent) {
+	const coordinate step = round_up(std::max(std::min(extent, space.extent(0)), (space.extent(0) + max_blocks - 1) / max_blocks), granularity[0]);
+	box_vector blocks;
+	for(coordinate begin = space.min(0); begin < space.max(0); begin += step) {
+		blocks.push_back(with_interval(space, 0, begin, std::min(begin + step, space.max(0))));
+	}
+	return blocks;
 }
 
 } // namespace celerity

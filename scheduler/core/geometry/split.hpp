@@ -2,17 +2,37 @@
 // Division of an index space among ranks and devices.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
+#include <span>
 
 #include "grid.hpp"
 
 namespace celerity {
 
-/// Cuts `space` in dimension 0 into at most `count` chunks whose extents are multiples of `granularity[0]`, except that the last one takes the
-/// remainder if the extent itself is no multiple. Larger chunks come first; never returns an empty chunk.
-box_vector split_1d(const box& space, const point& granularity, std::size_t count);
+/// By dimension: the price of a cut across it, per item of the cut, in any unit. A dimension with an infinite price is not cut.
+using cut_costs = std::array<double, 3>;
+inline constexpr double never_cut = std::numeric_limits<double>::infinity();
+inline constexpr cut_costs cut_rows{1, never_cut, never_cut};
+inline constexpr cut_costs cut_tiles{1, 1, never_cut};
+inline constexpr cut_costs cut_blocks{1, 1, 1};
 
-/// Cuts in dimensions 0 and 1 into at most `count` chunks that are as square as the factors of `count` allow.
-box_vector split_2d(const box& space, const point& granularity, std::size_t count);
+/// Cuts `space` into a grid of at most `count` chunks, in row-major order, none of them empty. Their extents are multiples of the granularity; the last chunk of
+/// a dimension also takes the remainder. Larger chunks come first. Of the grids with the most chunks, it takes the one with the cheapest cuts. If others are
+/// less than 5 % cheaper, it takes the one with more cuts across the first dimensions.
+box_vector split(const box& space, const point& granularity, const cut_costs& costs, std::size_t count);
+
+/// How many chunks `split` can make by cuts across dimension 0.
+inline coordinate max_rows(const box& space, const point& granularity) { return std::max<coordinate>(1, space.extent(0) / granularity[0]); }
+
+/// Cuts dimension 0 into one chunk per weight, with extents proportional to the weights and as in `split`. A chunk with weight 0 is empty. Every other chunk
+/// has items if there are enough; otherwise the first ones do. At least one weight must be positive.
+box_vector split_by_weights(const box& space, const point& granularity, std::span<const double> weights);
+
+/// Cuts dimension 0 into blocks of `extent` items, rounded up to a multiple of the granularity, and so that there are at most 65536. The last one may be
+/// shorter.
+box_vector split_into_blocks(const box& space, const point& granularity, coordinate extent);
 
 } // namespace celerity

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/small_vector.hpp"
-#include "command_graph.hpp"
 #include "geometry/region_map.hpp"
-#include "local_chunks.hpp"
 
 namespace celerity {
 
@@ -16,17 +15,18 @@ namespace {
 
 /// The chunks of a task at both levels of division. Chunks of one level run at the same time.
 struct divided_task {
-	box_vector by_rank;
-	box own;                ///< this rank's chunk; empty if it has none
-	box_vector parts_of_own; ///< by device, oversubscribed part or border
+	rank_shares by_rank;
+	std::span<const box> own; ///< this rank's share
+	box_vector parts_of_own;  ///< by device, oversubscribed part or border
 
-	divided_task(const task& node, const partition& parts) : by_rank(split_among_ranks(node, parts.num_ranks)) {
-		if(parts.local_rank.value >= by_rank.size()) return;
-		own = by_rank[parts.local_rank.value];
+	divided_task(const task& node, const partition& parts) : by_rank(split_among_ranks(node, parts.num_ranks)), own(by_rank.of(parts.local_rank.value)) {
+		if(own.empty()) return;
 		std::vector<local_chunk> local;
-		split_among_devices(node, own, parts.num_devices, local);
+		split_among_devices(node, own, parts, local);
 		for(const auto& part : local) parts_of_own.push_back(part.chunk);
 	}
+	divided_task(const divided_task&) = delete;
+	divided_task& operator=(const divided_task&) = delete;
 };
 
 struct mapped_access {
@@ -36,6 +36,12 @@ struct mapped_access {
 
 	region map(const task& node, const box& chunk) const {
 		return access->mapper.map(chunk, node.geometry.global, node.geometry.dims, box::full(buffer->extents), buffer->dims);
+	}
+	region map(const task& node, const std::span<const box> chunks) const {
+		if(chunks.size() == 1) return map(node, chunks.front());
+		box_vector boxes;
+		for(const box& chunk : chunks) boxes.append(map(node, chunk).boxes());
+		return region(std::move(boxes));
 	}
 };
 
@@ -48,20 +54,15 @@ access_violation violation_of(const access_violation::kind_type kind, const mapp
 }
 
 /// Throws unless the mapping of `whole` contains those of its `chunks`, and, if they are written, equals their union.
-void check_union(const task& node, const mapped_access& a, const box& whole, const std::span<const box> chunks) {
+void check_union(const task& node, const mapped_access& a, const std::span<const box> whole, const std::span<const box> chunks) {
 	region of_whole = a.map(node, whole);
-	box_vector boxes;
-	for(const box& chunk : chunks) {
-		const region of_chunk = a.map(node, chunk);
-		boxes.append(of_chunk.boxes());
-	}
-	region of_chunks(std::move(boxes));
+	region of_chunks = a.map(node, chunks);
 	region beyond = region_difference(of_chunks, of_whole);
 	region missing = is_producer(a.access->mode) ? region_difference(of_whole, of_chunks) : region();
 	if(beyond.empty() && missing.empty()) return;
 	using kind = access_violation::kind_type;
 	access_violation violation = violation_of(beyond.empty() ? kind::unwritten : kind::beyond_whole, a);
-	violation.chunk = {whole, node.geometry.dims};
+	violation.chunk = {region(box_vector(whole)).bounding_box(), node.geometry.dims};
 	violation.where = {beyond.empty() ? std::move(missing) : std::move(beyond), a.buffer->dims};
 	violation.of_chunk = {std::move(of_whole), a.buffer->dims};
 	violation.of_parts = {std::move(of_chunks), a.buffer->dims};
@@ -73,7 +74,7 @@ void check_union(const task& node, const mapped_access& a, const box& whole, con
 /// more. From the mapping of a rank's chunk, they learn which data the rank lacks and writes. A read of a chunk may be wider than the reads of its parts: the
 /// rank then receives data that no part reads.
 void check_unions(const task& node, const mapped_access& a, const divided_task& divided) {
-	if(divided.by_rank.size() > 1) check_union(node, a, node.geometry.global, divided.by_rank);
+	if(divided.by_rank.all().size() > 1) check_union(node, a, std::span(&node.geometry.global, 1), divided.by_rank.all());
 	if(divided.parts_of_own.size() > 1) check_union(node, a, divided.own, divided.parts_of_own);
 }
 
@@ -141,32 +142,30 @@ void check_reductions(const task& node) {
 
 std::vector<box> all_chunks(const task& node, const partition& parts) {
 	std::vector<box> result{node.geometry.global};
+	std::set<box> known(result.begin(), result.end());
 	const auto add = [&](const box& chunk) {
-		if(std::find(result.begin(), result.end(), chunk) == result.end()) result.push_back(chunk);
+		if(known.insert(chunk).second) result.push_back(chunk);
 	};
-	const box_vector ranks = split_among_ranks(node, parts.num_ranks);
-	// Chunks of different ranks differ; only the whole range may come twice.
-	for(const box& chunk : ranks) {
-		if(chunk != node.geometry.global) result.push_back(chunk);
-	}
-	if(parts.local_rank.value < ranks.size()) {
-		std::vector<local_chunk> local;
-		split_among_devices(node, ranks[parts.local_rank.value], parts.num_devices, local);
+	const rank_shares ranks = split_among_ranks(node, parts.num_ranks);
+	for(const box& chunk : ranks.all()) add(chunk);
+	const std::span<const box> own = ranks.of(parts.local_rank.value);
+	if(own.empty()) return result;
+	std::vector<local_chunk> local;
+	split_among_devices(node, own, parts, local);
+	for(const auto& part : local) add(part.chunk);
+	if(node.geometry.oversubscription > 1 || node.geometry.border > 0) { // ignored by tasks with reductions
+		task whole_shares;
+		whole_shares.kind = node.kind;
+		whole_shares.geometry = node.geometry;
+		whole_shares.geometry.oversubscription = 1;
+		whole_shares.geometry.border = 0;
+		split_among_devices(whole_shares, own, parts, local);
 		for(const auto& part : local) add(part.chunk);
-		if(node.geometry.oversubscription > 1 || node.geometry.border > 0) { // ignored by tasks with reductions
-			task whole_shares;
-			whole_shares.kind = node.kind;
-			whole_shares.geometry = node.geometry;
-			whole_shares.geometry.oversubscription = 1;
-			whole_shares.geometry.border = 0;
-			split_among_devices(whole_shares, ranks[parts.local_rank.value], parts.num_devices, local);
-			for(const auto& part : local) add(part.chunk);
-		}
 	}
 	return result;
 }
 
-void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer) {
+void check_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer) {
 	if(!node.reductions.empty()) check_reductions(node);
 	small_vector<mapped_access, 8> accesses;
 	bool may_go_wrong = false;
@@ -211,7 +210,7 @@ void check_accesses(const task& node, const partition& parts, const std::functio
 			is_harmless &= is_same && mapper.is_injective(node.geometry.dims, accesses[k].buffer->dims);
 		}
 		if(!writes || is_harmless) continue;
-		check_overlap(node, group, divide().by_rank);
+		check_overlap(node, group, divide().by_rank.all());
 		check_overlap(node, group, divide().parts_of_own);
 	}
 }

@@ -15,6 +15,7 @@
 #include "base/ids.hpp"
 #include "base/names.hpp"
 #include "geometry/user_boxes.hpp"
+#include "local_chunks.hpp"
 #include "vocabulary/task.hpp"
 
 namespace celerity {
@@ -53,17 +54,13 @@ class access_pattern_error : public std::runtime_error {
 	access_violation violation;
 };
 
-struct partition {
-	std::size_t num_ranks = 1;
-	rank_id local_rank;
-	std::size_t num_devices = 1;
-};
-
 /// Everything the graphs will ask a mapper for: the whole range, each rank's chunk, and this rank's chunks per device and oversubscribed part.
 /// Without duplicates, the whole range first.
 std::vector<box> all_chunks(const task& node, const partition& parts);
 
+using buffer_lookup = std::function<const buffer_info&(buffer_id)>;
+
 /// Throws access_pattern_error. Costs next to nothing for accesses that cannot go wrong (one_to_one and other injective built-ins).
-void check_accesses(const task& node, const partition& parts, const std::function<const buffer_info&(buffer_id)>& find_buffer);
+void check_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer);
 
 } // namespace celerity

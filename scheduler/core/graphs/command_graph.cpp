@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "geometry/split.hpp"
-
 namespace celerity {
 
 namespace {
@@ -16,18 +14,6 @@ bool runs_task(const command_operation& operation) {
 }
 
 } // namespace
-
-box_vector split_among_ranks(const task& node, const std::size_t num_ranks) {
-	const auto& geometry = node.geometry;
-	if(node.kind == task_kind::fence) {
-		box_vector chunks;
-		chunks.resize(node.fence_on_all_ranks ? num_ranks : 1, box::full(point{{1, 1, 1}}));
-		return chunks;
-	}
-	if(!geometry.can_split || num_ranks == 1) return box_vector{geometry.global};
-	return geometry.split == split_kind::split_2d ? split_2d(geometry.global, geometry.granularity, num_ranks)
-	                                              : split_1d(geometry.global, geometry.granularity, num_ranks);
-}
 
 command_graph_generator::command_graph_generator(const std::size_t num_ranks, const rank_id local_rank, record_callback record)
     : m_num_ranks(num_ranks), m_local_rank(local_rank), m_record(std::move(record)) {}
@@ -44,7 +30,7 @@ void command_graph_generator::destroy_buffer(const buffer_id id) { m_buffers.era
 
 void command_graph_generator::lower(const std::shared_ptr<const task>& node, std::vector<command>& out) {
 	if(node->kind == task_kind::epoch || node->kind == task_kind::horizon) return generate_epoch_or_horizon(node, out);
-	update_chunks(*node);
+	update_shares(*node);
 	collect_local_accesses(*node);
 	resolve_pending_reductions(node, out);
 	if(m_num_ranks > 1) {
@@ -61,16 +47,20 @@ void command_graph_generator::move(const plan_position& by, const std::span<cons
 	walk_state(mover, buffers);
 }
 
-void command_graph_generator::update_chunks(const task& node) {
-	if(node.kind != task_kind::fence && m_chunks_valid && m_chunks_of == node.geometry) return; // loops submit the same geometry again and again
-	m_chunks = split_among_ranks(node, m_num_ranks);
-	m_chunks_of = node.geometry;
-	m_chunks_valid = node.kind != task_kind::fence;
+void command_graph_generator::update_shares(const task& node) {
+	if(node.kind != task_kind::fence && m_shares_valid && m_shares_of == node.geometry) return; // loops submit the same geometry again and again
+	m_shares = split_among_ranks(node, m_num_ranks);
+	m_shares_of = node.geometry;
+	m_shares_valid = node.kind != task_kind::fence;
 }
 
-std::optional<box> command_graph_generator::local_chunk() const {
-	if(m_local_rank.value >= m_chunks.size()) return std::nullopt;
-	return m_chunks[m_local_rank.value];
+execution_command command_graph_generator::local_execution() const {
+	const auto share = local_share();
+	execution_command execution{share.front(), {}, m_local_rank.value == 0, m_shares.size() > 1};
+	if(share.size() == 1) return execution;
+	for(const box& block : share) execution.chunk = bounding_box(execution.chunk, block);
+	execution.blocks.assign(share.begin(), share.end());
+	return execution;
 }
 
 region command_graph_generator::map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const box& chunk) const {
@@ -78,13 +68,19 @@ region command_graph_generator::map_access(const task& node, const buffer_access
 	return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
 }
 
+region command_graph_generator::map_blocks(const task& node, const buffer_access& access, const buffer_state& buffer, const std::span<const box> blocks) const {
+	box_vector boxes;
+	for(const box& block : blocks) boxes.append(map_access(node, access, buffer, block).boxes());
+	return region(std::move(boxes));
+}
+
 void command_graph_generator::collect_local_accesses(const task& node) {
 	m_local_accesses.clear();
-	const auto chunk = local_chunk();
-	if(!chunk.has_value()) return;
+	const auto share = local_share();
+	if(share.empty()) return;
 	for(const auto& access : node.accesses) {
 		auto& buffer = m_buffers.at(access.buffer);
-		m_local_accesses.push_back(chunk_access{&buffer, access.mode, map_access(node, access, buffer, *chunk)});
+		m_local_accesses.push_back(chunk_access{&buffer, access.mode, map_access(node, access, buffer, share)});
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
@@ -112,10 +108,10 @@ void command_graph_generator::resolve_pending_reductions(const std::shared_ptr<c
 void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out) {
 	// Partial results go only to the ranks that read the result.
 	std::vector<rank_id> participants;
-	for(std::size_t i = 0; i < m_chunks.size(); ++i) {
+	for(std::size_t i = 0; i < m_shares.size(); ++i) {
 		bool reads = false;
 		for(const auto& access : node->accesses) {
-			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_chunks[i]).empty();
+			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_shares.of(i)).empty();
 		}
 		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == 0;
 		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
@@ -178,9 +174,9 @@ void command_graph_generator::collect_pushes(const task& node, const buffer_acce
 	// Often several ranks need the same region: one look at it is enough.
 	region needed_by_all;
 	small_vector<rank_id, 16> targets;
-	for(std::size_t r = 0; r < m_chunks.size(); ++r) {
+	for(std::size_t r = 0; r < m_shares.size(); ++r) {
 		if(r == m_local_rank.value) continue;
-		region needed = map_access(node, access, buffer, m_chunks[r]);
+		region needed = map_access(node, access, buffer, m_shares.of(r));
 		if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
 		if(!targets.empty() && needed != needed_by_all) {
 			collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
@@ -239,30 +235,28 @@ void command_graph_generator::generate_await_pushes(const std::shared_ptr<const 
 			});
 		}
 		if(stale.empty()) continue;
-		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale)), *local_chunk()};
+		await_push_command await{transfer_id{node->id, buffer.info.id, reduction_id{}}, region(std::move(stale)), local_execution()};
 		const chunk_access received{&buffer, access_mode::write, await.awaited};
 		emit(node, std::move(await), std::span(&received, 1), true, out);
 	}
 }
 
 void command_graph_generator::generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out) {
-	const auto chunk = local_chunk();
-	if(!chunk.has_value()) return;
-	const bool initializes = m_local_rank.value == 0;
+	if(local_share().empty()) return;
 	const bool is_fence = node->kind == task_kind::fence;
-	emit(node, is_fence ? command_operation(fence_command{}) : execution_command{*chunk, initializes, m_chunks.size() > 1}, m_local_accesses, false, out);
+	emit(node, is_fence ? command_operation(fence_command{}) : local_execution(), m_local_accesses, false, out);
 }
 
 void command_graph_generator::finish_reductions(const task& node) {
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
 		buffer.pending.reset();
-		if(m_chunks.size() > 1) buffer.pending = pending_reduction{reduction, static_cast<std::uint32_t>(m_chunks.size())};
+		if(m_shares.size() > 1) buffer.pending = pending_reduction{reduction, static_cast<std::uint32_t>(m_shares.size())};
 	}
 }
 
 void command_graph_generator::mark_stale(const task& node) {
-	const auto chunk = local_chunk();
+	const bool has_share = !local_share().empty();
 	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
 		const auto& access = node.accesses[i];
 		if(!is_producer(access.mode)) continue;
@@ -270,9 +264,9 @@ void command_graph_generator::mark_stale(const task& node) {
 		const region written = map_access(node, access, buffer, node.geometry.global);
 		if(written.empty()) continue; // clamped to nothing
 		buffer.pending.reset();       // written elsewhere
-		lose(buffer, chunk.has_value() ? region_difference(written, m_local_accesses[i].where) : written);
+		lose(buffer, has_share ? region_difference(written, m_local_accesses[i].where) : written);
 	}
-	if(chunk.has_value()) return;
+	if(has_share) return;
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
 		lose(buffer, buffer.domain);

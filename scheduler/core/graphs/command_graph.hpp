@@ -16,6 +16,7 @@
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
 #include "graph_state.hpp"
+#include "local_chunks.hpp"
 #include "geometry/region_map.hpp"
 #include "node_record.hpp"
 #include "rank_set.hpp"
@@ -30,12 +31,15 @@ struct epoch_command {
 struct horizon_command {
 	CELERITY_KIND(horizon)
 };
-/// Runs this rank's chunk of a kernel or host task.
+/// Runs this rank's share of a kernel or host task.
 struct execution_command {
-	box chunk;
+	box chunk;               ///< the box around the share
+	std::vector<box> blocks; ///< the share, if it is no box but blocks of a cyclic split
 	bool initializes_reductions = false; ///< this rank's partial results include the buffers' current values
 	bool is_partial = false;             ///< other ranks hold further partial results of the task's reductions
-	CELERITY_KIND(execution, chunk, initializes_reductions, is_partial)
+	CELERITY_KIND(execution, chunk, blocks, initializes_reductions, is_partial)
+
+	std::span<const box> share() const { return blocks.empty() ? std::span(&chunk, 1) : std::span(blocks); }
 };
 /// Sends data that this rank owns to all ranks that need it for one task and lack it.
 struct push_command {
@@ -43,12 +47,12 @@ struct push_command {
 	std::vector<std::pair<rank_id, region>> targets;
 	CELERITY_KIND(push, transfer, targets)
 };
-/// Receives all data of one buffer that this rank's chunk of one task reads and lacks. Later tasks rely on all of it, even if no device reads some of it.
+/// Receives all data of one buffer that this rank's share of one task reads and lacks. Later tasks rely on all of it, even if no device reads some of it.
 struct await_push_command {
 	transfer_id transfer;
 	region awaited;
-	box chunk; ///< the chunk that reads the data
-	CELERITY_KIND(await_push, transfer, awaited, chunk)
+	execution_command reader; ///< reads the data
+	CELERITY_KIND(await_push, transfer, awaited, reader)
 };
 /// Combines the partial results of several ranks (in rank order) into the buffer.
 struct reduction_command {
@@ -71,10 +75,7 @@ struct command {
 
 using command_record = node_record<command, command_id>;
 
-/// The chunks of a task, the i-th one for rank i: at most one per rank.
-box_vector split_among_ranks(const task& node, std::size_t num_ranks);
-
-/// Lowers tasks to the commands of one rank, without messages to other ranks: every rank evaluates the chunks of all ranks, and so knows the data that each of
+/// Lowers tasks to the commands of one rank, without messages to other ranks: every rank evaluates the shares of all ranks, and so knows the data that each of
 /// them writes and lacks. Distribution after Salzmann et al. (CCGrid'23).
 class command_graph_generator {
   public:
@@ -127,13 +128,13 @@ class command_graph_generator {
 	command_id m_pending_horizon;
 
 	// Scratch, kept to avoid allocation per task.
-	box_vector m_chunks;
-	task_geometry m_chunks_of;
-	bool m_chunks_valid = false;
-	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's chunk; empty if it has none
+	rank_shares m_shares;
+	task_geometry m_shares_of;
+	bool m_shares_valid = false;
+	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's share; empty if it has none
 	std::vector<box_vector> m_missing; ///< by target of a push
 
-	void update_chunks(const task& node);
+	void update_shares(const task& node);
 	void collect_local_accesses(const task& node);
 	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
@@ -150,8 +151,13 @@ class command_graph_generator {
 	void generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out);
 
 	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const box& chunk) const;
+	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const std::span<const box> share) const {
+		return share.size() == 1 ? map_access(node, access, buffer, share.front()) : map_blocks(node, access, buffer, share);
+	}
+	region map_blocks(const task& node, const buffer_access& access, const buffer_state& buffer, std::span<const box> blocks) const;
 	const box& owned_bounds(buffer_state& buffer) const;
-	std::optional<box> local_chunk() const;
+	std::span<const box> local_share() const { return m_shares.of(m_local_rank.value); }
+	execution_command local_execution() const;
 	bool is_first_access_to_its_buffer(const task& node, std::size_t index) const;
 	static void lose(buffer_state& buffer, const region& where);
 	/// Appends a command. It depends on the earlier commands that access the same data, and later commands will depend on it. This rank owns the data that the

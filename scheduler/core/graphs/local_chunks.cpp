@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "local_chunks.hpp"
 
-#include "geometry/split.hpp"
+#include <numeric>
 
 namespace celerity {
 
 namespace {
 
-/// Cuts off the borders to other shares: in dimension 0 over the whole width, then, if dimension 1 is split too, at the sides of the rest. If the borders would
-/// use up the share in a dimension, it is not cut there.
+/// Cuts off the borders to other shares: in dimension 0 over the whole width, then at the other sides of the rest. If the borders would use up the share in a
+/// dimension, it is not cut there.
 void cut_borders(const task_geometry& geometry, const box& share, const memory_id memory, std::vector<local_chunk>& out) {
 	box inner = share;
-	for(std::size_t d = 0; d < (geometry.split == split_kind::split_2d ? 2 : 1); ++d) {
-		const auto step = geometry.granularity[d];
-		const auto width = (static_cast<coordinate>(geometry.border) + step - 1) / step * step;
+	for(std::size_t d = 0; d < static_cast<std::size_t>(geometry.dims); ++d) {
 		const bool is_cut_low = share.min()[d] > geometry.global.min()[d];
 		const bool is_cut_high = share.max()[d] < geometry.global.max()[d];
+		if(!is_cut_low && !is_cut_high) continue;
+		const auto step = geometry.granularity[d];
+		const auto width = (static_cast<coordinate>(geometry.border) + step - 1) / step * step;
 		if(inner.max()[d] - inner.min()[d] <= width * (static_cast<int>(is_cut_low) + static_cast<int>(is_cut_high))) continue;
 		auto low = inner.min();
 		auto high = inner.max();
@@ -34,30 +35,99 @@ void cut_borders(const task_geometry& geometry, const box& share, const memory_i
 	out.push_back({inner, memory});
 }
 
+/// Into at most `count` chunks, by the hints of the task.
+box_vector split_evenly(const task_geometry& geometry, const box& whole, const std::size_t count) {
+	const auto by = [&](const cut_costs& costs) { return split(whole, geometry.granularity, costs, count); };
+	switch(geometry.split) {
+	case split_kind::rows: return by(max_rows(whole, geometry.granularity) >= static_cast<coordinate>(count) ? cut_rows : geometry.costs);
+	case split_kind::split_2d: return by(cut_tiles);
+	case split_kind::split_3d: return by(cut_blocks);
+	case split_kind::split_auto: return by(geometry.costs);
+	case split_kind::split_1d:
+	case split_kind::weights:
+	case split_kind::cyclic: break;
+	}
+	return by(cut_rows);
+}
+
+/// The weights of the ranks, if the task has a weight for each device.
+std::vector<double> weights_of_ranks(const std::vector<double>& weights, const std::size_t num_ranks) {
+	const std::size_t num_devices = weights.size() / num_ranks;
+	std::vector<double> sums;
+	for(std::size_t r = 0; r < num_ranks; ++r) {
+		const auto first = weights.begin() + static_cast<std::ptrdiff_t>(r * num_devices);
+		sums.push_back(std::accumulate(first, first + static_cast<std::ptrdiff_t>(num_devices), 0.0));
+	}
+	return sums;
+}
+
+/// The i-th box is the share of device i, which may be empty.
+box_vector split_among_whole_devices(const task_geometry& geometry, const box& share, const partition& parts) {
+	const std::size_t count = parts.num_devices;
+	if(geometry.weights.size() != parts.num_ranks * count) return split_evenly(geometry, share, count);
+	return split_by_weights(share, geometry.granularity, std::span(&geometry.weights[parts.local_rank.value * count], count));
+}
+
 } // namespace
 
-void split_among_devices(const task& node, const box& rank_chunk, const std::size_t num_devices, std::vector<local_chunk>& out) {
+void rank_shares::add_share(const std::span<const box> chunks) {
+	m_chunks.append(chunks);
+	m_ends.push_back(m_chunks.size());
+}
+
+rank_shares split_among_ranks(const task& node, const std::size_t num_ranks) {
+	const auto& geometry = node.geometry;
+	if(node.kind == task_kind::fence) {
+		box_vector chunks;
+		chunks.resize(node.fence_on_all_ranks ? num_ranks : 1, box::full(point{{1, 1, 1}}));
+		return rank_shares(std::move(chunks));
+	}
+	rank_shares shares;
+	if(geometry.split == split_kind::cyclic) {
+		const box_vector blocks = split_into_blocks(geometry.global, geometry.granularity, geometry.block);
+		for(std::size_t r = 0; r < std::min(num_ranks, blocks.size()); ++r) {
+			box_vector dealt;
+			for(std::size_t b = r; b < blocks.size(); b += num_ranks) dealt.push_back(blocks[b]);
+			shares.add_share(dealt);
+		}
+		return shares;
+	}
+	if(!geometry.can_split || num_ranks == 1) return rank_shares(box_vector{geometry.global});
+	if(geometry.split != split_kind::weights) return rank_shares(split_evenly(geometry, geometry.global, num_ranks));
+	const box_vector chunks = split_by_weights(geometry.global, geometry.granularity, weights_of_ranks(geometry.weights, num_ranks));
+	std::size_t size = chunks.size();
+	while(chunks[size - 1].empty()) --size;
+	for(std::size_t r = 0; r < size; ++r) shares.add_share({&chunks[r], chunks[r].empty() ? std::size_t{0} : std::size_t{1}});
+	return shares;
+}
+
+void split_among_devices(const task& node, const std::span<const box> share, const partition& parts, std::vector<local_chunk>& out) {
 	out.clear();
 	const auto& geometry = node.geometry;
 	if(node.kind != task_kind::device_kernel) {
-		out.push_back({rank_chunk, host_memory});
+		for(const box& chunk : share) out.push_back({chunk, host_memory});
 		return;
 	}
-	const auto split = [&](const box& whole, const std::size_t count) {
-		return geometry.split == split_kind::split_2d ? split_2d(whole, geometry.granularity, count) : split_1d(whole, geometry.granularity, count);
-	};
+	const auto memory_of_device = [](const std::size_t device) { return memory_of(device_id(static_cast<std::uint32_t>(device))); };
+	const bool is_cyclic = geometry.split == split_kind::cyclic;
+	if(is_cyclic && parts.num_ranks * parts.num_devices > 1) {
+		for(std::size_t i = 0; i < share.size(); ++i) out.push_back({share[i], memory_of_device(i % parts.num_devices)});
+		return;
+	}
 	const bool can_split = geometry.dims > 0;
-	const box_vector shares = can_split && num_devices > 1 ? split(rank_chunk, num_devices) : box_vector{rank_chunk};
+	const box& whole = is_cyclic ? geometry.global : share.front(); // of a cyclic split, a single device has all blocks
+	const box_vector shares = can_split && parts.num_devices > 1 ? split_among_whole_devices(geometry, whole, parts) : box_vector{whole};
 	const bool can_cut = can_split && node.reductions.empty();
-	const std::size_t parts = can_cut ? geometry.oversubscription : 1;
+	const std::size_t num_parts = can_cut ? geometry.oversubscription : 1;
 	for(std::size_t d = 0; d < shares.size(); ++d) {
-		const memory_id memory = memory_of(device_id(static_cast<std::uint32_t>(d)));
+		const memory_id memory = memory_of_device(d);
+		if(shares[d].empty()) continue;
 		if(can_cut && geometry.border > 0) {
 			cut_borders(geometry, shares[d], memory, out);
-		} else if(parts <= 1) {
+		} else if(num_parts <= 1) {
 			out.push_back({shares[d], memory});
 		} else {
-			for(const box& part : split(shares[d], parts)) out.push_back({part, memory});
+			for(const box& part : split_evenly(geometry, shares[d], num_parts)) out.push_back({part, memory});
 		}
 	}
 }

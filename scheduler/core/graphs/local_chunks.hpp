@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
+// The chunks of a task: of each rank, and of the devices of one rank.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -10,16 +13,50 @@
 
 namespace celerity {
 
-/// A part of a rank's chunk, and the memory in which it runs.
+/// The ranks, and the devices of one of them.
+struct partition {
+	std::size_t num_ranks = 1;
+	rank_id local_rank;
+	std::size_t num_devices = 1;
+};
+
+/// The share of each rank in a task: mostly one chunk, several in a cyclic split, and none for a rank with weight 0. Ranks from `size` on have none
+/// either; the last one before has some.
+class rank_shares {
+  public:
+	rank_shares() = default;
+	/// Chunk i is the share of rank i.
+	explicit rank_shares(box_vector one_per_rank) : m_chunks(std::move(one_per_rank)) {}
+
+	void add_share(std::span<const box> chunks);
+
+	std::size_t size() const { return m_ends.empty() ? m_chunks.size() : m_ends.size(); }
+	std::span<const box> of(const std::size_t rank) const {
+		if(rank >= size()) return {};
+		if(m_ends.empty()) return {&m_chunks[rank], 1};
+		const std::size_t begin = rank == 0 ? 0 : m_ends[rank - 1];
+		return all().subspan(begin, m_ends[rank] - begin);
+	}
+	std::span<const box> all() const { return m_chunks; }
+
+  private:
+	box_vector m_chunks;
+	std::vector<std::size_t> m_ends; ///< by rank, if not each has one chunk: the end of its chunks
+};
+
+/// The same on every rank.
+rank_shares split_among_ranks(const task& node, std::size_t num_ranks);
+
+/// A part of a rank's share, and the memory in which it runs.
 struct local_chunk {
 	box chunk;
 	memory_id memory;
 	bool is_border = false; ///< other devices wait for its results
 };
 
-/// Divides a rank's chunk of a task among its devices, so that the share of each device is contiguous. Each share is then divided into oversubscribed parts, or
-/// into borders and the interior that they enclose, borders first. Host tasks stay whole. So do the shares of tasks with reductions, because each device has
-/// one place for its partial result.
-void split_among_devices(const task& node, const box& rank_chunk, std::size_t num_devices, std::vector<local_chunk>& out);
+/// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns. In all other splits the share is one box, and so
+/// is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders first. Host tasks stay
+/// whole. So do the shares of tasks with reductions, because each device has one place for its partial result.
+void split_among_devices(const task& node, std::span<const box> share, const partition& parts, std::vector<local_chunk>& out);
 
 } // namespace celerity

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 
-#include "command_graph.hpp"
 #include "geometry/digest.hpp"
+#include "local_chunks.hpp"
 
 namespace celerity {
 
@@ -26,7 +27,8 @@ region whole_mapping(const task& node, const buffer_access& access, const box& c
 void add_mapper(digest& out, const task& node, const buffer_access& access, const std::size_t num_ranks) {
 	if(access.mapper.is_additive()) return access.mapper.add_to(out);
 	out.add(whole_mapping(node, access, node.geometry.global));
-	for(const box& chunk : split_among_ranks(node, num_ranks)) out.add(whole_mapping(node, access, chunk));
+	const rank_shares shares = split_among_ranks(node, num_ranks);
+	for(const box& chunk : shares.all()) out.add(whole_mapping(node, access, chunk));
 }
 
 std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
@@ -42,6 +44,9 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{geometry.oversubscription} << 32U);
 	out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
 	        | std::uint64_t{node.fence_on_all_ranks} << 48U);
+	out.add(static_cast<std::uint64_t>(geometry.block));
+	out.add(geometry.weights.size());
+	for(const double weight : geometry.weights) out.add(std::bit_cast<std::uint64_t>(weight));
 	out.add(node.fence_box);
 	out.add(node.side_effects.size());
 	for(const host_object_id object : node.side_effects) out.add(object.value);
@@ -134,12 +139,24 @@ std::string objects_of(const task& node) {
 	return text;
 }
 
+/// Of the hint for the split, as the user writes them.
+std::string arguments_of(const task_geometry& geometry) {
+	std::string text = "(";
+	if(geometry.split == split_kind::cyclic) text += std::to_string(geometry.block);
+	for(std::size_t i = 0; i < geometry.weights.size(); ++i) {
+		std::array<char, 32> shown{};
+		std::snprintf(shown.data(), shown.size(), "%s%g", i == 0 ? "(" : ", ", geometry.weights[i]);
+		text += shown.data();
+	}
+	return text += geometry.weights.empty() ? ")" : "))";
+}
+
 std::string division_of(const task& node) {
 	const auto& geometry = node.geometry;
 	std::string text = node.kind == task_kind::host_task ? name_of(node.distribution) : "";
 	const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
 	if(node.kind == task_kind::host_task && !geometry.can_split) add(is_ordered(node) ? "in program order" : "unordered");
-	if(geometry.split == split_kind::split_2d) add("split_2d()");
+	if(geometry.split != split_kind::rows) add(name_of(geometry.split) + arguments_of(geometry));
 	if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
 	if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
 	if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(geometry.granularity, geometry.dims));

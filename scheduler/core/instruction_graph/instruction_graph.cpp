@@ -137,12 +137,12 @@ instruction_graph_generator::execution_plan instruction_graph_generator::plan(co
 	const auto* const execution = std::get_if<execution_command>(&cmd.operation);
 	if(execution == nullptr) return {};
 	auto plan = std::exchange(m_spare_plan, {});
-	plan_execution(*cmd.node, execution->chunk, plan);
+	plan_execution(*cmd.node, *execution, plan);
 	return plan;
 }
 
-void instruction_graph_generator::plan_execution(const task& node, const box& chunk, execution_plan& plan) const {
-	split_among_devices(node, chunk, m_capabilities.num_devices, plan.chunks);
+void instruction_graph_generator::plan_execution(const task& node, const execution_command& execution, execution_plan& plan) const {
+	split_among_devices(node, execution.share(), {m_capabilities.num_ranks, m_capabilities.local_rank, m_capabilities.num_devices}, plan.chunks);
 	plan.regions.clear();
 	for(const auto& access : node.accesses) {
 		const auto& buffer = m_buffers.at(access.buffer);
@@ -241,7 +241,7 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 	    std::none_of(node.accesses.begin(), node.accesses.end(), [&](const auto& access) { return reads(access) && !access.mapper.is_additive(); });
 	if(is_exact || node.kind == task_kind::fence) return {};
 	execution_plan plan;
-	plan_execution(node, await.chunk, plan);
+	plan_execution(node, await.reader, plan);
 	box_vector read;
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		if(!reads(node.accesses[a])) continue;

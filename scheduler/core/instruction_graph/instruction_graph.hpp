@@ -251,7 +251,7 @@ class instruction_graph_generator {
 	void compile_epoch(const command_phase& now, const task& node);
 	void compile_horizon(const command_phase& now, const task& node);
 	void apply_epoch(instruction_id epoch);
-	void plan_execution(const task& node, const box& chunk, execution_plan& plan) const;
+	void plan_execution(const task& node, const execution_command& execution, execution_plan& plan) const;
 	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> wanted, bool& found_new);
 	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
 		anticipate_boxes(buffer, memory, std::span(&wanted, 1), found_new);

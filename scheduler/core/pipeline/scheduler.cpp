@@ -83,8 +83,13 @@ const buffer_info& scheduler::find_buffer(const buffer_id id) const {
 	return it->second;
 }
 
+void scheduler::choose_cuts(task& node) const {
+	celerity::choose_cuts(node, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
+}
+
 submission_id scheduler::submit(task&& submitted) {
 	if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
+		choose_cuts(submitted);
 		check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
 	}
 	submitted.submission = submission_id(++m_last_submission);

@@ -17,6 +17,7 @@
 
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
+#include "graphs/cut_choice.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
 
@@ -56,6 +57,8 @@ class scheduler {
 
 	buffer_id create_buffer(buffer_info info);
 	void destroy_buffer(buffer_id id);
+	/// Decides what the hints of a task leave open. `submit` does the same; a recording needs it before.
+	void choose_cuts(task& node) const;
 	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
 	/// Likewise for repetitions of tasks that `submit` has checked, from line `site`. Returns the number of the first task. The buffers must live.

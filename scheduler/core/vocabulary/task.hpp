@@ -12,6 +12,7 @@
 #include "base/names.hpp"
 #include "geometry/grid.hpp"
 #include "geometry/range_mapper.hpp"
+#include "geometry/split.hpp"
 
 namespace celerity {
 
@@ -37,7 +38,10 @@ inline constexpr std::array<const char*, 4> names_of<epoch_action>{"none", "init
 enum class host_distribution : std::uint8_t { once, master, split };
 template <>
 inline constexpr std::array<const char*, 3> names_of<host_distribution>{"once", "master", "split"};
-enum class split_kind : std::uint8_t { split_1d, split_2d };
+/// Of these, `rows` alone is no hint: across dimension 0, and across others where dimension 0 is too short.
+enum class split_kind : std::uint8_t { rows, split_1d, split_2d, split_3d, split_auto, weights, cyclic };
+template <>
+inline constexpr std::array<const char*, 7> names_of<split_kind>{"rows", "split_1d", "split_2d", "split_3d", "split_auto", "weights", "cyclic"};
 
 /// Scalar types that native reductions understand.
 enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean };
@@ -53,10 +57,13 @@ struct task_geometry {
 	int dims = 0;
 	box global = box::full(point{{1, 1, 1}}); ///< the whole index space, with its offset
 	point granularity{{1, 1, 1}};             ///< chunk extents are multiples of this
-	split_kind split = split_kind::split_1d;
+	split_kind split = split_kind::rows;
 	std::uint32_t oversubscription = 1; ///< parts per device
 	std::uint32_t border = 0;           ///< items next to another device's share that run as parts of their own, and first; 0: none
 	bool can_split = true;              ///< false: one chunk, on rank 0
+	cut_costs costs = cut_rows;         ///< of `rows` that are too few, and of `split_auto`; see choose_cuts()
+	coordinate block = 0;               ///< of a cyclic split: items of dimension 0 per block
+	std::vector<double> weights;        ///< of a weighted split: one per rank, or one per device of all ranks
 
 	friend bool operator==(const task_geometry&, const task_geometry&) = default;
 };

@@ -441,8 +441,8 @@ class rank {
 	static box space() { return box::full(point{{extent, extent, 1}}); }
 
 	void set_geometry(task& node) const {
-		node.geometry = {
-		    2, space(), point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true};
+		node.geometry = {2, space(), point{{1, 1, 1}}, m_how.split_2d ? split_kind::split_2d : split_kind::split_1d, m_how.oversubscription, m_how.border, true,
+		    cut_rows, 0, {}};
 	}
 
 	void register_launch(const submission_id submission, const std::shared_ptr<const native_kernel>& kernel) {
