@@ -244,5 +244,39 @@ def nothing_fails() -> None:
         assert queue.fence(field).result().sum() == 3000
 
 
+def begins_again() -> None:
+    """Runtimes end well, by an exception and by failures. Each takes 60 % of the memory, and none leaves any."""
+    import cupy
+
+    @celerity.kernel
+    def divide(chunk: Any, out: Any) -> None:
+        half = out[chunk.box]
+        raise ZeroDivisionError(half.shape)
+
+    free_before, total = cupy.cuda.runtime.memGetInfo()
+    large = int(0.6 * total)
+    buffers = []
+    for end in ("well", "exception", "failure", "left open", "too large", "well"):
+        try:
+            queue = celerity.Queue()
+            buffers.append(celerity.Buffer((large,), np.uint8, name="large"))
+            queue.parallel_for(large, fill, buffers[-1].write(access.one_to_one()), 7)
+            assert queue.fence(buffers[-1], Box((0,), (4,))).result().tolist() == [7] * 4
+            if end in {"failure", "left open"}:
+                queue.parallel_for(large, divide, buffers[-1].write(access.one_to_one()))
+            elif end == "too large":
+                huge = celerity.Buffer((1 << 42,), np.uint8, name="huge")
+                queue.parallel_for(huge.shape, fill, huge.write(access.one_to_one()), 1)
+            if end == "left open":
+                queue.wait()
+            with queue:
+                if end == "exception":
+                    print(os.environ[f"no {end}"])
+        except (celerity.CelerityError, KeyError) as error:
+            print(f"{end}: {type(error).__name__}")
+    cupy.get_default_memory_pool().free_all_blocks()
+    print(f"{(free_before - cupy.cuda.runtime.memGetInfo()[0]) / (1 << 20):.0f} MiB")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

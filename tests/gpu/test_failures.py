@@ -65,6 +65,14 @@ def test_a_buffer_of_60_percent_of_the_memory_cannot_grow_without_lookahead() ->
     assert_failed(outcome, "OutOfMemory", '"history"', "in the memory of D", "This rank holds")
 
 
+def test_runtimes_that_end_in_any_way_leave_no_memory_to_the_next() -> None:
+    outcome = run_program("begins_again")
+    assert outcome.status == 0, outcome.errors
+    *ends, left = outcome.output.splitlines()
+    assert ends == ["exception: KeyError", "failure: TaskFailed", "left open: TaskFailed", "too large: OutOfMemory"]
+    assert int(left.split()[0]) < 300, "modules and pools of the context"
+
+
 def test_an_illegal_address_names_the_tasks_in_flight() -> None:
     outcome = run_program("illegal_address")
     assert_failed(outcome, "DeviceError", "stray step", line_of(PROGRAM, "illegal_address"))

@@ -310,3 +310,26 @@ def test_memory_stays_while_the_program_keeps_an_array_of_it(tmp_path: Path) -> 
         """,
     )
     assert outcome.stdout == "1048576.0\n", outcome.stderr
+
+
+def test_a_failure_frees_the_communicator_of_its_runtime(tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path,
+        """
+        from mpi4py import MPI
+        from celerity_py.runtime import lifecycle
+
+        celerity.configure(comm=MPI.COMM_SELF)
+        queue = celerity.Queue()
+        duplicate = lifecycle._communicator._comm
+        queue.collective(lambda part: 1 / part.comm.Get_rank())
+        try:
+            queue.wait()
+        except errors.TaskFailed:
+            print(bool(duplicate))
+        with celerity.Queue() as queue:
+            queue.collective(lambda part: print(part.comm.Get_size()))
+        print(bool(duplicate))
+        """,
+    )
+    assert outcome.stdout.split() == ["True", "1", "False"], outcome.stderr
