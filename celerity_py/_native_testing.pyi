@@ -239,9 +239,9 @@ def copy_shape(source_array: tuple[int, int, int, int, int, int] | None, destina
     How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).
     """
 
-def fold(op: str, dtype: str, source: int, count: int, destination: int) -> None:
+def fold(op: str, dtype: str, source: int, count: int, destination: int, num_elements: int = 1) -> None:
     """
-    Writes the fold of `count` elements at address `source`, in order, to address `destination`. Raises ValueError if the operation is not defined.
+    Writes the fold of `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.
     """
 
 def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, int, celerity_py._native.RangeMapper]], name: str = ...) -> celerity_py._native.Task:

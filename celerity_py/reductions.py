@@ -48,8 +48,8 @@ def reduction(
     """Declare that a kernel reduces into a buffer. The kernel gets a `Reducer` and calls its `combine(partial)`.
 
     Args:
-        buffer: A buffer with one element, of an integer, floating-point or complex dtype or bool. The result, which has
-            the same bits on all ranks, becomes its contents.
+        buffer: A buffer of any shape, of an integer, float32, float64 or complex dtype or bool. The result, which has
+            the same bits on all ranks, becomes its contents: element by element, if it has more than one.
         op: "sum", "prod", "min", "max", "and", "or" or "xor". "min" and "max" need an order, "xor" integers or bool.
         include_current: Whether the buffer's old value takes part, exactly once.
         identity: For a callable `op` only.
@@ -60,7 +60,7 @@ def reduction(
     Raises:
         ArgumentTypeError: If `buffer` is no buffer.
         UsageError: If the operation is unknown or not defined for the buffer's dtype.
-        NotAvailableYet: If the operation is a callable, or the buffer has more than one element.
+        NotAvailableYet: If the operation is a callable.
     """
     if not isinstance(buffer, Buffer):
         raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
@@ -73,12 +73,6 @@ def reduction(
     if not isinstance(op, str) or op not in OPERATIONS:
         raise UsageError(
             f"The reduction into {record.label} needs one of {', '.join(map(repr, OPERATIONS))}, not {op!r}."
-        )
-    if any(extent != 1 for extent in record.shape):
-        raise NotAvailableYet(
-            f"The reduction into {record.label} has the shape {record.shape}, but only reductions into buffers of one "
-            f"element are available yet. Let each part of the data write a row of partial results, and add up the rows "
-            f"in a second kernel, as docs/how_to.md does; or reduce into one buffer per element."
         )
     dtype = record.dtype
     if dtype.name not in _native.SCALAR_TYPES or not dtype.isnative:

@@ -184,7 +184,7 @@ class Binder:
             if kind is Port:
                 arguments.append(self._view(arg, next(bindings), submission))
             elif kind is ReductionPort:
-                array = self.array_at(next(partials).address, (), arg.record.dtype)
+                array = self.array_at(next(partials).address, arg.shape, arg.record.dtype)
                 arguments.append(self.reducer_type(array, arg, submission))
             elif kind is SideEffect:
                 arguments.append(arg.host_object.obj)

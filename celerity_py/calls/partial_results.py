@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _SEQUENCES = (list, tuple, memoryview)
 class ReductionPort(PortRecord):
     """The part of a reduction that the runtime keeps after the submit; each submit has its own."""
 
-    __slots__ = ("has_combined", "identity", "includes_current", "op")
+    __slots__ = ("has_combined", "identity", "includes_current", "op", "shape")
 
     def __init__(self, record: BufferRecord, op: str, *, includes_current: bool = False) -> None:
         self.record = record
@@ -30,10 +30,12 @@ class ReductionPort(PortRecord):
         #: Whether a chunk of this rank has combined a value. Any thread.
         self.has_combined = False
         self.op = op
+        #: Of a partial result: 0-d for a buffer of one element.
+        self.shape = () if all(extent == 1 for extent in record.shape) else record.shape
         self.identity = identity_of(op, record.dtype)
         self.runtime = record.runtime
         #: Equal for reductions that fit the same kernels.
-        self.kind = kind_of(op, record.dtype)
+        self.kind = kind_of(op if self.shape == () else f"{op} of arrays", record.dtype)
 
     @property
     def has_value_of_nothing(self) -> bool:
@@ -51,8 +53,8 @@ class Reducer(StandsForArray, HolderRecord):
     __slots__ = ("_operation", "_owner", "_port")
 
     def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Submission) -> None:
-        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
-        array[()] = port.identity
+        """Made by the runtime; `array` lies where the partial result belongs."""
+        array[...] = port.identity
         self._base = array
         self._operation = OPERATIONS[port.op].combine
         self._port = port
@@ -62,30 +64,80 @@ class Reducer(StandsForArray, HolderRecord):
         """Combine `value` with the partial result of this chunk. A kernel may call this any number of times.
 
         Args:
-            value: A scalar or an array of one element.
+            value: A scalar or an array of one element, for a buffer of one element; an array of the shape of the
+                buffer, for any other one.
 
         Raises:
-            UsageError: If it has more than one element, or the buffer's dtype cannot hold it by NumPy's "same_kind"
+            UsageError: If the shape is another one, or the buffer's dtype cannot hold the value by NumPy's "same_kind"
                 rule: neither 0.5 nor a complex number goes into integers.
         """
-        given = value
+        value = self._checked(value, value)
+        shape = getattr(value, "shape", ())
+        if self._port.shape == () and shape != () and value.size == 1:
+            value = value.reshape(())
+        elif shape != self._port.shape:
+            self._refuse_shape(shape)
+        self._base[...] = self._operation(self._base, value)
+        self._port.has_combined = True
+
+    def combine_at(self, indices: Any, values: Any) -> None:
+        """Combine values with some elements of the partial result, one after the other.
+
+        An element may occur more than once, as in a histogram: `bins.combine_at(numbers, 1)`.
+
+        Args:
+            indices: An array of integers, or a tuple of one per dimension, as NumPy's `ufunc.at` takes them. On GPUs,
+                indices outside of the buffer are not found.
+            values: As many, or one for all of them.
+
+        Raises:
+            UsageError: If the buffer has a single element, or its dtype cannot hold the values; on a GPU also if CuPy
+                has no such operation.
+            IndexError: If an index lies outside of the buffer.
+        """
+        if self._port.shape == ():
+            raise UsageError(
+                f"{self._owner.describe()} combines at indices of {self._port.record.label}, which has a single "
+                f"element. Use combine(value)."
+            )
+        self._at(indices, self._checked(values, values))
+        self._port.has_combined = True
+
+    @property
+    def array(self) -> Any:
+        """The partial result of this chunk, filled with the identity at first: an array to update in place.
+
+        It has the shape of the buffer, and is 0-d for a buffer of one element. It ends with the kernel.
+        """
+        self._port.has_combined = True
+        return self._base
+
+    def _at(self, indices: Any, values: Any) -> None:
+        self._operation.at(self._base, indices, values)
+
+    def _checked(self, value: Any, given: Any) -> Any:
+        """The value as a scalar or an array whose elements the buffer can hold."""
         if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
             value = np.asarray(value)
-        if getattr(value, "ndim", 0):
-            if value.size != 1:
-                raise UsageError(
-                    f"{self._owner.describe()} combines an array of shape {value.shape} into the single element of "
-                    f"{self._port.record.label}. Reduce it first, for instance with "
-                    f"numpy.{self._operation.__name__}.reduce(partial, axis=None)."
-                )
-            value = value.reshape(())
         if is_masked(value):
             refuse_masked(value, f"{self._owner.describe()} combines")
         if not can_hold(self._port.record.dtype, value):
             what = f"{describe_value(value)} into {self._port.record.label}"
             refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
-        self._base[()] = self._operation(self._base, value)
-        self._port.has_combined = True
+        return value
+
+    def _refuse_shape(self, shape: tuple[int, ...]) -> NoReturn:
+        who, label = self._owner.describe(), self._port.record.label
+        if self._port.shape == ():
+            raise UsageError(
+                f"{who} combines an array of shape {shape} into the single element of {label}. Reduce it first, for "
+                f"instance with numpy.{self._operation.__name__}.reduce(partial, axis=None)."
+            )
+        raise UsageError(
+            f"{who} combines {f'an array of shape {shape}' if shape else 'a scalar'} into {label}, whose shape is "
+            f"{self._port.shape}. Pass an array of that shape, combine_at(indices, values) for some of the elements, "
+            f"or update .array in place."
+        )
 
     def _explain(self, use: str) -> str:
         return (

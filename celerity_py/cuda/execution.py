@@ -13,6 +13,7 @@ from celerity_py.calls.execution import Binder
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
+from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.submissions import Submission
 
 _MAX_STREAMS = 256  # lanes are few, but each runtime makes its own
@@ -41,11 +42,21 @@ class CudaReducer(Reducer):
     __slots__ = ()
 
     def __init__(self, array: Any, port: ReductionPort, owner: Submission) -> None:
-        """Made by the runtime; `array` is 0-d and lies where the partial result belongs."""
+        """Made by the runtime; `array` lies where the partial result belongs."""
         import cupy
 
         super().__init__(array, port, owner)
         self._operation = getattr(cupy, self._operation.__name__)
+
+    def _at(self, indices: Any, values: Any) -> None:
+        try:
+            super()._at(indices, values)
+        except (NotImplementedError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"{self._owner.describe()} combines at indices of {self._port.record.label}, and CuPy has no "
+                f"{self._operation.__name__}.at for {self._port.record.dtype} ({error}). Make an array of the shape of "
+                f"the buffer in the kernel, and combine(array)."
+            ) from error
 
 
 class _ForeignStream:

@@ -239,6 +239,14 @@ class _Matcher:
             self._refuse_element(position, parameter, what, port.record.dtype)
         if parameter.op != port.op:
             self._refuse(position, parameter, what, f"The kernel combines by {parameter.op!r}.")
+        if port.shape != ():
+            self._refuse(
+                position,
+                parameter,
+                what,
+                f"Its shape is {port.shape}, and reducers of CUDA C++ have one element yet. Write this kernel in "
+                f"Python, with CuPy arrays and out.combine(array) or out.combine_at(indices, values).",
+            )
         self.natives.append(("reducer", 0, 0, np.asarray(port.identity, port.record.dtype).tobytes()))
 
     def _check_value(self, position: int, parameter: Parameter, value: Any) -> None:

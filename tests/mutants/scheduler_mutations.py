@@ -225,6 +225,19 @@ SCHEDULER_MUTATIONS = (
         "false) parts.push_back(std::move(unread));",
     ),
     Mutation(
+        "a write of some elements drops the shares of a reduction of an array",
+        COMMANDS,
+        "return !written.empty() && !region_difference(region(buffer.domain), written).empty()",
+        "return written.empty() && !region_difference(region(buffer.domain), written).empty()",
+        limit=2000,
+    ),
+    Mutation(
+        "partial results of arrays meet one element apart",
+        TASKS,
+        "slot * bytes_of_partial(buffer)",
+        "slot * buffer.info.element_size_bytes",
+    ),
+    Mutation(
         "a write that is clamped to nothing drops the shares of a reduction",
         COMMANDS,
         "if(written.empty()) continue; // clamped to nothing",

@@ -121,6 +121,9 @@ def features(program: Program) -> set[str]:
             result.add(f"host task {step.on}" if isinstance(step, HostTask) else f"{len(step.box)}-D kernel")
             if isinstance(step, Kernel):
                 result |= _kernel_features(step)
+                targets = [program.buffers[reduction.buffer] for reduction in step.reductions]
+                if any(max(target.shape, default=1) > 1 for target in targets):
+                    result.add("reduction of an array")
         elif isinstance(step, Fence):
             result.add("fence on all ranks" if step.on_all else "fence on rank 0")
         elif isinstance(step, Destroy):

@@ -65,6 +65,11 @@ def fold(op: Operator, words: Words) -> int:
     return int(np.multiply.reduce(words.astype(np.uint32), dtype=np.uint32))
 
 
+def fold_by_element(op: Operator, words: Words, places: npt.NDArray[np.intp], count: int) -> Words:
+    """A partial result of `count` elements: word i belongs to element `places[i] % count`."""
+    return np.array([fold(op, words[places % count == element]) for element in range(count)], np.uint64)
+
+
 def identity(op: Operator) -> int:
     return _IDENTITY[op]
 
@@ -202,11 +207,11 @@ def _write(access: Access, submission: int, meaning: TaskMeaning, state: BufferS
 
 
 def _reduce(submission: int, reduction: Reduction, items: Words, state: BufferState) -> None:
-    words = items.reshape(-1)
+    words, places, count = items.reshape(-1), np.arange(items.size), state.words.size
     if reduction.include_current:
         _require_initialised(submission, reduction.buffer, state.words)
-        words = np.concatenate([state.words, words])
-    state.words[:] = fold(reduction.op, words)
+        words, places = np.concatenate([state.words, words]), np.concatenate([np.arange(count), places])
+    state.words[:] = fold_by_element(reduction.op, words, places, count)
     state.versions[:] = submission
 
 

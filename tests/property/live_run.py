@@ -21,6 +21,7 @@ from tests.property.interpreter import (
     WORD_MASK,
     Meaning,
     Words,
+    fold_by_element,
     initial_words,
     interpret,
 )
@@ -189,8 +190,20 @@ class OracleTask:
             places = tuple(
                 slice(low - first, high - first) for (low, high), (first, _) in zip(box, self.task.box, strict=True)
             )
-            items = xp.asarray(self.contributions[position][places]).reshape(-1)
-            out.combine(_fold_on_device(xp, self.task.reductions[position].op, items) + errors.astype(xp.uint32))
+            items = self.contributions[position][places].reshape(-1)
+            reduction = self.task.reductions[position]
+            target = self.after[reduction.buffer]
+            if target.size == 1:
+                out.combine(_fold_on_device(xp, reduction.op, xp.asarray(items)) + errors.astype(xp.uint32))
+                continue
+            numbers = np.arange(self.contributions[position].size).reshape(self.contributions[position].shape)
+            elements = numbers[places].reshape(-1) % target.size
+            if self.number % 2 and xp is np:
+                out.combine_at(np.unravel_index(elements, target.shape), items)
+                out.array[...] += errors.astype(np.uint32)
+            else:
+                share = fold_by_element(reduction.op, items.astype(np.uint64), elements, target.size)
+                out.combine(xp.asarray(share.astype(np.uint32).reshape(target.shape)) + errors.astype(xp.uint32))
 
     def _count_errors(self, xp: Any, item: Access, view: Any, chunk: UserBox) -> Any:
         expected = self.before[item.buffer]

@@ -58,6 +58,8 @@ class NativeKernels:
         """Whether items can do all of the task on their own: none overwrites an element that another one accesses."""
         if not self._is_cuda or len(task.accesses) + len(task.reductions) > _MOST_ARGUMENTS:
             return False
+        if any(max(shapes[reduction.buffer], default=1) > 1 for reduction in task.reductions):
+            return False
         if any(dtypes[access.buffer] not in _C_TYPES for access in task.accesses):
             return False
         for access in task.accesses:

@@ -43,6 +43,7 @@ OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
 MODES: tuple[Mode, ...] = ("read_write", "write", "read")
 OBJECTS = (1, 2, 3)
 PLACES: list[Literal["split", "once", "master"]] = ["split", "once", "master"]
+MOST_REDUCED = 40  # elements of an array
 SCALAR_EVENTS = ("reduce", "reduce", "nothing", "some read", "all read", "fence", "wait", "host")
 LOOKAHEADS: list[tuple[int, Literal["none", "auto", "infinite"]]] = [(4, "none"), (4, "auto"), (2, "infinite")]
 
@@ -157,7 +158,7 @@ class ProgramGenerator:
                     buffer.initialised |= buffer.mask(access.mapper.region(task.box, task.box, buffer.decl.shape))
         if isinstance(task, Kernel):
             for reduction in task.reductions:
-                self.live[reduction.buffer].initialised = 1
+                self.live[reduction.buffer].initialised = self.live[reduction.buffer].all_elements
 
     def _append_if_legal(self, accesses: list[Access], access: Access, whole: UserBox) -> bool:
         legal = is_legal(access, whole, self.live, accesses)
@@ -388,19 +389,25 @@ class ProgramGenerator:
         accesses = (Access(target.number, "write", mappers.one_to_one()), Access(number, "read", mapper))
         self._submit(Kernel(full_box(target.shape), accesses))
 
+    def _targets(self) -> list[int]:
+        return [
+            n for n, b in self.live.items() if b.decl.kind == (4, 0) and b.all_elements.bit_length() <= MOST_REDUCED
+        ]
+
     def add_reduction(self) -> None:
-        scalars = self._scalars()
-        if not scalars or chance(self.draws, 40):
+        targets = self._targets()
+        if not targets or chance(self.draws, 40):
             self.add_buffer(choice(self.draws, [(1,), (), (1, 1), (1, 1, 1)]))
-            scalars = self._scalars()
+            targets = self._targets()
         shape = self.base_shape if chance(self.draws, 60) else self._random_shape()
         whole = full_box(shape)
         accesses: list[Access] = []
         reductions: list[Reduction] = []
         for _ in range(1 if chance(self.draws, 75) else 2):
-            number = choice(self.draws, scalars)
+            number = choice(self.draws, targets)
             if all(reduction.buffer != number for reduction in reductions):
-                include = bool(self.live[number].initialised) and chance(self.draws, 50)
+                live = self.live[number]
+                include = live.initialised == live.all_elements and chance(self.draws, 50)
                 reductions.append(Reduction(number, choice(self.draws, OPERATORS), include))
         self._add_reads(accesses, whole)
         taken = {reduction.buffer for reduction in reductions}

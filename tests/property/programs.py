@@ -33,7 +33,7 @@ class BufferDecl:
     @property
     def kind(self) -> tuple[int, int]:
         """Buffers of equal kinds have elements of one type: size in bytes, and which of the types of that size."""
-        # A buffer of one element may be reduced into.
+        # Buffers of kind (4, 0) may be reduced into: those of one element, and some others.
         return self.element_size_bytes, 0 if all(extent == 1 for extent in self.shape) else self.number // 2 % 4
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from celerity_py import _native_testing
 from celerity_py._native import BoundAccess, ExecutorSettings, HostTaskCall, InitializeCall, KernelCall, Payload
 from tests.property.distribution import paths_of
-from tests.property.interpreter import Meaning, fold
+from tests.property.interpreter import Meaning, fold_by_element
 from tests.property.programs import Fence, HostTask, Kernel, ObjectFence, Program
 from tests.support.allocations import CELL_BYTES, cells_of
 from tests.verification.contexts import RankContext
@@ -92,8 +92,12 @@ class Functions:
         for position, binding in enumerate(reductions):
             assert isinstance(task, Kernel)
             places = tuple(slice(chunk[d] - low, chunk[3 + d] - low) for d, (low, _) in enumerate(task.box))
-            share = fold(task.reductions[position].op, meaning.contributions[position][places].reshape(-1))
-            memory_at(binding.address, 1)[0] = share
+            items = meaning.contributions[position]
+            numbers = np.arange(items.size).reshape(items.shape)[places].reshape(-1)
+            reduction = task.reductions[position]
+            count = meaning.before[reduction.buffer].words.size
+            share = fold_by_element(reduction.op, items[places].reshape(-1), numbers, count)
+            memory_at(binding.address, count)[:] = share
 
     def initialize(self, buffer: int, address: int, allocated: FlatBox, boxes: list[FlatBox]) -> None:
         number = self.trace.buffer_numbers[buffer]

@@ -29,6 +29,7 @@ _HOW_TOS = {
     "collective host tasks": "[0. 1. 2. 3.]",
     "cuda kernels": "[0.25 1.   2.  ] 98.0",
     "halos": "910.0",
+    "splits": "5.187377517639621",
     "repetitions": "999.9528",
     "loops": "2050 0.0994991",
     "ensembles": "(0, np.float64(4.12195842495",

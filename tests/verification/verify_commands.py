@@ -23,7 +23,7 @@ from tests.verification.verifier import (
 
 Transfer = tuple[int, int, int]
 PARTIAL = -1000
-"""Version of a scalar that holds this rank's share of the reduction of submission s: PARTIAL - s."""
+"""Version of elements that hold this rank's share of the reduction of submission s: PARTIAL - s."""
 
 
 class RankCommands:
@@ -132,11 +132,12 @@ class RankCommands:
         """Gathers the shares of all other ranks, and combines them with its own."""
         transfer, buffer, consumer = self._transfer(record)
         version, wanted = int(self.versions[buffer][0]), int(self.oracle.before(buffer, consumer)[0])
-        if version == wanted or transfer in self.reduced:
+        if np.any(self.versions[buffer] != version) or version == wanted or transfer in self.reduced:
             raise self.error(f"reduces b{buffer}, which has version {version}; S{consumer} needs {wanted}")
         self.reduced.add(transfer)
-        self.versions[buffer][0] = wanted
-        return buffer, int(version == PARTIAL - wanted), 1
+        self.versions[buffer][:] = wanted
+        all_elements = (1 << self.versions[buffer].size) - 1
+        return buffer, all_elements if version == PARTIAL - wanted else 0, all_elements
 
     def _execute(self, record: Record) -> Iterator[tuple[int, int, int]]:
         submission = self.submissions[record["task"]]
@@ -161,16 +162,16 @@ class RankCommands:
             self.versions[buffer][list(bits(writes))] = submission
         for reduction in task.reductions if isinstance(task, Kernel) else ():
             include = reduction.include_current and self._versions_equal(reduction.buffer, submission)
-            self.versions[reduction.buffer][0] = (
-                PARTIAL - submission if self.chunk_counts[submission] > 1 else submission
-            )
-            masks[reduction.buffer] = (int(include), 1)
+            versions = self.versions[reduction.buffer]
+            versions[:] = PARTIAL - submission if self.chunk_counts[submission] > 1 else submission
+            all_elements = (1 << versions.size) - 1
+            masks[reduction.buffer] = (all_elements if include else 0, all_elements)
         self._compare_with_record(record, masks, bool(isinstance(task, Kernel) and task.reductions))
         for buffer, (reads, writes) in masks.items():
             yield buffer, reads, writes
 
     def _versions_equal(self, buffer: int, submission: int) -> bool:
-        return bool(self.versions[buffer][0] == self.oracle.before(buffer, submission)[0])
+        return bool(np.all(self.versions[buffer] == self.oracle.before(buffer, submission)))
 
     def _compare_with_record(self, record: Record, masks: dict[int, tuple[int, int]], has_reductions: bool) -> None:
         if has_reductions:

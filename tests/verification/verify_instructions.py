@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tests.property.interpreter import INITIAL
 from tests.property.programs import Fence, HostTask, Kernel, ObjectFence
 from tests.support.allocations import (
@@ -69,7 +71,7 @@ class RankInstructions(RankMemory):
                 or self.shares.by_id.get(binding["reduction"]) != (submission, position)
             ):
                 raise self.error(f"reduction {position} is not as submitted, or its result lies in another memory")
-            cells, mask = linear_cells(0, 1)
+            cells, mask = linear_cells(0, flat_size(self.oracle.spaces[task.reductions[position].buffer]))
             self._access(place, allocation, 0, mask)
             allocation.versions[cells] = self.shares.of_chunk(
                 submission, position, self.trace.rank, tuple(record["chunk"])
@@ -236,17 +238,22 @@ class RankInstructions(RankMemory):
 
     def _replay_reduce(self, record: Record, place: int) -> None:
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
-        from_cells, from_mask = linear_cells(0, record["count"])
-        to_cells, to_mask = linear_cells(0, 1)
+        count, num_elements = record["count"], record["num_elements"]
+        from_cells, from_mask = linear_cells(0, count * num_elements)
+        to_cells, to_mask = linear_cells(0, num_elements)
         if source is destination:
             self._access(place, source, from_mask, to_mask)
         else:
             self._access(place, source, from_mask, 0)
             self._access(place, destination, 0, to_mask)
-        found = [int(version) for version in source.versions[from_cells]]
-        if UNWRITTEN in found or PENDING in found:
+        found = source.versions[from_cells].reshape(count, num_elements)
+        if np.any((found == UNWRITTEN) | (found == PENDING)):
             raise self.error("reduces slots that nobody wrote")
-        destination.versions[to_cells] = self.shares.combine(record["reduction"], found, self._what())
+        columns, which = np.unique(found, axis=1, return_inverse=True)
+        made = [
+            self.shares.combine(record["reduction"], [int(v) for v in column], self._what()) for column in columns.T
+        ]
+        destination.versions[to_cells] = np.array(made)[which.reshape(-1)]
 
     def _replay_fence(self, record: Record, place: int) -> None:
         submission = record["submission"]

@@ -123,10 +123,12 @@ class RankMemory:
         wrong = np.flatnonzero(found != needed)
         if wrong.size == 0:
             return
-        cell = int(wrong[0])
-        if found[cell] <= FIRST_SHARE:
-            self.shares.must_be_complete(int(found[cell]), int(needed[cell]), self._what())
+        are_shares = found[wrong] <= FIRST_SHARE
+        for share, submitted in {(int(found[cell]), int(needed[cell])) for cell in wrong[are_shares]}:
+            self.shares.must_be_complete(share, submitted, self._what())
+        if are_shares.all():
             return
+        cell = int(wrong[~are_shares][0])
         names = {UNWRITTEN: "nothing", PENDING: "a receive that was not awaited"}
         version = names.get(int(found[cell]), f"version {found[cell]}")
         raise self.error(

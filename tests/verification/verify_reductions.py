@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reductions in the verifier: a scalar may hold a share of a result; shares add up to the result, each counted once."""
+"""Reductions in the verifier: elements may hold shares of a result; shares add up to the result, each counted once."""
 
 from __future__ import annotations
 
@@ -131,6 +131,9 @@ class ReductionShares:
         argument = task.reductions[reduction[1]]
         expected: list[Part] = list(self._chunks[reduction])
         if argument.include_current:
-            expected.append(Old(int(self._oracle.before(argument.buffer, submission)[0])))
+            old = {int(version) for version in self._oracle.before(argument.buffer, submission)}
+            expected.append(
+                next((part for part in parts if isinstance(part, Old) and part.version in old), Old(min(old)))
+            )
         if sorted(map(repr, parts)) != sorted(map(repr, expected)):
             raise VerificationError(f"{what}\n  reads {parts}, the result of S{submission} is made of {expected}")

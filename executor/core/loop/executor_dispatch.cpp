@@ -145,8 +145,9 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 template <>
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
 	void* const destination = m_allocations.address(reduce.destination);
-	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, destination);
-	if(reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination)) m_announcements.add(empty_reduction_event{reduce.reduction});
+	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, reduce.num_elements, destination);
+	const bool has_no_values = reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination, reduce.num_elements);
+	if(has_no_values) m_announcements.add(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
 }
 

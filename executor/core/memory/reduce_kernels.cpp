@@ -105,15 +105,30 @@ boolean combine(const reduction_op op, const boolean a, const boolean b) {
 }
 
 template <typename T>
-void fold_elements(const reduction_op op, const void* const source, const std::size_t count, void* const destination) {
+void fold_elements(const reduction_op op, const void* const source, const std::size_t count, const std::size_t num_elements, void* const destination) {
 	const auto load = [&](const std::size_t i) {
 		T value;
 		std::memcpy(&value, static_cast<const std::byte*>(source) + i * sizeof(T), sizeof(T));
 		return value;
 	};
-	T result = load(0);
-	for(std::size_t i = 1; i < count; ++i) result = combine(op, result, load(i));
-	std::memcpy(destination, &result, sizeof(T));
+	for(std::size_t element = 0; element < num_elements; ++element) {
+		T result = load(element);
+		for(std::size_t i = 1; i < count; ++i) result = combine(op, result, load(i * num_elements + element));
+		std::memcpy(static_cast<std::byte*>(destination) + element * sizeof(T), &result, sizeof(T));
+	}
+}
+
+template <typename T>
+bool is_extremum_of_nothing(const reduction_op op, const T& found) {
+	if constexpr(is_complex<T>) {
+		return false;
+	} else if constexpr(std::is_same_v<T, boolean>) {
+		return (found.value != 0) == (op == reduction_op::min);
+	} else if constexpr(std::is_floating_point_v<T>) {
+		return std::isinf(found) && (found > 0) == (op == reduction_op::min);
+	} else {
+		return found == (op == reduction_op::min ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min());
+	}
 }
 
 /// Calls f(std::type_identity<T>{}) with the C++ type.
@@ -148,29 +163,23 @@ bool is_defined(const reduction_op op, const scalar_type type) {
 	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;
 }
 
-bool is_extremum_of_nothing(const reduction_op op, const scalar_type type, const void* const value) {
+bool is_extremum_of_nothing(const reduction_op op, const scalar_type type, const void* const values, const std::size_t num_elements) {
 	if(op != reduction_op::min && op != reduction_op::max) return false;
 	return visit_type(type, [&]<typename T>(std::type_identity<T>) {
-		if constexpr(is_complex<T>) {
-			return false;
-		} else {
+		for(std::size_t i = 0; i < num_elements; ++i) {
 			T found;
-			std::memcpy(&found, value, sizeof(T));
-			if constexpr(std::is_same_v<T, boolean>) {
-				return (found.value != 0) == (op == reduction_op::min);
-			} else if constexpr(std::is_floating_point_v<T>) {
-				return std::isinf(found) && (found > 0) == (op == reduction_op::min);
-			} else {
-				return found == (op == reduction_op::min ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min());
-			}
+			std::memcpy(&found, static_cast<const std::byte*>(values) + i * sizeof(T), sizeof(T));
+			if(!is_extremum_of_nothing(op, found)) return false;
 		}
+		return true;
 	});
 }
 
-void fold(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, void* const destination) {
+void fold(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, const std::size_t num_elements,
+    void* const destination) {
 	if(count == 0) throw std::invalid_argument("a reduction needs at least one element");
 	if(!is_defined(op, type)) throw std::invalid_argument(std::string("'") + name_of(op) + "' is not defined on " + name_of(type));
-	visit_type(type, [&]<typename T>(std::type_identity<T>) { fold_elements<T>(op, source, count, destination); });
+	visit_type(type, [&]<typename T>(std::type_identity<T>) { fold_elements<T>(op, source, count, num_elements, destination); });
 }
 
 } // namespace celerity

@@ -12,12 +12,13 @@ std::size_t size_of(scalar_type type);
 /// Bitwise operations are not defined on floating-point and complex numbers.
 bool is_defined(reduction_op op, scalar_type type);
 
-/// Whether the value is the result of `min` or `max` of no elements; false for other operations.
-bool is_extremum_of_nothing(reduction_op op, scalar_type type, const void* value);
+/// Whether all values are the result of `min` or `max` of no elements; false for other operations.
+bool is_extremum_of_nothing(reduction_op op, scalar_type type, const void* values, std::size_t num_elements);
 
-/// *destination := (((source[0] op source[1]) op source[2]) ...), strictly in this order, in the type itself; `count` >= 1. Integers wrap. NaN wins
-/// in min and max, complex numbers compare lexicographically, logical operations give 0 or 1, on booleans sum is "or" and prod is "and": all as in
-/// NumPy. `destination` may be any of the sources; neither needs to be aligned. Throws std::invalid_argument if the operation is not defined.
-void fold(reduction_op op, scalar_type type, const void* source, std::size_t count, void* destination);
+/// Of `count` arrays of `num_elements`, one behind the other: destination[i] := (((first[i] op second[i]) op third[i]) ...), strictly in this order, in the
+/// type itself; `count` >= 1. Integers wrap. NaN wins in min and max, complex numbers compare lexicographically, logical operations give 0 or 1, on booleans
+/// sum is "or" and prod is "and": all as in NumPy. `destination` may be any of the sources; neither needs to be aligned. Throws std::invalid_argument if the
+/// operation is not defined.
+void fold(reduction_op op, scalar_type type, const void* source, std::size_t count, std::size_t num_elements, void* destination);
 
 } // namespace celerity

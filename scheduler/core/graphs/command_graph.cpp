@@ -105,6 +105,17 @@ void command_graph_generator::resolve_pending_reductions(const std::shared_ptr<c
 	}
 }
 
+/// Whether the task overwrites some elements of the buffer, and not all of them.
+bool command_graph_generator::leaves_part(const task& node, const buffer_state& buffer) const {
+	region written;
+	for(const auto& access : node.accesses) {
+		if(access.buffer == buffer.info.id && is_producer(access.mode)) add_to(written, map_access(node, access, buffer, node.geometry.global));
+	}
+	const auto is_target = [&](const task_reduction& reduction) { return reduction.buffer == buffer.info.id; };
+	return !written.empty() && !region_difference(region(buffer.domain), written).empty()
+	       && std::none_of(node.reductions.begin(), node.reductions.end(), is_target);
+}
+
 void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out) {
 	// Partial results go only to the ranks that read the result.
 	std::vector<rank_id> participants;
@@ -116,7 +127,10 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == 0;
 		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
 	}
-	if(participants.empty()) return; // the task only overwrites the buffer: the partial results are dropped then
+	if(participants.empty()) {
+		if(!leaves_part(*node, buffer)) return; // the partial results are dropped, or nothing happens to the buffer
+		participants.emplace_back(0);
+	}
 
 	const pending_reduction pending = *buffer.pending;
 	buffer.pending.reset();

@@ -137,6 +137,7 @@ class command_graph_generator {
 	void update_shares(const task& node);
 	void collect_local_accesses(const task& node);
 	void resolve_pending_reductions(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	bool leaves_part(const task& node, const buffer_state& buffer) const;
 	void resolve_pending_reduction(const std::shared_ptr<const task>& node, buffer_state& buffer, std::vector<command>& out);
 	void generate_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	/// `owned` is the bounding box of the elements that this rank owns.

@@ -341,8 +341,9 @@ class instruction_graph_generator {
 	void finish_local_reduction(const command_phase& now, local_reduction& local, std::span<const local_chunk> chunks);
 	void compile_reduction(const command_phase& now, const reduction_command& reduction);
 	staging_allocation& acquire_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
-		return acquire_staging(now, host_memory, count * buffer.info.element_size_bytes, buffer.info.element_alignment_bytes);
+		return acquire_staging(now, host_memory, count * bytes_of_partial(buffer), buffer.info.element_alignment_bytes);
 	}
+	static std::size_t bytes_of_partial(const buffer_state& buffer) { return static_cast<std::size_t>(buffer.domain.area()) * buffer.info.element_size_bytes; }
 	void copy_partial(const command_phase& now, buffer_state& buffer, memory_id source, staging_allocation& gather, std::size_t slot);
 	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather, std::size_t count,
 	    bool is_complete);

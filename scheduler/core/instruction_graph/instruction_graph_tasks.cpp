@@ -134,7 +134,7 @@ void instruction_graph_generator::copy_partial(const command_phase& now, buffer_
 	instruction_builder copy(*this, now);
 	copy.fill(gather);
 	copy.read(*partial, buffer.whole);
-	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * buffer.info.element_size_bytes}, nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
+	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * bytes_of_partial(buffer)}, nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
 }
 
 void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather,
@@ -146,12 +146,12 @@ void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_s
 	reduce.drain(gather, gather.uses.back());
 	reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
-	reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, result->id, is_all_of_it}, priorities::reduce);
+	const auto num_elements = static_cast<std::size_t>(buffer.domain.area());
+	reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, num_elements, result->id, is_all_of_it}, priorities::reduce);
 }
 
 void instruction_graph_generator::compile_reduction(const command_phase& now, const reduction_command& reduction) {
 	auto& buffer = use_buffer(reduction.transfer.buffer);
-	const std::size_t element_size_bytes = buffer.info.element_size_bytes;
 	const std::uint32_t self_rank = m_capabilities.local_rank.value;
 	const auto receiving = now.in(phase::receive);
 	require_on_host(receiving, buffer, buffer.whole);
@@ -166,7 +166,7 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 	}
 	instruction_builder receive(*this, receiving);
 	receive.fill(gather);
-	receive.emit(receive_partials_instruction{reduction.transfer, gather.id, element_size_bytes, nodes().copy(sources), nodes().copy(slots)},
+	receive.emit(receive_partials_instruction{reduction.transfer, gather.id, bytes_of_partial(buffer), nodes().copy(sources), nodes().copy(slots)},
 	    priorities::transfer);
 	if(self_rank < reduction.num_contributors) {
 		content_state state;

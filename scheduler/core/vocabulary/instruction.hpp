@@ -84,8 +84,8 @@ struct access_binding {
 	std::span<const box> accessed; ///< the mapped region
 	CELERITY_FIELDS(buffer, mode, allocation, bounding_box, accessed)
 };
-/// The allocation in which a kernel leaves its partial result of a reduction: one element. Whoever starts the kernel stores the identity there
-/// first.
+/// The allocation in which a kernel leaves its partial result of a reduction: as many elements as the buffer. Whoever starts the
+/// kernel stores the identity there first.
 struct reduction_binding {
 	reduction_id reduction;
 	buffer_id buffer;
@@ -161,16 +161,17 @@ struct receive_partials_instruction {
 	std::span<const std::uint32_t> slots;
 	CELERITY_KIND(receive_partials, transfer, destination, bytes_per_slot, sources, slots)
 };
-/// destination[0] := fold of `count` consecutive elements of `source`, in order.
+/// Folds `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, element by element and in order.
 struct reduce_instruction {
 	reduction_id reduction;
 	reduction_op op;
 	scalar_type type;
 	allocation_id source;
 	std::size_t count;
+	std::size_t num_elements;
 	allocation_id destination;
 	bool is_all_of_it; ///< there are no further partial results, and the current value of the buffer is not included
-	CELERITY_KIND(reduce, reduction, op, type, source, count, destination, is_all_of_it)
+	CELERITY_KIND(reduce, reduction, op, type, source, count, num_elements, destination, is_all_of_it)
 };
 /// Fulfils the future of `submission`: all data of the fence is in user memory.
 struct fence_instruction {

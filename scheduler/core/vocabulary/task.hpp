@@ -75,7 +75,7 @@ struct buffer_access {
 };
 
 struct task_reduction {
-	buffer_id buffer; ///< one element
+	buffer_id buffer; ///< all of it
 	reduction_op op = reduction_op::sum;
 	scalar_type type = scalar_type::float32;
 	bool include_current = false;

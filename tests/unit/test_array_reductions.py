@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""Reductions into buffers with more than one element: each element is a reduction of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.errors import UsageError
+
+SIZE, BINS = 1003, 7
+ONE = access.one_to_one()
+DATA = np.random.default_rng(5).integers(0, BINS, SIZE)
+
+
+def count(chunk: celerity.Chunk, values: celerity.View, bins: celerity.Reducer) -> None:
+    bins.combine_at(values[chunk.box], 1)
+
+
+def count_at_once(chunk: celerity.Chunk, values: celerity.View, bins: celerity.Reducer) -> None:
+    bins.combine(np.bincount(values[chunk.box], minlength=BINS))
+
+
+def count_in_place(chunk: celerity.Chunk, values: celerity.View, bins: celerity.Reducer) -> None:
+    np.add.at(bins.array, values[chunk.box], 1)
+
+
+@pytest.mark.parametrize("kernel", [count, count_at_once, count_in_place])
+def test_a_histogram(queue: celerity.Queue, kernel: Any) -> None:
+    values = celerity.Buffer.from_array(DATA)
+    bins = celerity.Buffer(BINS, np.int64)
+    expected = np.bincount(DATA, minlength=BINS)
+    for times in (1, 2, 3):
+        target = celerity.reduction(bins, "sum", include_current=times > 1)
+        queue.parallel_for(SIZE, kernel, values.read(ONE), target)
+        assert np.array_equal(queue.fence(bins).result(), times * expected)
+
+
+def test_several_reductions_of_any_shape_in_one_kernel(queue: celerity.Queue) -> None:
+    points = np.random.default_rng(6).normal(size=(SIZE, 3))
+
+    def summarise(
+        chunk: celerity.Chunk,
+        given: celerity.View,
+        low: celerity.Reducer,
+        products: celerity.Reducer,
+        is_any: celerity.Reducer,
+    ) -> None:
+        rows = given[chunk.box.min[0] : chunk.box.max[0], :]
+        low.combine(rows.min(axis=0))
+        products.combine(rows.T @ rows)
+        is_any.combine(rows.max() > 2)
+
+    buffer = celerity.Buffer.from_array(points)
+    low, products = celerity.Buffer(3, np.float64), celerity.Buffer((3, 3), np.float64)
+    is_any = celerity.Buffer((), np.bool_)
+    queue.parallel_for(
+        SIZE,
+        summarise,
+        buffer.read(lambda chunk: (slice(*_rows(chunk)), slice(None))),
+        celerity.reduction(low, "min"),
+        celerity.reduction(products, "sum"),
+        celerity.reduction(is_any, "or"),
+    )
+    assert np.array_equal(queue.fence(low).result(), points.min(axis=0))
+    np.testing.assert_allclose(queue.fence(products).result(), points.T @ points)
+    assert queue.fence(is_any).result() == (points.max() > 2)
+
+
+def _rows(chunk: celerity.MapperChunk) -> tuple[int, int]:
+    return chunk.box.min[0], chunk.box.max[0]
+
+
+def test_a_write_of_some_elements_keeps_the_results_of_the_others(queue: celerity.Queue) -> None:
+    values = celerity.Buffer.from_array(DATA)
+    bins = celerity.Buffer(BINS, np.int64)
+
+    def clear(chunk: celerity.Chunk, out: celerity.View) -> None:
+        out[chunk.box] = -1
+
+    queue.parallel_for(SIZE, count, values.read(ONE), celerity.reduction(bins, "sum"))
+    queue.parallel_for(celerity.Box((2,), (5,)), clear, bins.write(ONE))
+    expected = np.bincount(DATA, minlength=BINS)
+    expected[2:5] = -1
+    assert np.array_equal(queue.fence(bins).result(), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "error", "message"),
+    [
+        (BINS, lambda out: out.combine(3), UsageError, r"combines a scalar into .*whose shape is \(7,\)"),
+        (
+            BINS,
+            lambda out: out.combine(np.zeros(6, int)),
+            UsageError,
+            r"an array of shape \(6,\) into .*shape is \(7,\)",
+        ),
+        (BINS, lambda out: out.combine(np.zeros(BINS)), UsageError, "float64"),
+        (BINS, lambda out: out.combine_at([0, 1], [0.5, 1.5]), UsageError, "float64"),
+        (BINS, lambda out: out.combine_at([BINS], 1), IndexError, "index 7 is out of bounds"),
+        (1, lambda out: out.combine_at([0], 1), UsageError, r"has a single element. Use combine\(value\)"),
+    ],
+)
+def test_values_and_indices_that_do_not_fit_are_refused(
+    queue: celerity.Queue, shape: int, body: Any, error: type[Exception], message: str
+) -> None:
+    told = []
+
+    def kernel(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        with pytest.raises(error, match=message) as caught:
+            body(out)
+        told.append(str(caught.value))
+
+    bins = celerity.Buffer(shape, np.int64, name="bins")
+    queue.parallel_for(3, kernel, celerity.reduction(bins, "sum"))
+    assert not queue.fence(bins).result().any()
+    assert told
+    assert error is IndexError or '"bins"' in told[0]
