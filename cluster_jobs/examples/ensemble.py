@@ -8,7 +8,7 @@ The random numbers depend on the member and the step, and not on the device. Run
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import Box, access
+from celerity_py import Box, access, hints
 
 WALKERS, STEPS = 256, 4
 
@@ -31,7 +31,8 @@ def ensemble(queue, members):
     distances = celerity.Buffer(members, np.float64, name="distances")
     devices = celerity.Buffer(members, np.int64, name="devices")
     one, devices_per_rank = access.one_to_one(), queue.statistics().num_devices
-    queue.parallel_for(members, walk_members, distances.write(one), devices.write(one), devices_per_rank)
+    kernel = (walk_members, distances.write(one), devices.write(one), devices_per_rank)
+    queue.parallel_for(members, *kernel, hints=hints.cyclic(1))  # members dealt out in turns
     return distances, devices
 
 

@@ -103,6 +103,16 @@ def test_memory_of_a_cyclic_split_is_that_of_the_blocks() -> None:
     cluster.finish().verify()
 
 
+def test_many_blocks_are_no_reason_to_warn_of_growing_buffers() -> None:
+    cluster = Cluster(num_devices=2)
+    buffer = cluster.buffer(64)
+    for _ in range(2):
+        cluster.kernel(64).write(buffer, one_to_one()).cyclic(2).submit()
+    cluster.flush()
+    assert not cluster.ranks[0].native.take_notices()
+    cluster.finish().verify()
+
+
 @pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
 @pytest.mark.parametrize(("num_ranks", "num_devices"), [(1, 3), (2, 2), (4, 1)])
 @pytest.mark.parametrize(

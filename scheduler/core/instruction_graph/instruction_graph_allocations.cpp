@@ -92,7 +92,7 @@ void instruction_graph_generator::allocate_contiguous(const command_phase& now, 
 	}
 	for(const auto& allocation : replaced) free_allocation(now, allocation);
 
-	state.num_allocations_made += target.size();
+	++state.num_allocations_made; // of however many boxes at once
 	if(state.num_allocations_made >= many_allocations) warn_of_many_allocations(buffer, memory, state.num_allocations_made, now.submission);
 }
 
