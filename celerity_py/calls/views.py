@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from itertools import product
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeAlias
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeAli
 import numpy as np
 
 from celerity_py._native import Box, HolderRecord, Region
+from celerity_py.calls import padding
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
     OutOfBoundsAccess,
     ReadOnlyAccess,
     UnsupportedIndex,
+    UsageError,
 )
 from celerity_py.vocabulary.foreign_arrays import is_foreign, to_numpy
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
-from celerity_py.vocabulary.static_types import Element
+from celerity_py.vocabulary.static_types import Element, PaddingMode
 from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
@@ -99,6 +102,49 @@ class View(HolderRecord, Generic[Element]):
     def ndim(self) -> int:
         """The buffer's number of dimensions."""
         return len(self._buffer.box.min)
+
+    def padded(
+        self, box: Box, halo: SupportsIndex | Sequence[SupportsIndex], mode: PaddingMode = "constant", value: Any = 0
+    ) -> npt.NDArray[Element]:
+        """A new array of `box` and a halo around it, with elements also where the halo leaves the buffer.
+
+        The access must declare the elements of the buffer that the array takes, corners of the halo included.
+
+        Args:
+            box: In global coordinates. If it is empty, so is the array, without a halo.
+            halo: The width on both sides of each dimension in elements: an integer, or one per dimension.
+            mode: Outside of the buffer, "constant" gives `value`, "edge" repeats the nearest element of the buffer,
+                and "wrap" continues at the opposite side.
+            value: A single value that the buffer can hold, for "constant".
+
+        Raises:
+            OutOfBoundsAccess: If the access does not declare an element that the array takes.
+            DimensionMismatch: If `box` has other dimensions than the buffer.
+            UnsupportedIndex: If `box` is no `Box`.
+            UsageError: If `halo`, `mode` or `value` are none of the above.
+        """
+        use = f"{self._owner.describe()} pads {self._buffer.label} at {show(box)}"
+        if box.__class__ is not Box:
+            raise self._unsupported(box, "padded() takes the Box around which the halo lies, such as chunk.box.")
+        if box.ndim != self.ndim:
+            raise self._mismatch(box)
+        padding.check_mode(mode, use)
+        grown = padding.grow(box, halo, use)
+        result = np.empty_like(self._base, shape=grown.shape, order="C")  # calls CuPy for its arrays
+        if mode == "constant":
+            if np.ndim(value) > 0:
+                raise UsageError(f"{use} with {describe_value(value)} as value. Pass a single value.")
+            if not can_hold(self.dtype, value):
+                refuse_value(self.dtype, value, f"{use} and assigns {describe_value(value)}")
+            result[...] = value
+        for part, source in padding.sources(grown, self._buffer.box, mode):
+            if not self._covers(source):
+                raise OutOfBoundsAccess(
+                    f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
+                    f"declared region {show(self._declared or self.box)}. {padding.REMEDIES[mode]}"
+                )
+            result[part] = self[source]
+        return result
 
     def __getitem__(self, index: Index) -> npt.NDArray[Element]:
         if index.__class__ is Box:

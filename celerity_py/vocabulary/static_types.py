@@ -23,6 +23,8 @@ HostTaskPlace: TypeAlias = Literal["once", "master"]
 #: Which ranks get the result of a fence.
 FenceRanks: TypeAlias = Literal["all", "master"]
 NeighborhoodShape: TypeAlias = Literal["box", "axes"]
+#: What `View.padded` takes for elements outside of the buffer.
+PaddingMode: TypeAlias = Literal["constant", "edge", "wrap"]
 #: The operations of `celerity.reduction`, as `operations.OPERATIONS` has them.
 ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
 

@@ -51,6 +51,27 @@ def test_views_yield_cupy_arrays_that_alias_the_allocation(queue: celerity.Queue
     assert np.count_nonzero(difference) >= SIZE // 2 - 8
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
+def test_a_padded_array_is_made_on_the_gpu(queue: celerity.Queue, values: Any, mode: Any) -> None:
+    import cupy
+
+    seen: list[str] = []
+
+    def kernel(chunk: Any, out: Any, x: Any) -> None:
+        near = x.padded(chunk.box, 2, mode)
+        if not isinstance(near, cupy.ndarray):
+            seen.append(str(type(near)))
+        out[chunk.box] = near[:-4] - near[4:]
+
+    x = celerity.Buffer.from_array(values)
+    out = celerity.Buffer(SIZE, np.float64)
+    queue.parallel_for(SIZE, kernel, out.write(access.one_to_one()), x.read(access.all()))
+    result = queue.fence(out).result()
+    near = np.pad(values, 2, mode=mode)
+    assert not seen
+    np.testing.assert_array_equal(result, near[:-4] - near[4:])
+
+
 def test_functions_of_numpy_and_dlpack_take_views_on_the_gpu(queue: celerity.Queue, values: Any) -> None:
     import cupy
 

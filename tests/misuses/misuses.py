@@ -292,6 +292,16 @@ IN_A_TASK = [
         """,
     ),
     Misuse(
+        "A halo that the access does not declare",
+        ("OutOfBoundsAccess",),
+        """
+        def shift(chunk, out, u):
+            out[chunk.box] = u.padded(chunk.box, 1, mode="wrap")[:-2]
+
+        queue.parallel_for(4, shift, out.read_write(access.one_to_one()), u.read(access.neighborhood(1)))
+        """,
+    ),
+    Misuse(
         "An index that NumPy would take",
         ("UnsupportedIndex",),
         """

@@ -28,7 +28,7 @@ INSTALLED = {
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
-        partial_results views
+        padding partial_results views
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""`View.padded`: arrays with a halo that leaves the buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+from celerity_py._native import Region
+from celerity_py.calls.views import View
+from celerity_py.errors import DimensionMismatch, OutOfBoundsAccess, UnsupportedIndex, UsageError
+from celerity_py.vocabulary.static_types import PaddingMode
+from tests.unit.test_views import contents, view_of
+
+MODES: tuple[PaddingMode, ...] = ("constant", "edge", "wrap")
+
+
+def padded_by_numpy(array: np.ndarray[Any, Any], box: Box, halo: tuple[int, ...], mode: PaddingMode) -> Any:
+    """The whole buffer with a halo, without the elements far from the box."""
+    options: Any = {"constant_values": 7} if mode == "constant" else {}
+    whole = np.pad(array, [(width, width) for width in halo], mode=mode, **options)
+    bounds = zip(box.min, box.max, halo, strict=True)
+    return whole[tuple(slice(low, high + 2 * width) for low, high, width in bounds)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("shape", "box", "halo"),
+    [
+        ((10, 6), Box((0, 0), (10, 6)), (1, 2)),
+        ((10, 6), Box((0, 4), (3, 6)), (2, 1)),
+        ((10, 6), Box((4, 2), (5, 3)), (1, 0)),
+        ((3, 2), Box((1, 0), (3, 2)), (8, 5)),  # wider than the buffer
+        ((1,), Box((0,), (1,)), (4,)),
+        ((3, 4, 5), Box((2, 0, 1), (3, 4, 5)), (1, 2, 3)),
+    ],
+)
+def test_a_padded_array_is_that_of_numpy(
+    shape: tuple[int, ...], box: Box, halo: tuple[int, ...], mode: PaddingMode
+) -> None:
+    whole = Box((0,) * len(shape), shape)
+    result = view_of(shape, whole).padded(box, halo, mode, 7)
+    np.testing.assert_array_equal(result, padded_by_numpy(contents(shape), box, halo, mode), strict=True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_0d_buffer_has_no_halo(mode: PaddingMode) -> None:
+    result = view_of((), Box((), ())).padded(Box((), ()), 1, mode, 7)
+    np.testing.assert_array_equal(result, contents(()), strict=True)
+
+
+def test_an_integer_is_the_halo_of_all_dimensions() -> None:
+    view = view_of((10, 6), Box((4, 0), (8, 6)), allocated=Box((2, 0), (10, 6)))
+    result = view.padded(Box((5, 0), (7, 6)), np.int32(1))
+    np.testing.assert_array_equal(result, np.pad(contents((10, 6))[4:8], [(0, 0), (1, 1)]))
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("constant", [0, 0, 0, 0]), ("edge", [4] * 4), ("wrap", [2, 3, 4, 0])])
+def test_a_box_may_lie_beyond_the_buffer(mode: PaddingMode, expected: list[int]) -> None:
+    view = view_of((5,), Box((0,), (5,)))
+    np.testing.assert_array_equal(view.padded(Box((8,), (10,)), 1, mode), expected)
+
+
+def test_a_padded_array_is_new_and_writable() -> None:
+    view = view_of((10, 6), Box((4, 0), (8, 6)), writable=False)
+    result = view.padded(view.box, 0)
+    result[...] = -1
+    np.testing.assert_array_equal(view.array, contents((10, 6))[4:8])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_box_gets_no_halo(mode: PaddingMode) -> None:
+    view = view_of((10, 6), Box((4, 0), (8, 6)))
+    assert view.padded(view.box & Box((8, 0), (10, 6)), 2, mode).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "taken", "remedy"),
+    [
+        ("constant", "[3:8, 0:6]", 'access.neighborhood() of these widths, without shape="axes"'),
+        ("edge", "[3:8, 0:6]", "access.neighborhood()"),
+        ("wrap", "[3:8, 5:6]", "at the opposite side of the buffer"),
+    ],
+)
+def test_an_element_that_the_access_does_not_declare_is_refused(mode: PaddingMode, taken: str, remedy: str) -> None:
+    view = view_of((10, 6), Box((4, 0), (8, 6)))
+    with pytest.raises(OutOfBoundsAccess) as caught:
+        view.padded(Box((4, 0), (7, 6)), 1, mode)
+    assert str(caught.value).startswith(
+        f'kernel "step" (submitted at app.py:12) pads B3 "u" at [4:7, 0:6] with halo=1 and mode={mode!r}. '
+        f"The array takes {taken}, outside of the declared region [4:8, 0:6]."
+    )
+    assert remedy in str(caught.value)
+
+
+def test_the_corners_of_a_halo_must_be_declared() -> None:
+    plus = Region([Box((2, 1), (3, 4)), Box((1, 2), (4, 3))])
+    view = view_of((5, 5), Box((1, 1), (4, 4)), declared=plus)
+    with pytest.raises(OutOfBoundsAccess, match='without shape="axes"'):
+        view.padded(Box((2, 2), (3, 3)), 1)
+    np.testing.assert_array_equal(view.padded(Box((2, 2), (3, 3)), (0, 1)), contents((5, 5))[2:3, 1:4])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ((slice(4, 6), 1), UnsupportedIndex, "padded() takes the Box around which the halo lies"),
+        ((Box((4,), (6,)), 1), DimensionMismatch, "has 1 dimension(s), but the buffer"),
+        ((Box((4, 0), (6, 6)), -1), UsageError, "with halo=-1. The halo is an integer of at least 0"),
+        ((Box((4, 0), (6, 6)), 0.5), UsageError, "with halo=0.5."),
+        ((Box((4, 0), (6, 6)), True), UsageError, "with halo=True."),
+        ((Box((4, 0), (6, 6)), (1,)), UsageError, "or one per dimension of [4:6, 0:6]"),
+        ((Box((4, 0), (6, 6)), 0, "reflect"), UsageError, 'mode=\'reflect\'. The modes are "constant", "edge"'),
+        ((Box((4, 0), (6, 6)), 0, ["wrap"]), UsageError, "mode=['wrap']."),
+        ((Box((4, 0), (6, 6)), 0, "constant", 0.5), UsageError, "assigns 0.5 of type float, whose elements are int64"),
+        ((Box((4, 0), (6, 6)), 0, "constant", [1, 2]), UsageError, "Pass a single value."),
+    ],
+)
+def test_a_mistake_names_task_buffer_box_and_value(arguments: Any, kind: type[Exception], text: str) -> None:
+    view: View = view_of((10, 6), Box((4, 0), (8, 6)))
+    with pytest.raises(kind) as caught:
+        view.padded(*arguments)
+    assert 'kernel "step" (submitted at app.py:12)' in str(caught.value)
+    assert 'B3 "u"' in str(caught.value)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stencil_with_a_padded_array_needs_no_case_for_borders(queue: celerity.Queue, mode: PaddingMode) -> None:
+    initial = np.random.default_rng(5).integers(0, 100, (13, 11))
+    mapper = access.all() if mode == "wrap" else access.neighborhood(1, 1)
+
+    def add_around(chunk: celerity.Chunk, out: celerity.View, u: celerity.View) -> None:
+        near = u.padded(chunk.box, 1, mode, value=3)
+        out[chunk.box] = near[:-2, :-2] + near[2:, 1:-1] - near[1:-1, 2:]
+
+    u = celerity.Buffer.from_array(initial, name="u")
+    out = celerity.Buffer(u.shape, u.dtype, name="out")
+    expected = initial
+    for _ in range(3):
+        queue.parallel_for(u.shape, add_around, out.write(access.one_to_one()), u.read(mapper))
+        u, out = out, u
+        options: Any = {"constant_values": 3} if mode == "constant" else {}
+        near = np.pad(expected, 1, mode=mode, **options)
+        expected = near[:-2, :-2] + near[2:, 1:-1] - near[1:-1, 2:]
+    np.testing.assert_array_equal(queue.fence(u).result(10), expected)
