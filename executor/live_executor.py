@@ -109,6 +109,7 @@ class LiveExecutor:
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._is_leaving = False  # the shutdown epoch of this rank is complete
         self._leftovers_since_s: float | None = None
+        self._keeps_interval_short = False
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
         self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
@@ -144,6 +145,7 @@ class LiveExecutor:
             ResourceError: If the system has not enough threads.
         """
         shorten_switch_interval()
+        self._keeps_interval_short = True
         try:
             self._failures.start()
             if self._communicator.size > 1:
@@ -184,7 +186,9 @@ class LiveExecutor:
         if self.failure is None:
             uncaught_exceptions.detach(self._failures)
         self._failures.stop()
-        restore_switch_interval()
+        if self._keeps_interval_short:  # an interrupt may have ended an earlier call
+            self._keeps_interval_short = False
+            restore_switch_interval()
         return not any(thread.is_alive() for thread in self._threads)
 
     def release(self) -> None:

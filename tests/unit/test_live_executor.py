@@ -97,6 +97,17 @@ def test_what_the_engine_reports_reaches_the_runtime_in_order(single: Rank) -> N
     assert single.runtime.freed == [9]
 
 
+def test_a_stop_may_be_repeated_after_an_interrupt(single: Rank) -> None:
+    other = Rank(LocalCommunicator())
+    other.executor.start()
+    short_s = sys.getswitchinterval()
+    for _ in range(2):
+        single.executor.stop()
+        assert sys.getswitchinterval() == short_s, "the other executor still needs it"
+    other.stop()
+    assert sys.getswitchinterval() > short_s
+
+
 def test_kernels_run_on_the_launcher_thread_and_report_their_ticket(single: Rank) -> None:
     names: list[str] = []
     submission = single.runtime.submit(lambda: names.append(threading.current_thread().name))
