@@ -40,6 +40,7 @@ _MOST_KEPT = 256
 _SHAPES = get_args(NeighborhoodShape)
 #: Loops make the mapper of a stencil anew for each submit.
 _neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {shape: {} for shape in _SHAPES}
+_periodic_neighborhoods: dict[str, dict[tuple[int, ...], RangeMapper]] = {shape: {} for shape in _SHAPES}
 
 
 def one_to_one() -> RangeMapper:
@@ -92,22 +93,28 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
     return _built_in("slice", (dim,), (at,))
 
 
-def neighborhood(*extents: int, shape: NeighborhoodShape = "box") -> RangeMapper:
+def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool = False) -> RangeMapper:
     """A chunk accesses its own coordinates, grown on both sides of every dimension: the halo of a stencil.
 
     Args:
         extents: One width per dimension of the buffer, in elements, 0 or more.
         shape: "box" means the whole grown box, corners included; "axes" means growth along one axis at a time.
+        wrap: Whether the buffer is periodic: growth beyond it goes on at the opposite side. The box around all that a
+            chunk accesses is allocated: at the ends of a buffer that is divided by rows, all rows.
 
     Raises:
-        UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, or the shape is unknown.
+        UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, the shape is unknown,
+            or `wrap` is neither True nor False.
     """
     try:
         for extent in extents:
             if extent.__class__ is not int:  # True equals 1
                 break
         else:
-            return _neighborhoods[shape][extents]
+            if wrap is False:
+                return _neighborhoods[shape][extents]
+            if wrap is True:
+                return _periodic_neighborhoods[shape][extents]
     except (KeyError, TypeError):
         pass
     if not 1 <= len(extents) <= 3 or not builtins.all(is_int(extent) and 0 <= extent < 2**63 for extent in extents):
@@ -116,13 +123,15 @@ def neighborhood(*extents: int, shape: NeighborhoodShape = "box") -> RangeMapper
             f"access.neighborhood() needs one width per dimension, 1 to 3 integers from 0 to 2**63 - 1, not ({given})."
             f"{_unpacked('neighborhood', extents)}"
         )
-    if not isinstance(shape, str) or shape not in _neighborhoods:
+    if not isinstance(shape, str) or shape not in _SHAPES:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
-    kept = _neighborhoods[shape]
+    if not isinstance(wrap, bool):
+        raise UsageError(f"access.neighborhood() needs wrap=True or wrap=False, not wrap={wrap!r}.")
+    kept = (_periodic_neighborhoods if wrap else _neighborhoods)[shape]
     if len(kept) >= _MOST_KEPT:
         kept.clear()
     widths = tuple(map(operator.index, extents))
-    kept[widths] = _built_in("neighborhood", widths, (_SHAPES.index(shape),))
+    kept[widths] = _built_in("neighborhood", widths, (_SHAPES.index(shape), 1 if wrap else -1))
     return kept[widths]
 
 

@@ -19,8 +19,7 @@ _WIDEN = 'Declare the access with access.neighborhood() of these widths, without
 REMEDIES: dict[PaddingMode, str] = {
     "constant": _WIDEN,
     "edge": _WIDEN,
-    "wrap": "Declare the elements at the opposite side of the buffer as well: by a mapper that returns them, or "
-    "access.all().",
+    "wrap": 'Declare the access with access.neighborhood(..., wrap=True) of these widths, without shape="axes".',
 }
 
 

@@ -225,7 +225,8 @@ def _reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
         return mappers.fixed(*(random_box(draws, shape) for _ in range(count)))
     if kind in ("neighborhood", "axes"):
         extents = [draws.integer(0, 2) for _ in shape]
-        return mappers.neighborhood(*extents, shape="box" if kind == "neighborhood" else "axes")
+        shape_name = "box" if kind == "neighborhood" else "axes"
+        return mappers.neighborhood(*extents, shape=shape_name, wrap=draws.integer(0, 3) == 0)
     if kind == "shifted":
         return mappers.shifted(*(draws.integer(-3, 3) for _ in shape))
     if kind in ("slice", "same_slice"):

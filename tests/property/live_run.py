@@ -126,8 +126,8 @@ def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
         dim, *index = mapper.arguments
         return access.slice(dim, at=index[0] if index else None)
     if mapper.kind == "neighborhood":
-        extents, shape = mapper.arguments
-        return access.neighborhood(*extents, shape=shape)
+        extents, shape, wrap = mapper.arguments
+        return access.neighborhood(*extents, shape=shape, wrap=wrap)
     make: Callable[..., Any] = getattr(access, mapper.kind)
     return make(*mapper.arguments)
 

@@ -127,8 +127,9 @@ def _wider_halo(draws: Draws, step: Step) -> Step | None:
     def wider(access: Access) -> Access | None:
         if access.mapper.kind != "neighborhood":
             return None
-        extents, shape = access.mapper.arguments
-        return replace(access, mapper=mappers.neighborhood(*(extent + 1 for extent in extents), shape=shape))
+        extents, shape, wrap = access.mapper.arguments
+        wider = mappers.neighborhood(*(extent + 1 for extent in extents), shape=shape, wrap=wrap)
+        return replace(access, mapper=wider)
 
     return _edited_access(step, wider)
 

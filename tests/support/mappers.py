@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from tests.verification.elements import Interval, UserBox, clamp, full_box, is_empty
@@ -76,7 +77,7 @@ def slice_(dim: int, at: int | None = None) -> Mapper:
     return Mapper(f"slice({dim}, at={at})", rule, "slice", (dim, at))
 
 
-def neighborhood(*extents: int, shape: str = "box") -> Mapper:
+def neighborhood(*extents: int, shape: str = "box", wrap: bool = False) -> Mapper:
     def grow(box: UserBox, dims: Sequence[int]) -> UserBox:
         return tuple(
             (low - extents[d], high + extents[d]) if d in dims else (low, high) for d, (low, high) in enumerate(box)
@@ -84,11 +85,20 @@ def neighborhood(*extents: int, shape: str = "box") -> Mapper:
 
     def rule(chunk: UserBox, whole: UserBox, buffer_shape: tuple[int, ...]) -> list[UserBox]:
         if shape == "box":
-            return [grow(chunk, range(len(extents)))]
-        return [chunk, *(grow(chunk, [d]) for d in range(len(extents)))]
+            grown = [grow(chunk, range(len(extents)))]
+        else:
+            grown = [chunk, *(grow(chunk, [d]) for d in range(len(extents)))]
+        return [point for box in grown for point in wrapped(box, buffer_shape)] if wrap else grown
+
+    def wrapped(box: UserBox, buffer_shape: tuple[int, ...]) -> Iterator[UserBox]:
+        """Element for element."""
+        places = ({at % extent for at in range(*bounds)} for bounds, extent in zip(box, buffer_shape, strict=True))
+        for point in product(*places):
+            yield tuple((at, at + 1) for at in point)
 
     arguments = ", ".join(str(extent) for extent in extents)
-    return Mapper(f'neighborhood({arguments}, shape="{shape}")', rule, "neighborhood", (extents, shape))
+    text = f'neighborhood({arguments}, shape="{shape}", wrap={wrap})'
+    return Mapper(text, rule, "neighborhood", (extents, shape, wrap))
 
 
 def even_split(granularity: int = 1) -> Mapper:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_an_empty_box_gets_no_halo(mode: PaddingMode) -> None:
     [
         ("constant", "[3:8, 0:6]", 'access.neighborhood() of these widths, without shape="axes"'),
         ("edge", "[3:8, 0:6]", "access.neighborhood()"),
-        ("wrap", "[3:8, 5:6]", "at the opposite side of the buffer"),
+        ("wrap", "[3:8, 5:6]", "access.neighborhood(..., wrap=True)"),
     ],
 )
 def test_an_element_that_the_access_does_not_declare_is_refused(mode: PaddingMode, taken: str, remedy: str) -> None:
@@ -129,10 +130,24 @@ def test_a_mistake_names_task_buffer_box_and_value(arguments: Any, kind: type[Ex
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("wrap", [1, None, "x"])
+def test_a_neighborhood_is_periodic_or_not(wrap: Any) -> None:
+    access.neighborhood(1, wrap=True)  # what is kept of it must not answer for 1
+    with pytest.raises(UsageError, match=re.escape(f"needs wrap=True or wrap=False, not wrap={wrap!r}")):
+        access.neighborhood(1, wrap=wrap)
+
+
+def test_a_periodic_neighborhood_is_shown_as_written() -> None:
+    assert (
+        str(access.neighborhood(1, 2, shape="axes", wrap=True)) == "access.neighborhood(1, 2, shape='axes', wrap=True)"
+    )
+    assert str(access.neighborhood(1, wrap=True)) == "access.neighborhood(1, wrap=True)"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stencil_with_a_padded_array_needs_no_case_for_borders(queue: celerity.Queue, mode: PaddingMode) -> None:
     initial = np.random.default_rng(5).integers(0, 100, (13, 11))
-    mapper = access.all() if mode == "wrap" else access.neighborhood(1, 1)
+    mapper = access.neighborhood(1, 1, wrap=mode == "wrap")
 
     def add_around(chunk: celerity.Chunk, out: celerity.View, u: celerity.View) -> None:
         near = u.padded(chunk.box, 1, mode, value=3)

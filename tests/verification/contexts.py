@@ -59,8 +59,8 @@ def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, sha
             native_region(mapper.arguments) if len(mapper.arguments) > 1 else native_box(mapper.arguments[0])
         )
     if mapper.kind == "neighborhood":
-        extents, shape_name = mapper.arguments
-        return access.neighborhood(*extents, shape=shape_name)
+        extents, shape_name, wrap = mapper.arguments
+        return access.neighborhood(*extents, shape=shape_name, wrap=wrap)
     if mapper.kind == "slice":
         return access.slice(mapper.arguments[0], at=mapper.arguments[1] if len(mapper.arguments) > 1 else None)
     return getattr(access, mapper.kind)(*mapper.arguments)

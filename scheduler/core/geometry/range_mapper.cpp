@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t at_option = 0; // of a slice; absent: the full extent
 constexpr std::size_t shape_option = 0; // of a neighborhood; absent: a box
 constexpr coordinate axes_shape = 1;
+constexpr std::size_t wrap_option = 1; // of a neighborhood; absent: cut off at the buffer
 
 /// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
 class chunk_table {
@@ -87,6 +88,44 @@ region grow_along_axes(const box& chunk, const point& widths, const box& buffer_
 		return region::from_normalized(std::move(boxes));
 	}
 	return region(box_vector{grown[0], grown[1], grown[2]});
+}
+
+struct interval {
+	coordinate begin = 0;
+	coordinate end = 0;
+};
+
+/// The elements of a buffer that repeats in all directions, as intervals of the buffer in one dimension. The second one may be empty.
+std::array<interval, 2> wrap(const coordinate low, const coordinate high, const coordinate extent) {
+	coordinate length = 0;
+	if(__builtin_sub_overflow(high, low, &length) || length >= extent) return {interval{0, extent}, interval{}};
+	const coordinate begin = ((low % extent) + extent) % extent;
+	const coordinate beyond = std::max<coordinate>(length - (extent - begin), 0);
+	return {interval{begin, begin + (length - beyond)}, interval{0, beyond}};
+}
+
+/// Appends the elements of `b` in a buffer that repeats in all directions.
+void append_wrapped(box_vector& out, const box& b, const box& buffer_box) {
+	std::array<std::array<interval, 2>, 3> parts;
+	for(std::size_t d = 0; d < 3; ++d) parts[d] = wrap(b.min(d), b.max(d), buffer_box.max(d));
+	for(const interval& i : parts[0]) {
+		for(const interval& j : parts[1]) {
+			for(const interval& k : parts[2]) out.push_back(box(point{{i.begin, j.begin, k.begin}}, point{{i.end, j.end, k.end}}));
+		}
+	}
+}
+
+/// The neighborhood of a chunk in a buffer that repeats in all directions.
+region grow_and_wrap(const box& chunk, const point& widths, const bool along_axes, const box& buffer_box) {
+	if(chunk.empty()) return {};
+	box_vector boxes;
+	box all_around = chunk;
+	for(std::size_t d = 0; d < 3; ++d) {
+		if(along_axes) append_wrapped(boxes, grow(chunk, d, widths[d]), buffer_box);
+		all_around = grow(all_around, d, widths[d]);
+	}
+	if(!along_axes) append_wrapped(boxes, all_around, buffer_box);
+	return region(std::move(boxes));
 }
 
 /// Deals the extent of dimension 0 to `count` items in blocks of `granularity`; see range_mapper::even_split.
@@ -271,6 +310,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::slice:
 		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_options[at_option], kernel_dims, buffer_box, buffer_dims), buffer_box);
 	case kind::neighborhood:
+		if(m_options[wrap_option] != absent) return grow_and_wrap(chunk, m_params, m_options[shape_option] == axes_shape, buffer_box);
 		if(m_options[shape_option] == axes_shape) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
 	case kind::even_split: {
@@ -313,7 +353,9 @@ std::string range_mapper::describe() const {
 	case kind::all: return "all()";
 	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
 	case kind::slice: return "slice(" + join(m_params, 1) + (m_options[at_option] == absent ? ")" : ", at=" + std::to_string(m_options[at_option]) + ")");
-	case kind::neighborhood: return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes')" : ")");
+	case kind::neighborhood:
+		return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes'" : "")
+		       + (m_options[wrap_option] != absent ? ", wrap=True)" : ")");
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
 	case kind::callable: break;
