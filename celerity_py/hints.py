@@ -112,8 +112,10 @@ def weights(values: Sequence[float]) -> Hint:
 def cyclic(block: int) -> Hint:
     """Deal blocks of dimension 0 to the devices in turns, each as a chunk of its own.
 
-    This balances kernels whose cost grows or falls with the index. Block b runs on rank b % ranks; its blocks go to its
-    devices in turns. A run with a single device does not cut the index space. Kernels with reductions ignore this hint.
+    This balances kernels whose cost grows or falls with the index. Blocks are counted from coordinate 0, and not from
+    the beginning of the index space: a kernel over a part of a matrix finds its blocks where they are. Block b runs on
+    rank b % ranks, on its device (b // ranks) % devices. A run with a single device does not cut the index space.
+    Kernels with reductions ignore this hint.
 
     Args:
         block: Items of dimension 0 per block, rounded up to the multiple that `constrain=` asks for. Each block costs a

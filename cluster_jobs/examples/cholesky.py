@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The Cholesky decomposition of a matrix, block column by block column.
+"""The Cholesky decomposition of a matrix, block column by block column. Rows are dealt to the devices in blocks.
 
 Run it with `mpiexec -n 2 python cluster_jobs/examples/cholesky.py`.
 """
@@ -7,7 +7,7 @@ Run it with `mpiexec -n 2 python cluster_jobs/examples/cholesky.py`.
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import Box, access
+from celerity_py import Box, access, hints
 
 BLOCK = 32
 
@@ -32,13 +32,14 @@ def subtract(chunk, rest, panel):
 
 def cholesky(queue, matrix):
     a, n, one = celerity.Buffer.from_array(matrix, name="a"), len(matrix), access.one_to_one()
+    split = hints.cyclic(BLOCK)
     for k in range(0, n, BLOCK):
         end = min(k + BLOCK, n)
         corner, panel, rest = Box((k, k), (end, end)), Box((end, k), (n, end)), Box((end, end), (n, n))
-        queue.parallel_for(corner, factor, a.read_write(one), constrain=(BLOCK, BLOCK))
+        queue.parallel_for(corner, factor, a.read_write(one), hints=split, constrain=(BLOCK, BLOCK))
         if rest:
-            queue.parallel_for(panel, divide, a.read_write(one), a.read(access.fixed(corner)))
-            queue.parallel_for(rest, subtract, a.read_write(one), a.read(access.fixed(panel)))
+            queue.parallel_for(panel, divide, a.read_write(one), a.read(access.fixed(corner)), hints=split)
+            queue.parallel_for(rest, subtract, a.read_write(one), a.read(access.fixed(panel)), hints=split)
     return a  # above the diagonal lie elements of the matrix
 
 

@@ -318,8 +318,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "the last block of a cyclic split is dealt to nobody",
         CHUNKS,
-        "for(std::size_t b = r; b < blocks.size(); b += num_ranks)",
-        "for(std::size_t b = r; b + (num_ranks > 2 ? 1 : 0) < blocks.size(); b += num_ranks)",
+        "for(std::size_t b = first_of(r); b < blocks.size(); b += num_ranks)",
+        "for(std::size_t b = first_of(r); b + (num_ranks > 2 ? 1 : 0) < blocks.size(); b += num_ranks)",
     ),
     Mutation(
         "a dimension is cut though chunks then access what others write",

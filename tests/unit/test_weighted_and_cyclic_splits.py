@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from celerity_py import Box
+from celerity_py._native_testing import split_into_blocks
 from tests.support.mappers import Mapper, all_, custom, neighborhood, one_to_one, slice_
 from tests.verification.contexts import Cluster, TaskBuilder
 from tests.verification.elements import UserBox, from_flat
@@ -75,6 +77,28 @@ def test_blocks_are_dealt_out_in_turns() -> None:
     cluster.kernel(19, "kernel").cyclic(3).submit()
     assert intervals(cluster) == [[(0, 3), (12, 15)], [(6, 9), (18, 19)], [(3, 6), (15, 18)], [(9, 12)]]
     cluster.finish().verify()
+
+
+@pytest.mark.parametrize(("num_ranks", "num_devices"), [(2, 2), (3, 1), (1, 3), (3, 2)])
+def test_a_block_stays_where_it_is_in_all_index_spaces(num_ranks: int, num_devices: int) -> None:
+    for begin in range(-20, 31):
+        cluster = Cluster(num_ranks, num_devices)
+        cluster.kernel(((begin, 41),), "kernel").cyclic(3).submit()
+        found = [[row for low, high in chunks for row in range(low, high)] for chunks in intervals(cluster)]
+        for row in range(begin, 41):
+            block = row // 3
+            assert row in found[block % num_ranks * num_devices + block // num_ranks % num_devices]
+        cluster.finish().verify()
+
+
+def test_cuts_are_multiples_of_the_granularity_from_the_beginning_of_the_space() -> None:
+    assert split_into_blocks(Box((5,), (30,)), (4,), 8) == [
+        Box((5,), (9,)),
+        Box((9,), (17,)),
+        Box((17,), (25,)),
+        Box((25,), (30,)),
+    ]
+    assert split_into_blocks(Box((-3,), (2**62,)), (1,), 2**62)[0] == Box((-3,), (0,))
 
 
 def test_blocks_keep_further_dimensions_whole_and_the_offset() -> None:

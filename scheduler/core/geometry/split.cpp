@@ -141,13 +141,17 @@ box_vector split_by_weights(const box& space, const point& granularity, const st
 	return chunks;
 }
 
-box_vector split_into_blocks(const box& space, const point& granularity, const coordinate extent) {
-	const coordinate step = round_up(std::max(std::min(extent, space.extent(0)), (space.extent(0) + max_blocks - 1) / max_blocks), granularity[0]);
-	box_vector blocks;
-	for(coordinate begin = space.min(0); begin < space.max(0); begin += step) {
-		blocks.push_back(with_interval(space, 0, begin, std::min(begin + step, space.max(0))));
+numbered_blocks split_into_blocks(const box& space, const point& granularity, const coordinate extent) {
+	const coordinate step = round_up(std::max(extent, (space.extent(0) + max_blocks - 1) / max_blocks), granularity[0]);
+	const coordinate begin = space.min(0), rest = begin % step;
+	numbered_blocks result{{}, begin / step - (rest < 0 ? 1 : 0)};
+	coordinate used = (rest < 0 ? rest + step : rest) / granularity[0] * granularity[0]; // of the first block, before the space
+	for(coordinate low = begin; low < space.max(0); used = 0) {
+		const coordinate high = space.max(0) - low > step - used ? low + step - used : space.max(0);
+		result.blocks.push_back(with_interval(space, 0, low, high));
+		low = high;
 	}
-	return blocks;
+	return result;
 }
 
 } // namespace celerity

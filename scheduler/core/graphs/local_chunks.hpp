@@ -54,7 +54,7 @@ struct local_chunk {
 	bool is_border = false; ///< other devices wait for its results
 };
 
-/// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns. In all other splits the share is one box, and so
+/// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns, by their numbers. In all other splits the share is one box, and so
 /// is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders first. Host tasks stay
 /// whole. So do the shares of tasks with reductions, because each device has one place for its partial result.
 void split_among_devices(const task& node, std::span<const box> share, const partition& parts, std::vector<local_chunk>& out);
