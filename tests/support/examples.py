@@ -29,7 +29,7 @@ EXAMPLES = {
     "cholesky": Example((cholesky.problem(83),), cholesky.cholesky, cholesky.cholesky_by_numpy, np.tril),
     "ensemble": Example((7,), lambda queue, members: ensemble.ensemble(queue, members)[0], ensemble.ensemble_by_numpy),
     "fft": Example((fft.problem(37),), fft.fft2, fft.fft2_by_numpy),
-    "kmeans": Example((*kmeans.problem(31), 6), kmeans.kmeans, kmeans.kmeans_by_numpy),
+    "kmeans": Example((*kmeans.problem(497), 6), kmeans.kmeans, kmeans.kmeans_by_numpy),
     "life": Example((life.problem(29), 40), life.life, life.life_by_numpy),
     "pagerank": Example(pagerank.problem(203), pagerank.pagerank, pagerank.pagerank_by_numpy),
 }
