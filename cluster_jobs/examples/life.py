@@ -7,32 +7,25 @@ Run it with `mpiexec -n 2 python cluster_jobs/examples/life.py`.
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import Box, Region, access
+from celerity_py import access
 
 
 def problem(size):
     return np.random.default_rng(1).integers(0, 2, (size, size + 1), dtype=np.uint8)
 
 
-def rows_around(chunk):
-    (top, left), (bottom, right), height = chunk.box.min, chunk.box.max, chunk.global_shape[0]
-    above, below = (top - 1) % height, bottom % height
-    return Region([Box((above, left), (above + 1, right)), chunk.box, Box((below, left), (below + 1, right))])
-
-
 def step(chunk, new, old):
-    xp, top, bottom, height = chunk.xp, chunk.box.min[0], chunk.box.max[0], chunk.global_shape[0]
-    above, below = (top - 1) % height, bottom % height
-    rows = xp.concatenate([old[above : above + 1, :], old[chunk.box], old[below : below + 1, :]])
-    alive = sum(xp.roll(rows, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))[1:-1]
+    around = old.padded(chunk.box, 1, mode="wrap")
+    alive = sum(chunk.xp.roll(around, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))[1:-1, 1:-1]
     new[...] = (alive == 3) | ((alive == 4) & (old[chunk.box] == 1))
 
 
 def life(queue, world, steps):
     old = celerity.Buffer.from_array(world, name="old")
     new = celerity.Buffer(world.shape, world.dtype, name="new")
+    near = access.neighborhood(1, 1, wrap=True)
     for _ in range(steps):
-        queue.parallel_for(world.shape, step, new.write(access.one_to_one()), old.read(rows_around))
+        queue.parallel_for(world.shape, step, new.write(access.one_to_one()), old.read(near))
         old, new = new, old
     return old
 
