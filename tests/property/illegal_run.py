@@ -150,7 +150,7 @@ class Call:
                     view[native_box(box)] = 3
         for out in self.arguments[len(self.task.accesses) :]:
             if hasattr(out, "combine"):
-                out.combine(np.uint32(1))
+                out.combine(np.ones(out.array.shape, np.uint32))
 
 
 # ---- mistakes in bodies
