@@ -253,7 +253,7 @@ def test_a_chunk_is_no_box() -> None:
 
 @pytest.mark.parametrize("use", USES)
 def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
-    record: Any = SimpleNamespace(id=3, dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
+    record: Any = SimpleNamespace(id=3, shape=(), dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
     reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), TASK)
     expected = r'"step" .* the reduction into B3 "total" is .*contributes with out\.combine\(value\)'
     with pytest.raises(ArgumentTypeError, match=expected):
@@ -302,7 +302,7 @@ def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any
 
 @pytest.mark.parametrize(("dtype", "value", "remedy"), REMEDIES)
 def test_the_remedy_fits_the_type_of_the_value(dtype: str, value: Any, remedy: str) -> None:
-    record: Any = SimpleNamespace(id=3, dtype=np.dtype(dtype), label='B3 "u"', runtime=None)
+    record: Any = SimpleNamespace(id=3, shape=(), dtype=np.dtype(dtype), label='B3 "u"', runtime=None)
     reducer = Reducer(np.zeros((), dtype), ReductionPort(record, "sum"), TASK)
     uses: list[Callable[[], object]] = [lambda: view_of(dtype).__setitem__(..., value)]
     if not getattr(value, "ndim", 0):
