@@ -75,9 +75,13 @@ check-unit: $(VENV)/.installed
 
 test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
 
+# Tests of whole programs mostly wait for processes, so they run beside the others. Their output follows at the end.
 test-python: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 1200 $(BIN)/python -m pytest $(wildcard tests/unit tests/property tests/failures tests/apps) \
-		--hypothesis-profile=$(PROPERTY_PROFILE)
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; mkdir -p build; \
+	timeout 1400 python -m pytest $(wildcard tests/failures tests/apps) > build/test-programs.log 2>&1 & programs=$$!; \
+	trap 'kill $$programs 2> /dev/null' INT TERM; \
+	timeout 1400 python -m pytest $(wildcard tests/unit tests/property) --hypothesis-profile=$(PROPERTY_PROFILE); units=$$?; \
+	wait $$programs; programs=$$?; cat build/test-programs.log; exit $$((units | programs))
 
 # In the folder of the editable installation. The CUDA backend runs there on an emulated driver.
 test-native: $(VENV)/.installed
