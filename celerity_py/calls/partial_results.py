@@ -47,6 +47,13 @@ class ReductionPort(PortRecord):
         return ReductionPort(self.record, self.op, includes_current=self.includes_current)
 
 
+def _as_array(value: Any) -> Any:
+    """Arrays and numbers stay as they are; sequences, and objects that NumPy understands, become arrays."""
+    if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
+        return np.asarray(value)
+    return value
+
+
 class Reducer(StandsForArray, HolderRecord):
     """The partial result of one chunk; the runtime combines the partial results of all chunks."""
 
@@ -71,12 +78,13 @@ class Reducer(StandsForArray, HolderRecord):
             UsageError: If the shape is another one, or the buffer's dtype cannot hold the value by NumPy's "same_kind"
                 rule: neither 0.5 nor a complex number goes into integers.
         """
-        value = self._checked(value, value)
+        given, value = value, _as_array(value)
         shape = getattr(value, "shape", ())
         if self._port.shape == () and shape != () and value.size == 1:
             value = value.reshape(())
         elif shape != self._port.shape:
             self._refuse_shape(shape)
+        self._check(value, given)
         self._base[...] = self._operation(self._base, value)
         self._port.has_combined = True
 
@@ -100,7 +108,9 @@ class Reducer(StandsForArray, HolderRecord):
                 f"{self._owner.describe()} combines at indices of {self._port.record.label}, which has a single "
                 f"element. Use combine(value)."
             )
-        self._at(indices, self._checked(values, values))
+        given, values = values, _as_array(values)
+        self._check(values, given)
+        self._at(indices, values)
         self._port.has_combined = True
 
     @property
@@ -115,16 +125,13 @@ class Reducer(StandsForArray, HolderRecord):
     def _at(self, indices: Any, values: Any) -> None:
         self._operation.at(self._base, indices, values)
 
-    def _checked(self, value: Any, given: Any) -> Any:
-        """The value as a scalar or an array whose elements the buffer can hold."""
-        if not hasattr(value, "reshape") and (isinstance(value, _SEQUENCES) or hasattr(value, "__array__")):
-            value = np.asarray(value)
+    def _check(self, value: Any, given: Any) -> None:
+        """Refuse a value that the elements of the buffer cannot hold."""
         if is_masked(value):
             refuse_masked(value, f"{self._owner.describe()} combines")
         if not can_hold(self._port.record.dtype, value):
             what = f"{describe_value(value)} into {self._port.record.label}"
             refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
-        return value
 
     def _refuse_shape(self, shape: tuple[int, ...]) -> NoReturn:
         who, label = self._owner.describe(), self._port.record.label

@@ -210,7 +210,7 @@ def test_host_tasks_and_initialisers_run_on_host_threads(harness: Callable[..., 
 
 def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> None:
     h = harness()
-    values, result = np.array([1.0, 2.0, 4.0]), np.zeros(1)
+    values, result = np.array([1.0, 2.0, 4.0, 10.0, 20.0, 40.0]), np.zeros(2)
     raw_in = h.executor.register_user_memory(values.ctypes.data, row(0, values.size))
     raw_out = h.executor.register_user_memory(result.ctypes.data, row(0, result.size))
     s = Script()
@@ -221,13 +221,14 @@ def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> N
         type="float64",
         source=(USER, raw_in),
         count=3,
+        num_elements=2,
         destination=(USER, raw_out),
         is_all_of_it=True,
     )
     s.epoch(1)
     s.submit(h.executor)
     h.run_until("completed", 1)
-    assert result.tolist() == [7]
+    assert result.tolist() == [1 + 4 + 20, 2 + 10 + 40]
 
 
 def test_horizons_retire_what_was_submitted_before_them(harness: Callable[..., Harness]) -> None:

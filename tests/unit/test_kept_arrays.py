@@ -250,6 +250,7 @@ def test_a_view_that_is_kept_cannot_be_used_any_more() -> None:
 
 def test_a_reducer_that_is_kept_cannot_be_used_any_more() -> None:
     record: Any = FakeRecord()
+    record.shape = (1,)
     partial = np.zeros(())
     function = lambda chunk, out: (out.combine(2), KEPT.append(out))  # noqa: E731
     submission = Submission("kernel", "add", function, [ReductionPort(record, "sum")], Box((), ()), sys._getframe())

@@ -23,7 +23,7 @@ OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py
 
 
 def reducer_of(dtype: Any, op: str = "sum") -> tuple[Reducer, Any]:
-    record: Any = SimpleNamespace(label='B3 "total"', dtype=np.dtype(dtype), runtime=None)
+    record: Any = SimpleNamespace(label='B3 "total"', shape=(), dtype=np.dtype(dtype), runtime=None)
     array = np.empty((), dtype)
     return Reducer(array, ReductionPort(record, op), OWNER), array
 

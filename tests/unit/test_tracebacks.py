@@ -120,7 +120,7 @@ def test_every_call_after_a_failure_says_what_to_do(tmp_path: Path) -> None:
     assert len(lines) == 6, result.stderr
     for line in lines:
         assert line.startswith("rank 0: task 'kernel' failed (submitted at ")
-        assert "ZeroDivisionError: division by zero. Its chunk was [0:8]" in line
+        assert "ZeroDivisionError: division by zero. Its chunk was [" in line
         assert line.endswith(HOW_TO_GO_ON)
 
 
