@@ -131,13 +131,17 @@ class RankCommands:
     def _reduce(self, record: Record) -> tuple[int, int, int]:
         """Gathers the shares of all other ranks, and combines them with its own."""
         transfer, buffer, consumer = self._transfer(record)
-        version, wanted = int(self.versions[buffer][0]), int(self.oracle.before(buffer, consumer)[0])
-        if np.any(self.versions[buffer] != version) or version == wanted or transfer in self.reduced:
-            raise self.error(f"reduces b{buffer}, which has version {version}; S{consumer} needs {wanted}")
+        versions, wanted = self.versions[buffer], int(self.oracle.before(buffer, consumer)[0])
+        has_share = versions == PARTIAL - wanted  # elsewhere a rank may hold anything older
+        if np.any(versions == wanted) or np.any(has_share != has_share[0]) or transfer in self.reduced:
+            raise self.error(
+                f"reduces b{buffer}, which has versions {set(versions.tolist())}; S{consumer} needs {wanted}"
+            )
         self.reduced.add(transfer)
-        self.versions[buffer][:] = wanted
-        all_elements = (1 << self.versions[buffer].size) - 1
-        return buffer, all_elements if version == PARTIAL - wanted else 0, all_elements
+        all_elements = (1 << versions.size) - 1
+        reads = all_elements if has_share[0] else 0
+        versions[:] = wanted
+        return buffer, reads, all_elements
 
     def _execute(self, record: Record) -> Iterator[tuple[int, int, int]]:
         submission = self.submissions[record["task"]]
