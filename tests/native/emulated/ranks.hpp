@@ -471,7 +471,8 @@ class rank {
 		for(const auto& each : steps) reading.accesses.push_back({each.accesses[1].buffer, access_mode::read, range_mapper::all()});
 		while(!m_scheduler.throttle(100ms)) {}
 		const auto one = box(point{{0, 0, 0}}, point{{1, 1, 1}});
-		reading.geometry = {2, one, point{{1, 1, 1}}, split_kind::split_1d, 1, 0, true};
+		set_geometry(reading);
+		reading.geometry.global = one;
 		m_executor.register_launch(m_scheduler.next_submission(), {m_peek, {}, one});
 		m_scheduler.submit(std::move(reading));
 	}
