@@ -50,7 +50,7 @@ def run(machine: Settings, *steps: ReplayedStep, reports: bool = True) -> list[i
 
 
 def test_random_programs_have_the_same_instructions_with_templates() -> None:
-    counts = check_many(1, int(os.environ.get("TEST_PROGRAMS", settings().max_examples)))
+    counts = check_many(1, int(os.environ.get("TEST_PROGRAMS", settings().max_examples // 4)))
     assert counts.with_templates > counts.programs // 2
     assert counts.expanded > counts.repetitions // 4
 
