@@ -17,6 +17,7 @@ WERROR ?= OFF
 TEST_SEED := $(shell date +%s)
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find scheduler/core executor/core celerity_py/native -name '*.?pp')
+DOCS_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')"
 BUILD_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
 
 # Two editable installs within one second would otherwise leave the older extension in place.
@@ -25,7 +26,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants errors-page bench against-base clean
+.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants docs errors-page bench against-base clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +47,11 @@ $(VENV)/.installed: $(VENV)/.build-tools $(NATIVE_SOURCES)
 
 $(VENV)/.dev: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=cmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -c $(DOCS_REQUIREMENTS) > $(VENV)/docs-requirements.txt
+	$(BIN)/python -m pip install --quiet -r $(VENV)/docs-requirements.txt
 	touch $@
 
 # ---- for users --------------------------------------------------------------------------------------------------------------
@@ -189,6 +195,11 @@ mutants: $(VENV)/.installed ## Does the property test find deliberately broken c
 
 # Those of dispatch need a GPU and are started by hand, as its docstring says.
 BENCHMARKS = $(filter-out micro.dispatch,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))
+
+docs: $(VENV)/.docs ## The documentation site, in build/site, with a check of its links
+	PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 timeout 300 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python .ci/site_check.py build/site
+	@echo "The site is $(CURDIR)/build/site/index.html. Its search needs a server: python -m http.server --directory build/site"
 
 errors-page: $(VENV)/.installed ## docs/errors.md: the messages of all kinds of errors, from programs that make these mistakes
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 300 $(BIN)/python -m tests.misuses.errors_page

@@ -23,12 +23,14 @@ from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.loops import Loop
+from celerity_py.progress_bars import progress
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
 from celerity_py.reductions import reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.lifecycle import is_master, rank, size
 from celerity_py.vocabulary.accesses import Access
+from celerity_py.vocabulary.combinations import placed
 from celerity_py.vocabulary.parts import Chunk, CollectivePart, MapperChunk, Part
 
 __version__ = _version()
@@ -64,6 +66,8 @@ __all__ = [
     "hints",
     "is_master",
     "kernel",
+    "placed",
+    "progress",
     "random",
     "rank",
     "reduction",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 import types
 from typing import (
     Any,
+    Final,
     Literal,
     NamedTuple,
     Never,
@@ -21,9 +22,9 @@ class Box:
     """
     A half-open box of elements in the global coordinates of a buffer or an index space.
 
-    Immutable. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An empty box always is
-    `Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`, holds one element.
-    A box is true if it is not empty.
+    Immutable: any thread may use it. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An
+    empty box always is `Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`,
+    holds one element. A box is true if it is not empty.
 
     Args:
         min: First element, one integer for each of 0 to 3 dimensions.
@@ -153,9 +154,9 @@ class Region:
     """
     A set of elements, as a union of boxes.
 
-    Immutable. The boxes are kept in a normal form: disjoint, as long as possible in the last dimension first, sorted. So
-    equal regions are equal sets, no matter how they were put together. A region is true if it is not empty. `Region()` fits
-    any number of dimensions. Where the operators take a region they also take a box.
+    Immutable: any thread may use it. The boxes are kept in a normal form: disjoint, as long as possible in the last
+    dimension first, sorted. So equal regions are equal sets, no matter how they were put together. A region is true if it is
+    not empty. `Region()` fits any number of dimensions. Where the operators take a region they also take a box.
 
     Args:
         boxes: Boxes of the same number of dimensions; they may overlap.
@@ -275,6 +276,13 @@ class RangeMapper:
 
     def __repr__(self) -> str: ...
 
+class TracedHandover:
+    @property
+    def instruction(self) -> int: ...
+
+    @property
+    def dependencies(self) -> list[int]: ...
+
 class TracedIssue:
     @property
     def instruction(self) -> int: ...
@@ -284,6 +292,12 @@ class TracedIssue:
 
     @property
     def reason(self) -> str | None: ...
+
+    @property
+    def source(self) -> int | None: ...
+
+    @property
+    def destination(self) -> int | None: ...
 
     @property
     def submission(self) -> int: ...
@@ -302,6 +316,9 @@ class TracedIssue:
 
     @property
     def position(self) -> int: ...
+
+    @property
+    def allocation(self) -> tuple[int, int]: ...
 
 class TracedLane:
     @property
@@ -389,7 +406,7 @@ class TraceEvent:
     def end_ns(self) -> int: ...
 
     @property
-    def action(self) -> TracedIssue | TracedLane | TracedCall | TracedSend | TracedReceive | TracedBarrier | TracedWork | TracedPython | TracedPlan | TracedApplication: ...
+    def action(self) -> TracedHandover | TracedIssue | TracedLane | TracedCall | TracedSend | TracedReceive | TracedBarrier | TracedWork | TracedPython | TracedPlan | TracedApplication: ...
 
 class TraceRecorder:
     """
@@ -405,11 +422,26 @@ class TraceRecorder:
 
     def record_call(self, call: str, start_ns: int, end_ns: int, submission: int = 0) -> None:
         """
-        The application was in a call ('submit', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.
+        The application was in a call ('submit', 'map', 'blocked' or 'wait'), by time.perf_counter_ns(). Any thread.
         """
 
     def events(self) -> list[TraceEvent]:
         """The events so far, by start."""
+
+class ProfilerRanges:
+    """Ranges that a profiler shows, by functions of NVTX. Any thread."""
+
+    def __init__(self, push: int, pop: int) -> None:
+        """The addresses of nvtxRangePushA and nvtxRangePop."""
+
+    def push(self, text: str) -> None:
+        """The calling thread begins a range."""
+
+    def pop(self) -> None:
+        """It ends its innermost range."""
+
+    def note(self, submission: int, name: str) -> None:
+        """The name of a submission, for its instructions."""
 
 class MemoryHolders(NamedTuple):
     """Who holds the memory that an allocation lacked."""
@@ -502,6 +534,15 @@ class StoppedEvent(NamedTuple):
     """stop() was called."""
     kind: Literal['stopped'] = ...
 
+class BoundPart(NamedTuple):
+    """
+    Elements of a periodic access that lie together, with the address of their allocation.
+    """
+    allocation: tuple[int, int] = ...
+    address: int = ...
+    allocated_box: tuple[int, int, int, int, int, int] = ...
+    bounding_box: tuple[int, int, int, int, int, int] = ...
+
 class BoundAccess(NamedTuple):
     """An access of a chunk, with the address of its allocation."""
     buffer: int = ...
@@ -510,6 +551,7 @@ class BoundAccess(NamedTuple):
     allocated_box: tuple[int, int, int, int, int, int] = ...
     bounding_box: tuple[int, int, int, int, int, int] = ...
     accessed: list[Any] = ...
+    parts: list[Any] = ...
 
 class BoundReduction(NamedTuple):
     """Where a kernel leaves its partial result."""
@@ -544,6 +586,18 @@ class InitializeCall(NamedTuple):
     address: int = ...
     allocated_box: tuple[int, int, int, int, int, int] = ...
     boxes: list[Any] = ...
+
+class CombineCall(NamedTuple):
+    """Partial results of a reduction by a callable, to be folded."""
+    kind: Literal['combine'] = ...
+    ticket: int = ...
+    buffer: int = ...
+    reduction: int = ...
+    callable: int = ...
+    source: int = ...
+    num_partials: int = ...
+    destination: int = ...
+    is_all_of_it: bool = ...
 
 class UnclaimedPilot(NamedTuple):
     """A message that was announced, and that nobody has asked for."""
@@ -586,6 +640,11 @@ def cuda_device_ids() -> list[str]:
 
 def cuda_device_name(ordinal: int) -> str:
     """The name of a GPU, from the driver."""
+
+def cuda_memory_bandwidth(ordinal: int) -> float:
+    """
+    Bytes per second of the memory of a GPU at most, by its clock and width; 0 if the driver does not tell them.
+    """
 
 def cuda_enter(ordinal: int) -> int:
     """
@@ -688,6 +747,12 @@ class ExecutorSettings:
 
     @trace.setter
     def trace(self, arg: TraceRecorder | None, /) -> None: ...
+
+    @property
+    def ranges(self) -> ProfilerRanges: ...
+
+    @ranges.setter
+    def ranges(self, arg: ProfilerRanges | None, /) -> None: ...
 
     @property
     def program(self) -> ProgramLog: ...
@@ -898,7 +963,7 @@ class Executor:
         The kernel's function has returned; its work may still run on its lane.
         """
 
-    def next_host_task(self) -> HostTaskCall | InitializeCall | None:
+    def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None:
         """
         The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
         """
@@ -970,7 +1035,7 @@ class ProgramLog:
 
 ACCESS_MODES: tuple = ('read', 'write', 'read_write')
 
-REDUCTION_OPERATIONS: tuple = ('sum', 'prod', 'min', 'max', 'and', 'or', 'xor')
+REDUCTION_OPERATIONS: tuple = ...
 
 SCALAR_TYPES: tuple = ...
 
@@ -1008,10 +1073,22 @@ class BufferInfo:
     def initial(self, arg: str, /) -> None: ...
 
     @property
-    def user_allocation(self) -> int: ...
+    def arrays(self) -> list[tuple[Box, int, int]]:
+        """
+        Of this rank: (box, number of the array, the rank's device on which it lies, or -1 on the host).
+        """
 
-    @user_allocation.setter
-    def user_allocation(self, arg: int, /) -> None: ...
+    @arrays.setter
+    def arrays(self, arg: Sequence[tuple[Box, int, int]], /) -> None: ...
+
+    @property
+    def held_by_ranks(self) -> list[list[Box]]:
+        """
+        Of each rank, for initial='local': the boxes that only its arrays hold.
+        """
+
+    @held_by_ranks.setter
+    def held_by_ranks(self, arg: Sequence[Sequence[Box]], /) -> None: ...
 
     @property
     def name(self) -> str: ...
@@ -1044,7 +1121,9 @@ class Task:
 
     @staticmethod
     def kernel(box: Box, granularity: object | None = None, division: tuple[int, int, int, int, object] = (0, 1, 0, 0, None), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
-        """reductions: (buffer, op, dtype name, include_current) each."""
+        """
+        reductions: (buffer, op, dtype name, include_current) each; for the op "callable" also (number, name, digest of the code).
+        """
 
     @staticmethod
     def host_task(box: Box, on: str = 'split', unordered: bool = False, granularity: object | None = None, objects: Sequence[int] = [], origin: tuple[int, int] = (0, 0)) -> Task:
@@ -1055,6 +1134,37 @@ class Task:
     @property
     def division(self) -> tuple:
         """Equal for tasks whose index spaces are divided into the same chunks."""
+
+class GraphLog:
+    """
+    The newest tasks of a scheduler, with their commands on all ranks and their instructions on this one.
+    """
+
+    def __init__(self, num_ranks: int, rank: int, first: int = 0, end: int | None = None) -> None:
+        """Keeps tasks with ids from `first` to before `end`."""
+
+    max_tasks: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    @property
+    def num_ranks(self) -> int: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def knows_all_ranks(self) -> bool:
+        """Whether the commands are those of all ranks."""
+
+    def task_numbers(self) -> list[tuple[int, int]]:
+        """
+        Of each kept task, its number and that of horizons up to it. Any thread.
+        """
+
+    def snapshot(self, first: int, end: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        """
+        The kept tasks from `first` to before `end`, the allocations of the others, and all buffers, as records. Any thread.
+        """
 
 class PlanningSettings:
     """
@@ -1189,7 +1299,7 @@ class Scheduler:
     Task, command and instruction graphs of this rank, generated by a native thread. One application thread submits; destroy_buffer may be called anywhere.
     """
 
-    def __init__(self, planning: PlanningSettings, executor: Executor | None, *, run_ahead: int = 16, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None) -> None:
+    def __init__(self, planning: PlanningSettings, executor: Executor | None, *, run_ahead: int = 16, idle_spin_s: float = 0.0, trace: TraceRecorder | None = None, graphs: GraphLog | None = None) -> None:
         """
         Without an executor nothing is executed, and horizons and epochs have passed as soon as they are planned. Once out of work, the thread looks for more for `idle_spin_s` before it sleeps.
         """
@@ -1232,6 +1342,11 @@ class Scheduler:
 
     def take_notices(self) -> list[PlanningNotice]:
         """The notices since the last call. Any thread."""
+
+    def plan_totals(self) -> dict[str, Any]:
+        """
+        Of a dry run: the instructions planned so far by kind, bytes by link, and memory in the order of the plan.
+        """
 
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""
@@ -1298,6 +1413,8 @@ class PortRecord:
     runtime: types.MemberDescriptorType = ...
 
     kind: types.MemberDescriptorType = ...
+
+    periodic: types.MemberDescriptorType = ...
 
     __slots__: tuple = ...
 
@@ -1374,14 +1491,19 @@ class Submitter:
         Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.
         """
 
-    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool) -> None:
+    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool, to_device: bool) -> None:
         """
-        The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.
+        The copy goes to `address`, which becomes an array of the user with the number that the future gets as `raw`; nowhere if it is 0. to_device: the array lies in the memory of the first device.
         """
 
     def submit_object_fence(self, submission: object, object: int, on_all: bool) -> None:
         """
         Completes when all earlier tasks with this host object are complete on this rank.
+        """
+
+    def submit_own_task(self, submission: object, task: Task, name: str) -> None:
+        """
+        A host task of the runtime, without accesses. Blocks as little as a fence.
         """
 
     def submit_epoch(self, submission: object, action: str) -> None:

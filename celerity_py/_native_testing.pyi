@@ -71,6 +71,9 @@ class GraphContext:
 
     def submit(self, task: celerity_py._native.Task) -> int: ...
 
+    def replayed_batches(self) -> list[int]:
+        """How many batches there were of each identity, in no order."""
+
     def replay(self, program: RecordedProgram, repetitions: int) -> int:
         """Submits the tasks of the program again and again."""
 
@@ -252,8 +255,8 @@ def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, 
 def make_object_fence(object: int, on_all: bool = True) -> celerity_py._native.Task:
     """A task that waits for the users of a host object."""
 
-def make_fence(buffer: int, box: celerity_py._native.Box, user_allocation: int, on_all: bool = True) -> celerity_py._native.Task:
-    """A task that copies a part of a buffer to user memory."""
+def make_fence(buffer: int, box: celerity_py._native.Box, user_allocation: int, on_all: bool = True, to_device: bool = False) -> celerity_py._native.Task:
+    """A task that copies a part of a buffer to an array of the user."""
 
 def make_epoch(action: str = 'none') -> celerity_py._native.Task:
     """action: 'none', 'barrier' or 'shutdown'."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Range mappers: which part of a buffer a chunk of an index space accesses.
 
-A function of this module returns a range mapper. Any callable `(chunk)` or `(chunk, buffer_shape)` is one as well:
-`chunk` is a `celerity.MapperChunk`, `buffer_shape` a tuple of extents in elements. The callable returns a `Box`, a
-`Region`, or one slice with step 1 per dimension, in global coordinates of the buffer. The runtime clamps the result to
-the buffer.
+A function of this module returns a range mapper. Any thread may call these functions.
+
+Any callable `(chunk)` or `(chunk, buffer_shape)` is a range mapper as well: `chunk` is a `celerity.MapperChunk`,
+`buffer_shape` a tuple of extents in elements. The callable returns a `Box`, a `Region`, or one slice with step 1 per
+dimension, in global coordinates of the buffer. The runtime clamps the result to the buffer.
 
 The runtime calls a callable during the submit, on the thread that submits, once per distinct chunk. It keeps no result
 between submits, except those of `pure` mappers. Every rank must get the same results.
@@ -25,10 +26,11 @@ from typing import Any, get_args
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.gathered_rows import GatheredRows
 from celerity_py.vocabulary.integers import is_int, is_step_one
 from celerity_py.vocabulary.static_types import NeighborhoodShape
 
-__all__ = ["all", "even_split", "fixed", "neighborhood", "one_to_one", "permute", "pure", "slice"]
+__all__ = ["all", "even_split", "fixed", "gather", "neighborhood", "one_to_one", "permute", "pure", "slice"]
 
 _built_in = RangeMapper.built_in
 _ONE_TO_ONE = _built_in("one_to_one")
@@ -99,8 +101,8 @@ def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool = F
     Args:
         extents: One width per dimension of the buffer, in elements, 0 or more.
         shape: "box" means the whole grown box, corners included; "axes" means growth along one axis at a time.
-        wrap: Whether the buffer is periodic: growth beyond it goes on at the opposite side. The box around all that a
-            chunk accesses is allocated: at the ends of a buffer that is divided by rows, all rows.
+        wrap: Whether the buffer is periodic: growth beyond it goes on at the opposite side. Elements there have
+            allocations of their own, so that a view of both sides has no `view.array`.
 
     Raises:
         UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, the shape is unknown,
@@ -149,6 +151,32 @@ def even_split(granularity: int = 1) -> RangeMapper:
     return _built_in("even_split", (granularity,))
 
 
+def gather(indices: Any, offsets: Any = None, *, gap: int | None = None) -> PureMapper:
+    """The items of dimension 0 of the index space access the rows of the buffer that arrays on the host list for them.
+
+    Row r of a buffer has all elements with the coordinate r in dimension 0. The runtime keeps the rows of each chunk
+    between submits with the same mapper, so call `gather` once, outside of loops. Every rank passes the same values.
+
+    Args:
+        indices: Integers, the rows from 0. In shape (items,) each item has one row, in (items, k) it has k of them. It
+            is an array of NumPy or of another library, or a list. It is copied, unless it is read-only and owns its
+            data.
+        offsets: For lists of different lengths, as `indptr` of a matrix in CSR: the rows of item i are
+            `indices[offsets[i]:offsets[i + 1]]`. There is one offset more than there are items.
+        gap: If at most so many rows lie between two rows of a chunk, the chunk accesses these as well, so that all of
+            them are one box. None means a 64th of the buffer's rows, so that a chunk accesses at most 64 boxes. A
+            smaller gap transfers fewer rows, and makes more messages. To write, it must be 0.
+
+    Raises:
+        ArgumentTypeError: If an array is not of integers.
+        UsageError: If the shapes do not fit, an index or the gap is negative, or offsets fall, do not begin with 0 or
+            do not end with the number of indices. `write` and `read_write` raise it if `gap` is not 0.
+        OutOfBoundsAccess: Raised by a submit, if the index space has further items, or the buffer lacks a row.
+    """
+    rows = GatheredRows(indices, offsets, gap)
+    return PureMapper(rows.map, rows, rows)
+
+
 def permute(*dims: int) -> RangeMapper:
     """Dimension i of the buffer follows dimension `dims[i]` of the index space: `permute(1, 0)` transposes the access.
 
@@ -167,7 +195,7 @@ def permute(*dims: int) -> RangeMapper:
 
 
 def _unpacked(name: str, given: tuple[Any, ...]) -> str:
-    """What to write for integers in one list, tuple or array; empty if it is something else."""
+    """The call to write instead of one with integers in a list, tuple or array; empty if it is something else."""
     items = given[0] if len(given) == 1 and hasattr(given[0], "__len__") and hasattr(given[0], "__iter__") else ()
     if not 1 <= len(items) <= 3 or not builtins.all(map(is_int, items)):
         return ""
@@ -175,13 +203,15 @@ def _unpacked(name: str, given: tuple[Any, ...]) -> str:
 
 
 class PureMapper:
-    """A mapper whose results the runtime keeps between submits; made by `pure`."""
+    """A mapper whose results the runtime keeps between submits; made by `pure` and `gather`."""
 
-    __slots__ = ("function", "key")
+    __slots__ = ("function", "key", "rows")
 
-    def __init__(self, function: Callable[..., Any], key: Hashable) -> None:
+    def __init__(self, function: Callable[..., Any], key: Hashable, rows: GatheredRows | None = None) -> None:
         self.function = function
         self.key = key
+        #: Of `gather`, whose function and key they are.
+        self.rows = rows
 
     def identity(self) -> Hashable:
         """A value that is equal for mappers with the same results: with equal code, and an equal key or equal values.
@@ -200,7 +230,7 @@ class PureMapper:
             ) from None
 
     def __repr__(self) -> str:
-        return f"access.pure({self.function!r}, key={self.key!r})"
+        return f"access.pure({self.function!r}, key={self.key!r})" if self.rows is None else f"access.{self.rows!r}"
 
 
 def pure(function: Callable[..., Any], *, key: Hashable = None) -> PureMapper:
@@ -244,4 +274,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-FACTORIES = (one_to_one, all, fixed, slice, neighborhood, even_split, permute, pure)
+FACTORIES = (one_to_one, all, fixed, slice, neighborhood, even_split, permute, pure, gather)

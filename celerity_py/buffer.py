@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType, GenericAlias
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, SupportsIndex, TypeAlias, overload
 from weakref import ref
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.runtime import lifecycle
+from celerity_py.runtime.initial_contents import exchange_boxes, take_array, take_parts
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
 from celerity_py.vocabulary.accesses import (
     READ,
@@ -30,18 +31,20 @@ from celerity_py.vocabulary.accesses import (
     new_access,
 )
 from celerity_py.vocabulary.buffer_records import BufferRecord
-from celerity_py.vocabulary.foreign_arrays import to_numpy
 from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.refused_operators import StandsForArray
-from celerity_py.vocabulary.static_types import Element, SupportsDLPack
+from celerity_py.vocabulary.static_types import Element, LocalParts, SupportsDLPack
 from celerity_py.vocabulary.submissions import Site
-from celerity_py.vocabulary.type_rules import refuse_masked
 
 if TYPE_CHECKING:
     from celerity_py.host_objects import HostObject
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.runtime.user_memory import UserArray
 
 _ELEMENTS_LIMIT: Final = 2**63  # areas are signed 64-bit numbers
+_ELEMENT_LIMIT: Final = 2**31  # bytes; of NumPy
+
+Extents: TypeAlias = "SupportsIndex | Sequence[int]"
 
 
 class Buffer(StandsForArray, Generic[Element]):
@@ -57,40 +60,49 @@ class Buffer(StandsForArray, Generic[Element]):
         shape: Extents in elements, 0 to 3 of them; an int is one dimension.
         dtype: Any dtype of NumPy without Python objects, structured types included. The default is float32, while that
             of NumPy is float64.
+        element: Extents of an element, such as (3, 3) for a field of matrices: dimensions that no split cuts and no
+            range mapper maps. Arrays of the buffer have them behind those of the shape.
         name: For messages and timelines.
 
     Raises:
-        ArgumentTypeError: If shape, dtype or name have another type.
-        DimensionMismatch: If there are more than three extents.
-        UsageError: If an extent is not positive, there are 2**63 elements or more, or the dtype holds objects.
+        ArgumentTypeError: If shape, dtype, element or name have another type.
+        DimensionMismatch: If the shape has more than three extents.
+        UsageError: If an extent is not positive, there are 2**63 elements or more, an element has 2**31 bytes or more,
+            or the dtype holds objects.
         NestedUse: If called inside of a kernel, host task, mapper or callback.
         CelerityError: If an earlier task failed.
     """
 
-    __slots__ = ("__weakref__", "_modify", "_read", "_write", "record")
+    __slots__ = ("__weakref__", "_modify", "_read", "_write", "blocks", "record")
 
     record: BufferRecord
 
     @overload
     def __init__(
-        self: Buffer[np.float32], shape: SupportsIndex | Sequence[int], *, name: str | None = None
+        self: Buffer[np.float32], shape: Extents, *, element: Extents = (), name: str | None = None
     ) -> None: ...
     @overload
     def __init__(
         self,
-        shape: SupportsIndex | Sequence[int],
+        shape: Extents,
         dtype: type[Element] | np.dtype[Element],
         *,
+        element: Extents = (),
         name: str | None = None,
     ) -> None: ...
     @overload
     def __init__(
-        self: Buffer[Any], shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike, *, name: str | None = None
+        self: Buffer[Any], shape: Extents, dtype: npt.DTypeLike, *, element: Extents = (), name: str | None = None
     ) -> None: ...
     def __init__(
-        self, shape: SupportsIndex | Sequence[int], dtype: npt.DTypeLike = np.float32, *, name: str | None = None
+        self,
+        shape: Extents,
+        dtype: npt.DTypeLike = np.float32,
+        *,
+        element: Extents = (),
+        name: str | None = None,
     ) -> None:
-        self._start(_record_of(shape, dtype, name, sys._getframe(1)))
+        self._start(_record_of(shape, dtype, element, name, sys._getframe(1)))
 
     if not TYPE_CHECKING:
 
@@ -100,66 +112,80 @@ class Buffer(StandsForArray, Generic[Element]):
     @overload
     @classmethod
     def from_array(
-        cls, array: npt.NDArray[Element], *, name: str | None = None, copy: bool = True
+        cls, array: npt.NDArray[Element], *, element: Extents = (), name: str | None = None, copy: bool = True
     ) -> Buffer[Element]: ...
     @overload
     @classmethod
     def from_array(
-        cls, array: npt.ArrayLike | SupportsDLPack, *, name: str | None = None, copy: bool = True
+        cls,
+        array: npt.ArrayLike | SupportsDLPack,
+        *,
+        element: Extents = (),
+        name: str | None = None,
+        copy: bool = True,
     ) -> Buffer[Any]: ...
     @classmethod
     def from_array(
-        cls, array: npt.ArrayLike | SupportsDLPack, *, name: str | None = None, copy: bool = True
+        cls,
+        array: npt.ArrayLike | SupportsDLPack,
+        *,
+        element: Extents = (),
+        name: str | None = None,
+        copy: bool = True,
     ) -> Buffer[Any]:
         """Make a buffer with initial contents. Collective: every rank passes the same full array.
 
         Args:
             array: The contents, with the shape and dtype of the buffer: of NumPy, or of a library that offers
-                `__array__` or DLPack, such as torch and JAX. An array on a GPU is copied through the host.
+                `__array__` or DLPack, such as torch and JAX. The contents of an array on a GPU of this rank stay there
+                until a device reads them; those of other GPUs go to the host.
+            element: As for `Buffer`; the last dimensions of the array must be equal to it.
             name: For messages and timelines.
             copy: True copies the array now. False borrows a C-contiguous array until the next `queue.wait()` returns;
                 the array must not change before. An array that is not C-contiguous is copied in any case.
 
         Raises:
-            UsageError: If the array is empty, has more than three dimensions, or holds objects.
+            UsageError: If the array is empty, has more than three dimensions before those of an element, or holds
+                objects, or if its last dimensions are not those of an element.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
-            ArgumentTypeError: If `array` is a masked array, or one that NumPy cannot take.
+            ArgumentTypeError: If `array` is a masked array, or one that neither NumPy nor CuPy can take.
         """
-        refuse_masked(array, "Buffer.from_array() got")
-        given = to_numpy(array, "Buffer.from_array() got")
-        contents = np.array(given, order="C", copy=True) if copy else np.asarray(given, order="C")
-        record = _record_of(contents.shape, contents.dtype, name, sys._getframe(1))
-        raw = lifecycle.current().lend(contents, borrowed=not copy and np.may_share_memory(contents, given))
-        return cls.__new__(cls)._start(record, raw, contents)
+        given = take_array(array, "Buffer.from_array() got", copy=copy)
+        frame = sys._getframe(1)
+        record = _record_of(given.array.shape, given.array.dtype, element, name, frame, holds_element=True)
+        return cls.__new__(cls)._start(record, [(record.box, given)])
 
     @overload
     @classmethod
     def from_function(
         cls,
-        shape: SupportsIndex | Sequence[int],
+        shape: Extents,
         dtype: type[Element] | np.dtype[Element],
         fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
+        element: Extents = (),
         name: str | None = None,
     ) -> Buffer[Element]: ...
     @overload
     @classmethod
     def from_function(
         cls,
-        shape: SupportsIndex | Sequence[int],
+        shape: Extents,
         dtype: npt.DTypeLike,
         fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
+        element: Extents = (),
         name: str | None = None,
     ) -> Buffer[Any]: ...
     @classmethod
     def from_function(
         cls,
-        shape: SupportsIndex | Sequence[int],
+        shape: Extents,
         dtype: npt.DTypeLike,
         fn: Callable[[Box], npt.ArrayLike | SupportsDLPack],
         *,
+        element: Extents = (),
         name: str | None = None,
     ) -> Buffer[Any]:
         """Make a buffer whose initial contents a function computes box by box, for data that fits no single host.
@@ -169,8 +195,9 @@ class Buffer(StandsForArray, Generic[Element]):
         Args:
             shape: Extents in elements, 0 to 3 of them; an int is one dimension.
             dtype: The element type.
-            fn: `fn(box)` returns the contents of a box in global coordinates, an array of `box.shape` as `from_array`
-                takes it. It must return the same values on every rank.
+            fn: `fn(box)` returns the contents of a box in global coordinates, an array as `from_array` takes it, of
+                `box.shape` and the dimensions of an element. It must return the same values on every rank.
+            element: As for `Buffer`.
             name: For messages and timelines.
 
         Raises:
@@ -181,17 +208,89 @@ class Buffer(StandsForArray, Generic[Element]):
             raise ArgumentTypeError(
                 f"Buffer.from_function() takes a shape, a dtype and then a callable fn(box) -> array, not {fn!r}."
             )
-        record = _record_of(shape, dtype, name, sys._getframe(1))
+        record = _record_of(shape, dtype, element, name, sys._getframe(1))
         record.initializer = fn
         return cls.__new__(cls)._start(record)
 
-    def _start(self, record: BufferRecord, raw: int = 0, contents: np.ndarray[Any, Any] | None = None) -> Buffer[Any]:
-        lifecycle.current().create_buffer(record, raw, contents)
+    @overload
+    @classmethod
+    def from_local(
+        cls,
+        shape: Extents,
+        dtype: type[Element] | np.dtype[Element],
+        parts: LocalParts,
+        *,
+        element: Extents = (),
+        name: str | None = None,
+        copy: bool = True,
+    ) -> Buffer[Element]: ...
+    @overload
+    @classmethod
+    def from_local(
+        cls,
+        shape: Extents,
+        dtype: npt.DTypeLike,
+        parts: LocalParts,
+        *,
+        element: Extents = (),
+        name: str | None = None,
+        copy: bool = True,
+    ) -> Buffer[Any]: ...
+    @classmethod
+    def from_local(
+        cls,
+        shape: Extents,
+        dtype: npt.DTypeLike,
+        parts: LocalParts,
+        *,
+        element: Extents = (),
+        name: str | None = None,
+        copy: bool = True,
+    ) -> Buffer[Any]:
+        """Make a buffer whose initial contents the ranks hold together: each passes the boxes that it has. Collective.
+
+        The ranks tell each other their boxes, and so wait for each other. The contents travel later, and only those
+        that another rank reads. Elements outside of all boxes have no contents: the runtime warns of tasks that read
+        them.
+
+        Args:
+            shape: Extents of the whole buffer in elements, 0 to 3 of them; an int is one dimension.
+            dtype: The element type of the whole buffer.
+            parts: Boxes in global coordinates with their contents, as a mapping or as pairs: arrays of the shapes of
+                the boxes, as `from_array` takes them. Elements of two boxes of any ranks are distinct. A rank without
+                contents passes an empty list.
+            element: As for `Buffer`; arrays have its dimensions behind those of their boxes.
+            name: For messages and timelines.
+            copy: As for `from_array`. An array of another dtype is copied in any case.
+
+        Raises:
+            ArgumentTypeError: If `parts` or a box has another type, or an array is one that `from_array` refuses.
+            DimensionMismatch: If a box has other dimensions than the buffer.
+            UsageError: As for `Buffer`, or if a box leaves the buffer, an array has another shape than its box or does
+                not convert to `dtype`, or boxes overlap. If boxes of two ranks overlap, all ranks raise.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        frame = sys._getframe(1)
+        record = _record_of(shape, dtype, element, name, frame)
+        taken = take_parts(parts, record, copy=copy)
+        held_by_ranks = exchange_boxes(lifecycle.current(), record, [box for box, _ in taken], frame)
+        return cls.__new__(cls)._start(record, taken, held_by_ranks)
+
+    def _start(
+        self,
+        record: BufferRecord,
+        parts: Sequence[tuple[Box, UserArray]] = (),
+        held_by_ranks: Sequence[Sequence[Box]] = (),
+    ) -> Buffer[Any]:
+        lifecycle.current().create_buffer(record, parts, held_by_ranks)
         self._read = Port(record, READ)
         self._write = Port(record, WRITE)
         self._modify = Port(record, READ_WRITE)
         record.handle = ref(self)
         self.record = record
+        #: Of reductions into this buffer in a fixed order: by their number, an element per block of a kernel.
+        self.blocks: dict[int, Buffer[Any]] | None = None
         return self
 
     @property
@@ -201,8 +300,13 @@ class Buffer(StandsForArray, Generic[Element]):
 
     @property
     def dtype(self) -> np.dtype[Element]:
-        """The element type."""
-        return self.record.dtype
+        """The type of an element, or of its numbers if the buffer has `element=`."""
+        return self.record.dtype.base
+
+    @property
+    def element(self) -> tuple[int, ...]:
+        """Extents of an element, which arrays have behind those of the buffer; () for single values."""
+        return self.record.dtype.shape
 
     @property
     def ndim(self) -> int:
@@ -220,6 +324,9 @@ class Buffer(StandsForArray, Generic[Element]):
         Args:
             mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
 
+        Returns:
+            An argument for the submit of a task.
+
         Raises:
             UsageError: If a mapper is missing, or it is a value that cannot be one.
         """
@@ -233,6 +340,9 @@ class Buffer(StandsForArray, Generic[Element]):
         Args:
             mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
 
+        Returns:
+            An argument for the submit of a task.
+
         Raises:
             UsageError: If a mapper is missing, or it is a value that cannot be one.
         """
@@ -245,6 +355,9 @@ class Buffer(StandsForArray, Generic[Element]):
 
         Args:
             mapper: A range mapper, see `celerity_py.access`; it may be left out for 0-dimensional buffers only.
+
+        Returns:
+            An argument for the submit of a task.
 
         Raises:
             UsageError: If a mapper is missing, or it is a value that cannot be one.
@@ -263,7 +376,7 @@ class Buffer(StandsForArray, Generic[Element]):
                     f"it may be left out for 0-dimensional buffers only, and this one has shape {record.shape}."
                 )
             return Access(self, all_elements(), port)
-        check_mapper(mapper, record.label)
+        check_mapper(mapper, record.label, port.mode)
         return CustomAccess(self, mapper, port)
 
     def _explain(self, use: str) -> str:
@@ -281,7 +394,7 @@ class Buffer(StandsForArray, Generic[Element]):
         )
 
     def __repr__(self) -> str:
-        return f"<Buffer {self.record.label}, shape {self.shape}, {self.dtype}>"
+        return f"<Buffer {self.record.label}, shape {self.shape}, {self.record.type_name}>"
 
     if not TYPE_CHECKING:  # see `StandsForArray`
 
@@ -325,17 +438,24 @@ def check_alive(record: BufferRecord | HostObject[Any], runtime: Runtime) -> Non
 
 
 def make_buffer(shape: tuple[int, ...], dtype: npt.DTypeLike, name: str, frame: FrameType) -> Buffer:
-    """A buffer that the runtime needs for a call from this frame."""
-    return Buffer.__new__(Buffer)._start(_record_of(shape, dtype, name, frame))
+    """A buffer that the runtime needs for a call from this frame; `dtype` is that of a `BufferRecord`."""
+    kind = np.dtype(dtype)
+    return Buffer.__new__(Buffer)._start(_record_of(shape, kind.base, kind.shape, name, frame))
 
 
-def _record_of(shape: Any, dtype: npt.DTypeLike, name: str | None, frame: FrameType) -> BufferRecord:
-    extents, element = _shape_of(shape), _dtype_of(dtype)
+def _record_of(
+    shape: Any, dtype: npt.DTypeLike, element: Any, name: str | None, frame: FrameType, *, holds_element: bool = False
+) -> BufferRecord:
+    """The record of a buffer; with `holds_element`, the shape is that of an array that ends with an element."""
+    kind = _dtype_of(dtype, element)
+    if holds_element and kind.shape:
+        shape = _shape_before(kind.shape, shape)
+    extents = _shape_of(shape)
     if name is not None and not isinstance(name, str):
         raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
     if any("\ud800" <= character <= "\udfff" for character in name or ""):
         raise UsageError(f"The name of a buffer has half of a surrogate pair, which is no character: {name!r}.")
-    return BufferRecord(extents, element, name or "", Site(frame))
+    return BufferRecord(extents, kind, name or "", Site(frame))
 
 
 def _shape_of(shape: Any) -> tuple[int, ...]:
@@ -344,7 +464,10 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
     except TypeError:
         raise ArgumentTypeError(f"A buffer's shape is an int or a sequence of ints, not {shape!r}.") from None
     if len(extents) > 3:
-        raise DimensionMismatch(f"A buffer has at most 3 dimensions, but the shape {extents} has {len(extents)}.")
+        raise DimensionMismatch(
+            f"A buffer has at most 3 dimensions, but the shape {extents} has {len(extents)}. If its last dimensions "
+            f"are those of vectors or matrices, name them by element=, as in element={extents[3:]}."
+        )
     if any(extent < 1 for extent in extents):
         raise UsageError(f"A buffer needs at least one element in every dimension, but its shape is {extents}.")
     if math.prod(extents) >= _ELEMENTS_LIMIT:
@@ -352,11 +475,27 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
     return extents
 
 
-def _dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def _shape_before(element: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a buffer from that of an array that has its elements behind it."""
+    ndim = len(shape) - len(element)
+    if ndim < 0 or shape[ndim:] != element:
+        raise UsageError(
+            f"Buffer.from_array() got element={element} and an array of shape {shape}, which does not end with these "
+            f"extents. Pass an array of the shape of the buffer followed by that of an element."
+        )
+    return shape[:ndim]
+
+
+def _dtype_of(dtype: npt.DTypeLike, element: Any) -> np.dtype[Any]:
     try:
         result = np.dtype(dtype)
     except TypeError as error:
         raise ArgumentTypeError(f"{dtype!r} is no dtype: {error}") from None
+    if result.shape:
+        raise UsageError(
+            f"A buffer's dtype is that of a single value, not {result!r}. Pass the dimensions of an element by "
+            f"element=, as in Buffer(shape, {result.base}, element={result.shape})."
+        )
     if result.hasobject:
         raise UsageError(
             f"A buffer cannot hold Python objects, but its dtype is {result}. "
@@ -364,4 +503,16 @@ def _dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
         )
     if result.itemsize == 0:
         raise UsageError(f"A buffer's elements need a size, but its dtype is {result!r} with 0 bytes.")
-    return result
+    try:
+        extents = to_ints(element)
+    except TypeError:
+        raise ArgumentTypeError(f"A buffer's element= is an int or a sequence of ints, not {element!r}.") from None
+    if any(extent < 1 for extent in extents):
+        raise UsageError(f"An element needs at least one number in every dimension, but element={extents}.")
+    size = result.itemsize * math.prod(extents)
+    if size >= _ELEMENT_LIMIT:
+        raise UsageError(
+            f"An element has fewer than 2**31 bytes, but element={extents} of {result} has {size}. Make the dimensions "
+            f"that tasks divide a part of the shape."
+        )
+    return np.dtype((result, extents)) if extents else result

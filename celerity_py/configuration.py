@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -36,6 +37,23 @@ class DeviceChoice:
         return f"cpu:{self.count}" if self.kind == "cpu" else str(self.count)
 
 
+@dataclass(frozen=True)
+class TaskWindow:
+    """The tasks that graphs show: from `first` to before `end`, counted in tasks or in horizons.
+
+    Negative numbers count from the end, and None has no limit there, both as in slices of Python.
+    """
+
+    unit: Literal["tasks", "horizons"] = "tasks"
+    first: int | None = None
+    end: int | None = None
+
+    def __str__(self) -> str:
+        """As it is written in `CELERITY_PRINT_GRAPHS_WINDOW`."""
+        letter = "H" if self.unit == "horizons" else ""
+        return ":".join("" if limit is None else f"{letter}{limit}" for limit in (self.first, self.end))
+
+
 Backend: TypeAlias = Literal["auto", "cuda", "cpu"]
 LogLevel: TypeAlias = Literal["trace", "debug", "info", "warning", "error", "off"]
 Lookahead: TypeAlias = Literal["none", "auto", "infinite"]
@@ -64,7 +82,12 @@ class Settings(TypedDict, total=False):
     kernel_lanes: int | None
     stats: bool | str | os.PathLike[str] | None
     trace: bool | str | os.PathLike[str] | None
+    live: bool | None
+    nvtx: bool | None
+    print_graphs: bool | str | os.PathLike[str] | None
+    print_graphs_window: str | None
     dry_run_ranks: int | None
+    dry_run_rank: int | None
     stall_s: int | None
     comm: Comm | None
 
@@ -116,6 +139,23 @@ def _output(default_name: str) -> Callable[[str], str]:
             return text.strip()
 
     return parse
+
+
+def parse_window(text: str) -> TaskWindow:
+    """The window of a text such as "10:40", "T10:T40", "-20:" or "H2:H5".
+
+    Raises:
+        ValueError: With the texts that are understood.
+    """
+    found = re.fullmatch(r"([TH]?)(-?\d+)?:([TH]?)(-?\d+)?", text.strip().upper())
+    letters = set() if found is None else {found[1], found[3]} - {""}
+    is_complete = found is not None and all(found[i + 1] is not None or not found[i] for i in (1, 3))
+    if found is None or not is_complete or len(letters) > 1:
+        raise ValueError(
+            "tasks such as '10:40' (T10 to T39) or '-20:' (the last 20), horizons such as 'H2:H5' or 'H-2:', or ':'"
+        )
+    first, end = (None if found[i] is None else int(found[i]) for i in (2, 4))
+    return TaskWindow("horizons" if letters == {"H"} else "tasks", first, end)
 
 
 def _devices(text: str) -> DeviceChoice:
@@ -183,9 +223,16 @@ class Configuration:
     kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
     stats: str = _setting("", _output("celerity_stats"), is_own=True)
     trace: str = _setting("", _output("celerity_trace"), is_own=True)
+    live: bool = _setting(default=False, parse=_switch)
+    #: None: if a profiler has started this process.
+    nvtx: bool | None = _setting(None, _switch, is_own=True)
+    #: The folder for the graphs of the run; empty: no graphs are kept.
+    print_graphs: str = _setting("", _output("celerity_graphs"), is_own=True)
+    print_graphs_window: TaskWindow = _setting(TaskWindow("tasks", -50), parse_window, is_own=True)  # noqa: RUF009 - a field
     dry_run_ranks: int = _setting(0, _integer(0, 65536))
+    dry_run_rank: int = _setting(0, _integer(0, 65535), is_own=True)
     stall_s: int = _setting(60, _integer(0, 10**9))
-    #: Whose ranks run the program; None: all that the launcher has started.
+    #: The ranks of this communicator run the program; None: all that the launcher has started.
     comm: Any = _setting(None, _communicator, is_own=True)  # noqa: RUF009 - a field
 
 
@@ -260,6 +307,11 @@ def resolve(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Configur
             f"DEVICES={devices} lists GPUs of the host, but BACKEND=cpu. For CPU devices with own memory set "
             f"DEVICES=cpu:{devices.count}."
         )
+    if values.dry_run_rank >= max(values.dry_run_ranks, 1):
+        raise ConfigurationError(
+            f"DRY_RUN_RANK={values.dry_run_rank}, but DRY_RUN_RANKS={values.dry_run_ranks}. Ranks count from 0, so "
+            f"that DRY_RUN_RANKS must be larger."
+        )
     return values
 
 
@@ -283,8 +335,8 @@ _running: Configuration | None = None  # the settings of the runtime, while ther
 def configure(**settings: Unpack[Settings]) -> None:
     """Set configuration variables from code. A value given here wins over the environment variable.
 
-    Call it before the first buffer or queue, on every rank with the same values. While the runtime runs, `configure`
-    accepts only the values that the runtime has, so that the cells of a notebook may run again.
+    Call it before the first buffer or queue, from one thread, on every rank with the same values. While the runtime
+    runs, `configure` accepts only the values that the runtime has, so that the cells of a notebook may run again.
 
     Args:
         settings: Variables by their lower-case name without prefix, such as `devices="cpu:4"`, `lookahead="none"`,

@@ -7,20 +7,23 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from celerity_py.buffer import Buffer, check_alive
+from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.host_objects import HostObject
 from celerity_py.scheduler.errors import ArgumentTypeError, OutOfMemory, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.static_types import FenceRanks
+from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
 if TYPE_CHECKING:
     from celerity_py.runtime.futures import Future
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.buffer_records import BufferRecord
 
 _FENCE_RANKS: Final = get_args(FenceRanks)
+_FENCE_PLACES: Final = get_args(FencePlace)
 
 
-def fence_of(runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType) -> Future[Any]:
+def fence_of(runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType, *, to: Any) -> Future[Any]:
     """See `Queue.fence`."""
     if not isinstance(buffer, Buffer | HostObject):
         raise ArgumentTypeError(f"queue.fence() takes a Buffer or a HostObject, not {buffer!r}.")
@@ -28,15 +31,33 @@ def fence_of(runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType)
     check_alive(record, runtime)
     if not isinstance(on, str) or on not in _FENCE_RANKS:
         raise UsageError(f"The fence of {record.label}: on= takes 'all' or 'master', not {on!r}.")
+    if not isinstance(to, str) or to not in _FENCE_PLACES:
+        raise UsageError(f"The fence of {record.label}: to= takes 'host' or 'device', not {to!r}.")
     if isinstance(record, HostObject):
         if box is not None:
             raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
+        if to != "host":
+            raise UsageError(f"The fence of {record.label} got to={to!r}, but a host object stays where it is.")
         return runtime.fence_object(record, on == "all", frame)
     box = box_in(record, box, "fence of")
+    to_device = to == "device"
+    if to_device:
+        _check_dtype(runtime, record)
     try:
-        return runtime.fence(record, box, on == "all", frame)
+        return runtime.fence(record, box, on == "all", frame, to_device=to_device)
     except MemoryError as error:
+        place, remedy = "this host has", "let host tasks over an index space, on=shape, look at the parts"
+        if to_device and runtime.devices.is_cuda:
+            place, remedy = "the first GPU of this rank has", "fence to='host'"
         raise OutOfMemory(
-            f"The fence of {record.label} asks for {show(box)}, for which this host has no memory: {error}. Fence "
-            f"smaller boxes, or let host tasks over an index space, on=shape, look at the parts."
+            f"The fence of {record.label} asks for {show(box)}, for which {place} no memory: {error}. Fence "
+            f"smaller boxes, or {remedy}."
         ) from None
+
+
+def _check_dtype(runtime: Runtime, record: BufferRecord) -> None:
+    if runtime.devices.is_cuda and not is_cupy_dtype(record.dtype):
+        raise UsageError(
+            f"The fence of {record.label} got to='device', but CuPy has no arrays of {record.dtype.base}. "
+            f"Fence to='host'."
+        )

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Hints: advice on how to divide the index space of a kernel. Every rank must give the same ones."""
+"""Hints: advice on how to divide the index space of a kernel. Every rank must give the same ones.
+
+A function of this module returns a hint for `queue.parallel_for(..., hints=...)`. Any thread may call these functions.
+A submit raises `UsageError` if its hints contradict each other, or if the same one is given twice.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class HostObject(Generic[Object]):
         self.site = Site(sys._getframe(1))
 
     def side_effect(self) -> SideEffect:
-        """Declare that a host task uses the object, and may change it. The task gets the object itself."""
+        """An argument for a host task that uses the object, and may change it. The task gets the object itself."""
         return SideEffect(self)
 
     @property

@@ -26,6 +26,7 @@ class CudaKernel(KernelRecord):
 
     It runs on the CUDA backend only; `celerity.kernel(cpu=f, cuda=CudaKernel(...))` adds an implementation for the CPU.
     At the first submit the runtime compares its parameters with the arguments, and one process per host compiles it.
+    Any thread may make kernels. Only their submits are collective.
 
     Args:
         source: CUDA C++ that defines `__global__ void name(celerity::chunk<D>, accessor<T, D>, ..., scalars)`, with the
@@ -162,7 +163,8 @@ def kernel(
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel: a decorator of one function, or a function of one implementation per backend.
 
-    Make a kernel once and submit it often: it remembers the checks of its submits. Any thread may make kernels.
+    Make a kernel once and submit it often: it remembers the checks of its submits. Any thread may make kernels. Only
+    their submits are collective.
 
     Args:
         function: `function(chunk, *args)` on arrays: NumPy's on the CPU backend, CuPy's on the CUDA backend, with the

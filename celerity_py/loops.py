@@ -36,6 +36,8 @@ class _Check(NamedTuple):
 class Loop(Iterator[int]):
     """The iterations of a loop that stops on data, numbered from 0. `Queue.until` makes it, for one thread at a time.
 
+    Each iteration is collective: all ranks run the loop, and end it after the same iteration.
+
     Attributes:
         iterations: In the loop: the number of iterations before this one. After the loop: the number of needed
             iterations, up to the one whose value has ended the loop.
@@ -108,7 +110,7 @@ class Loop(Iterator[int]):
             return
         kept = self._kept()
         if not self._copies:
-            self._copies = [make_buffer(each.shape, each.dtype, f"{each.name} kept", frame) for each in kept]
+            self._copies = [make_buffer(each.shape, each.record.dtype, f"{each.name} kept", frame) for each in kept]
         self._copy(kept, self._copies, frame)
 
     def _ask(self) -> Future[Any]:
@@ -152,10 +154,10 @@ class Loop(Iterator[int]):
             if not isinstance(each, Buffer):
                 _refuse("keep", "a function that returns a buffer or a tuple of buffers", given)
             check_alive(each.record, self._runtime)
-        before, now = ([(each.shape, each.dtype) for each in buffers] for buffers in (self._copies, kept))
+        before, now = ([(each.shape, each.record.type_name) for each in buffers] for buffers in (self._copies, kept))
         if before and before != now:
             raise UsageError(
-                f"The function keep={name_of(self._keep)!r} of queue.until() returned buffers of the shapes and dtypes "
+                f"The function keep={name_of(self._keep)!r} of queue.until() returned buffers of the shapes and types "
                 f"{before} at first, and {now} after iteration {self._begun - 1}. Let it return equal ones each time."
             )
         return kept

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, SupportsIndex, TypeAlias,
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer
 from celerity_py.fences import fence_of
+from celerity_py.graphs.recorder import graphs_of
 from celerity_py.hints import Hint
 from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
@@ -24,11 +25,12 @@ from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.small_operations import any_of, copy, dot, fill, norm
 from celerity_py.submit.arguments import refuse_names
 from celerity_py.submit.delegate import connect
-from celerity_py.vocabulary.static_types import FenceRanks
+from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from celerity_py.graphs.graphs import Graphs
     from celerity_py.vocabulary.static_types import Argument, Element, HostTaskPlace
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
@@ -188,7 +190,7 @@ class Queue:
 
         Args:
             buffer: The buffer.
-            value: A number, or whatever one element holds, the same on all ranks. Floating-point numbers are rounded.
+            value: A number, or another value of one element, the same on all ranks. Floating-point numbers are rounded.
             box: A `Box` or slices, in global coordinates; None means the whole buffer.
 
         Raises:
@@ -243,7 +245,7 @@ class Queue:
         Raises:
             ArgumentTypeError: If `function` is no function without arguments, or returns a coroutine or generator.
             UsageError: If the function makes buffers, fences, waits, flushes, records or replays, or drops a buffer
-                that its tasks access. What it has submitted before stays submitted.
+                that its tasks access. Tasks that it has submitted before stay submitted.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
@@ -316,20 +318,36 @@ class Queue:
 
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: BufferBox = None, on: Literal["all"] = "all"
+        self,
+        buffer: Buffer[Element],
+        box: BufferBox = None,
+        on: Literal["all"] = "all",
+        *,
+        to: Literal["host"] = "host",
     ) -> Future[npt.NDArray[Element]]: ...
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: BufferBox = None, *, on: FenceRanks
+        self, buffer: Buffer[Element], box: BufferBox = None, *, on: FenceRanks, to: Literal["host"] = "host"
     ) -> Future[npt.NDArray[Element] | None]: ...
     @overload
-    def fence(self, buffer: Buffer[Element], box: BufferBox, on: FenceRanks) -> Future[npt.NDArray[Element] | None]: ...
+    def fence(
+        self, buffer: Buffer[Element], box: BufferBox, on: FenceRanks, *, to: Literal["host"] = "host"
+    ) -> Future[npt.NDArray[Element] | None]: ...
+    @overload
+    def fence(
+        self, buffer: Buffer[Any], box: BufferBox = None, on: FenceRanks = "all", *, to: FencePlace
+    ) -> Future[Any]: ...
     @overload
     def fence(self, buffer: HostObject[Object], box: None = None, on: Literal["all"] = "all") -> Future[Object]: ...
     @overload
     def fence(self, buffer: HostObject[Object], box: None = None, *, on: FenceRanks) -> Future[Object | None]: ...
     def fence(
-        self, buffer: Buffer[Any] | HostObject[Any], box: BufferBox = None, on: FenceRanks = "all"
+        self,
+        buffer: Buffer[Any] | HostObject[Any],
+        box: BufferBox = None,
+        on: FenceRanks = "all",
+        *,
+        to: FencePlace = "host",
     ) -> Future[Any]:
         """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
@@ -337,20 +355,23 @@ class Queue:
             buffer: The buffer to copy, or a host object.
             box: A `Box` or slices, in global coordinates; None means the whole buffer. None for a host object.
             on: "all": every rank gets the copy; "master": only rank 0 does.
+            to: "host": the copy is an array of NumPy. "device": it is an array of CuPy on the first GPU of each rank;
+                data of the GPUs of this rank does not pass through the host. On CPU devices it is an array of NumPy.
 
         Returns:
-            A `concurrent.futures.Future`, which can also be awaited. Its result is a new, writable NumPy array with the
-            shape of the box and the dtype of the buffer, or None on the ranks left out. For a host object it is the
-            object of the rank itself, no copy, after all earlier tasks that use it; later ones may change it.
+            A `concurrent.futures.Future`, which can also be awaited. Its result is a new, writable array with the shape
+            of the box and the dtype of the buffer, or None on the ranks left out. The array offers DLPack. For a host
+            object the result is the object of the rank itself, no copy, after all earlier tasks that use it; later ones
+            may change it.
 
         Raises:
             ArgumentTypeError: If `buffer` is neither a buffer nor a host object, or a host object comes with a box.
-            UsageError: If the box is not inside of the buffer, or `on` is something else.
-            OutOfMemory: If the host has no memory for the copy.
+            UsageError: If the box is not inside of the buffer, `on` or `to` is something else, or CuPy lacks the dtype.
+            OutOfMemory: If the host or the GPU has no memory for the copy.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1))
+        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1), to=to)
 
     def any(self, buffer: Buffer) -> Future[bool]:
         """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.
@@ -374,7 +395,7 @@ class Queue:
     def dot(self, u: Buffer[Element], v: Buffer[Element]) -> Future[Any]:
         """Ask for the sum of the products of the elements of two buffers, as `np.vdot` gives it. Collective.
 
-        The sum has 64 bits, or 128 if it is complex, whatever the elements have. Only the sum travels.
+        The sum has 64 bits, or 128 if it is complex, also for smaller elements. Only the sum travels.
 
         Args:
             u: Numbers; the conjugate complex ones take part.
@@ -394,7 +415,17 @@ class Queue:
     def norm(self, u: Buffer[Any]) -> Future[float]:
         """Ask for the Euclidean norm of the elements of a buffer: the root of `dot(u, u)`. Collective.
 
-        Arguments, result and exceptions are as for `dot`.
+        Args:
+            u: Numbers, real or complex.
+
+        Returns:
+            A future as that of `fence`, of a number of Python, the same on all ranks.
+
+        Raises:
+            ArgumentTypeError: If `u` is no buffer.
+            UsageError: If the elements are no numbers.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
         """
         return norm(self._runtime_for("norm()"), u, _getframe(1))
 
@@ -426,7 +457,7 @@ class Queue:
         self._runtime_for("flush()").scheduler.flush()
 
     def statistics(self) -> RuntimeStatistics:
-        """Return the counters of this rank since the runtime started; docs/how_to.md explains them.
+        """The counters of this rank since the runtime started; docs/how_to/observing.md explains them.
 
         Any rank may call this by itself.
 
@@ -437,6 +468,29 @@ class Queue:
         runtime = self._runtime
         runtime.check_usable("statistics()")
         return runtime.statistics()  # type: ignore[no-any-return]
+
+    def graphs(self, window: str | None = None) -> Graphs:
+        """Return the graphs of the run up to now; docs/how_to/observing.md explains them.
+
+        The run keeps them with `CELERITY_PRINT_GRAPHS`. Any rank may call this by itself, also after a failure.
+        Commands that lookahead holds back have no instructions yet; `flush()` and `wait()` release them.
+
+        Args:
+            window: The tasks to show: "10:40" (T10 to T39), "-20:" (the last 20), "H2:H5" (from horizon 2 to before
+                horizon 5), or ":" (all that are kept, up to 4096). By default that of `CELERITY_PRINT_GRAPHS_WINDOW`.
+
+        Returns:
+            `.task`, `.command` and `.instruction`, each with `.nodes`, `.dot()` and `.svg()`. A notebook shows the
+            picture if graphviz is installed.
+
+        Raises:
+            UsageError: If the run keeps no graphs, or the window is not understood.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+        """
+        runtime = self._runtime
+        if runtime is CLOSED or runtime.state.failure is None or threading.get_ident() in runtime.inside:
+            runtime.check_usable("graphs()")
+        return graphs_of(runtime, window)
 
     def _runtime_for(self, call: str) -> Any:
         """The runtime, for a call that no recording holds."""

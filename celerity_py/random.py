@@ -33,7 +33,7 @@ __all__ = ["bits", "normal", "uniform"]
 
 Float = TypeVar("Float", np.float32, np.float64)
 
-_PIECE: Final = 1 << 14  # elements: what numpy works on at a time stays in the cache of a core
+_PIECE: Final = 1 << 14  # elements at a time, so that they stay in the cache of a core
 _ROUNDS: Final = 10
 _FACTORS: Final = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _KEY_STEPS: Final = 0x9E3779B9, 0xBB67AE85

@@ -30,7 +30,8 @@ _MOST_TIMES: Final = 2**63 - 1
 class Recording:
     """The kernels and host tasks that a function has submitted, for `Queue.replay`. `Queue.record` makes it.
 
-    A recording keeps kernels and plain values alive, but no buffers. Any thread may read its attributes.
+    A recording keeps kernels and plain values alive, but no buffers. Any thread may read its attributes, on any rank by
+    itself; replays are collective.
 
     Attributes:
         name: The name of the function.

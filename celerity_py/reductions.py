@@ -6,17 +6,34 @@ The order is that of devices within a rank, and then that of ranks, so that the 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from celerity_py import _native
 from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import ReductionPort
-from celerity_py.scheduler.errors import ArgumentTypeError, NotAvailableYet, UsageError
+from celerity_py.comparison.program_digests import digest_of_function
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import explain_argument
+from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.combinations import (
+    PLACED,
+    Combination,
+    combination_by,
+    combination_of_name,
+    is_placed,
+    name_of_callable,
+    partial_shape,
+)
 from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import ReductionName
+from celerity_py.vocabulary.type_rules import can_hold
+
+_NAMES = (*OPERATIONS, *PLACED)
 
 
 class Reduction(StandsForArray):
@@ -24,12 +41,31 @@ class Reduction(StandsForArray):
 
     __slots__ = ("buffer", "native", "port")
 
-    def __init__(self, buffer: Buffer[Any], op: str, include_current: bool) -> None:
+    def __init__(self, buffer: Buffer[Any], op: str, include_current: bool, deterministic: bool) -> None:
+        """Of an operation that native code knows for these elements."""
         record = buffer.record
         self.buffer = buffer
-        #: The argument of the scheduler: (buffer id, op, dtype, include_current).
-        self.native = (record.id, op, record.dtype.name, include_current)
-        self.port = ReductionPort(record, op, includes_current=include_current)
+        #: The argument of the scheduler, as `_native.Task.kernel` describes it.
+        self.native: tuple[Any, ...] = (record.id, op, record.dtype.name, include_current)
+        self.port = ReductionPort(record, op, includes_current=include_current, is_deterministic=deterministic)
+
+    @classmethod
+    def on_host(cls, buffer: Buffer[Any], combination: Combination, digest: int, include_current: bool) -> Reduction:
+        """Of an operation that NumPy applies to the partial results.
+
+        Args:
+            buffer: The target.
+            combination: The operation.
+            digest: Of its code; the same on all ranks.
+            include_current: See `reduction`.
+        """
+        self = cls.__new__(cls)
+        record = buffer.record
+        self.buffer = buffer
+        number = record.combinations.index(combination)
+        self.native = (record.id, "callable", "other", include_current, number, combination.name, digest)
+        self.port = ReductionPort(record, combination.name, includes_current=include_current, combination=combination)
+        return self
 
     def _explain(self, use: str) -> str:
         return explain_argument(self, use)
@@ -44,44 +80,103 @@ def reduction(
     include_current: bool = False,
     *,
     identity: Any = None,
+    deterministic: bool = False,
 ) -> Reduction:
     """Declare that a kernel reduces into a buffer. The kernel gets a `Reducer` and calls its `combine(partial)`.
 
+    Partial results combine in the order of devices within a rank, and then in the order of ranks. The chunks of an
+    index space that is split along dimension 0 have the same order. The old value of the buffer comes first.
+
     Args:
-        buffer: A buffer of any shape, of an integer, float32, float64 or complex dtype or bool. The result, which has
-            the same bits on all ranks, becomes its contents: element by element, if it has more than one.
-        op: "sum", "prod", "min", "max", "and", "or" or "xor". "min" and "max" need an order, "xor" integers or bool.
+        buffer: A buffer of any shape. The result, which has the same bits on all ranks, becomes its contents: element
+            by element, if it has more than one.
+        op: "sum", "prod", "min", "max", "and", "or" or "xor", for elements of an integer, floating-point or complex
+            dtype of up to 16 bytes, or bool. "min" and "max" need an order, "xor" integers or bool. "argmin" or
+            "argmax", for elements of a dtype of `celerity.placed()`: of equal values the one with the lowest place
+            wins. Or a callable `op(a, b)`, for any dtype: it gets two arrays of NumPy with the shape and dtype of the
+            buffer (0-d for a single element), and returns their combination with the same shape and dtype. It must be
+            associative and the same on all ranks, and may be called on any thread. It need not be commutative.
         include_current: Whether the buffer's old value takes part, exactly once.
-        identity: For a callable `op` only.
+        identity: For a callable `op`: the value, or array of the shape of the buffer, that leaves every other one
+            unchanged. Partial results begin with it.
+        deterministic: Whether the order is fixed within a device as well, so that sums and products of floating-point
+            numbers have the same bits in every run on the same devices. Kernels in CUDA C++ combine in any order
+            otherwise. With True they need a `celerity::ordered_reducer<T, Op>`, and a buffer of one element. A kernel
+            in Python must itself compute the same bits in every run. The runtime refuses its `combine_at` on a GPU, for
+            which CuPy has no fixed order.
 
     Returns:
-        An argument for `queue.parallel_for`.
+        An argument for `queue.parallel_for`. Kernels in CUDA C++ take the operations with a name, except those of
+        float16.
 
     Raises:
         ArgumentTypeError: If `buffer` is no buffer.
-        UsageError: If the operation is unknown or not defined for the buffer's dtype.
-        NotAvailableYet: If the operation is a callable.
+        UsageError: If the operation is unknown or not defined for the buffer's dtype, or if a callable comes without
+            an identity that the elements can hold.
     """
     if not isinstance(buffer, Buffer):
         raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
     record = buffer.record
-    if callable(op) or identity is not None:
-        raise NotAvailableYet(
-            f"The reduction into {record.label} has a callable operation or an identity, which is not available yet. "
-            f"Use one of {', '.join(map(repr, OPERATIONS))}."
-        )
-    if not isinstance(op, str) or op not in OPERATIONS:
-        raise UsageError(
-            f"The reduction into {record.label} needs one of {', '.join(map(repr, OPERATIONS))}, not {op!r}."
-        )
     dtype = record.dtype
-    if dtype.name not in _native.SCALAR_TYPES or not dtype.isnative:
+    if dtype.shape:
         raise UsageError(
-            f"The reduction into {record.label} needs elements of an integer type, float32, float64, complex64, "
-            f"complex128 or bool, not {dtype}."
+            f"The reduction into {record.label} got a buffer of {record.type_name}. Reduce into a buffer without "
+            f"element=, such as Buffer({(*record.shape, *dtype.shape)}, {dtype.base}): no reduction divides its target."
+        )
+    if callable(op):
+        return _by_callable(buffer, op, include_current, identity)
+    if not isinstance(op, str) or op not in _NAMES:
+        raise UsageError(
+            f"The reduction into {record.label} needs one of {', '.join(map(repr, _NAMES))}, or a callable, not {op!r}."
+        )
+    if identity is not None:
+        raise UsageError(
+            f"The reduction {op!r} into {record.label} has an identity of its own: leave identity={identity!r} out, "
+            f"which goes with a callable."
+        )
+    _check_elements(op, record)
+    if op in PLACED or record.dtype == np.float16:
+        return Reduction.on_host(buffer, combination_of_name(op, record), 0, include_current)
+    return Reduction(buffer, op, include_current, deterministic)
+
+
+def _check_elements(op: str, record: BufferRecord) -> None:
+    """Refuse elements for which an operation with a name is not defined."""
+    dtype = record.dtype
+    if op in PLACED:
+        if not is_placed(dtype):
+            value = dtype if dtype.kind in "biuf" else np.dtype(np.float32)
+            raise UsageError(
+                f"The reduction {op!r} into {record.label} needs elements with a value and a place, not {dtype}. Make "
+                f"the buffer with the dtype celerity.placed(np.{value.name})."
+            )
+        return
+    if (dtype.name not in _native.SCALAR_TYPES and dtype != np.float16) or not dtype.isnative:
+        raise UsageError(
+            f"The reduction {op!r} into {record.label} needs elements of an integer type, float16, float32, float64, "
+            f"complex64, complex128 or bool, not {dtype}. Pass a callable with identity= for elements of another type."
         )
     if OPERATIONS[op].identity is None and dtype.kind == "c":
         raise UsageError(f"The reduction {op!r} into {record.label} needs an order, which {dtype} does not have.")
     if op == "xor" and dtype.kind not in "iub":
         raise UsageError(f"The reduction 'xor' into {record.label} needs integers or bool, not {dtype}.")
-    return Reduction(buffer, op, include_current)
+
+
+def _by_callable(buffer: Buffer[Any], op: Callable[..., Any], include_current: bool, identity: Any) -> Reduction:
+    record = buffer.record
+    name = name_of_callable(op)
+    if identity is None:
+        raise UsageError(
+            f"The reduction by {name} into {record.label} lacks its identity: the value that {name} combines with any "
+            f"other one to that other one, such as identity=0 for a sum."
+        )
+    value: Any = None
+    if can_hold(record.dtype, identity):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            value = np.broadcast_to(np.asarray(identity, record.dtype), partial_shape(record)).copy()
+    if value is None:
+        raise UsageError(
+            f"The reduction by {name} into {record.label} has the identity {identity!r}, which its elements of "
+            f"{record.dtype} and its shape {record.shape} cannot hold."
+        )
+    return Reduction.on_host(buffer, combination_by(op, value, record), digest_of_function(op), include_current)

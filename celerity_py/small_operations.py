@@ -22,7 +22,7 @@ from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, refuse_value
+from celerity_py.vocabulary.type_rules import NUMBERS, can_hold, describe_value, refuse_value
 
 if TYPE_CHECKING:
     from celerity_py.calls.partial_results import Reducer
@@ -66,11 +66,11 @@ def copy_box(  # noqa: PLR0917 - as `Queue.copy` and its line
     there, here = boxes
     shift = tuple(map(operator.sub, here.min, there.min))
     args = target.write(one_to_one()), source.read(_shifted(shift)), *shift, *[0] * (3 - len(shift))
-    runtime.submit_kernel(_kernel_for(_COPY, target.dtype, there.ndim), there, args, name, (), None, frame)
+    runtime.submit_kernel(_kernel_for(_COPY, target.record.dtype, there.ndim), there, args, name, (), None, frame)
 
 
 class TruthFuture(Future[bool]):
-    """Of a bool: whether an element of what the runtime has fenced is other than 0."""
+    """The future of `any`: whether some element of the fenced buffer is other than 0."""
 
     def fulfil(self, value: Any) -> None:
         """See the base class."""
@@ -84,18 +84,19 @@ def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
             f"queue.any() takes a Buffer, not {buffer!r}. Let a kernel or host task write the flags into a buffer."
         )
     check_alive(buffer.record, runtime)
-    if buffer.dtype.kind not in "biufc":
+    if buffer.dtype.kind not in NUMBERS:
         raise UsageError(f"queue.any() takes a buffer of numbers, but {buffer.record.label} has {buffer.dtype}.")
     found = buffer
     if buffer.record.box.size > 1:
         found = make_buffer((), np.bool_, f"any of {buffer.name or buffer.record.label}", frame)
         args = buffer.read(one_to_one()), reduction(found, "or")
-        runtime.submit_kernel(_kernel_for(_FIND, buffer.dtype, buffer.ndim), buffer.shape, args, None, (), None, frame)
+        find = _kernel_for(_FIND, buffer.record.dtype, buffer.ndim)
+        runtime.submit_kernel(find, buffer.shape, args, None, (), None, frame)
     return runtime.fence(found.record, found.record.box, True, frame, TruthFuture)
 
 
 class _NumberFuture(Future[Any]):
-    """Of the only element of what the runtime has fenced, as a number of Python."""
+    """The future of `dot`: the only element of the fenced buffer, as a number of Python."""
 
     def fulfil(self, value: Any) -> None:
         """See the base class."""
@@ -103,7 +104,7 @@ class _NumberFuture(Future[Any]):
 
 
 class _RootFuture(Future[float]):
-    """Of the square root of the only element of what the runtime has fenced."""
+    """The future of `norm`: the square root of the only element of the fenced buffer."""
 
     def fulfil(self, value: Any) -> None:
         """See the base class."""
@@ -124,14 +125,15 @@ def _dot(  # noqa: PLR0917 - one call per line above
     runtime: Runtime, u: Any, v: Any, call: str, frame: FrameType, future: type[Future[Any]]
 ) -> Future[Any]:
     first, second = (_record(runtime, buffer, call) for buffer in (u, v))
-    if first.dtype.kind not in _SUMS:
-        raise UsageError(f"queue.{call}() takes buffers of numbers, but {first.label} has {first.dtype}.")
+    kind = first.dtype.base.kind
+    if kind not in _SUMS:
+        raise UsageError(f"queue.{call}() takes buffers of numbers, but {first.label} has {first.type_name}.")
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         raise UsageError(
             f"queue.{call}() takes buffers of equal shape and dtype, but {first.label} has {first.shape} and "
-            f"{first.dtype}, and {second.label} has {second.shape} and {second.dtype}."
+            f"{first.type_name}, and {second.label} has {second.shape} and {second.type_name}."
         )
-    total = make_buffer((), _SUMS[first.dtype.kind], f"{call} of {first.label}", frame)
+    total = make_buffer((), _SUMS[kind], f"{call} of {first.label}", frame)
     args = u.read(one_to_one()), v.read(one_to_one()), reduction(total, "sum")
     runtime.submit_kernel(_kernel_for(_DOT, first.dtype, u.ndim), first.shape, args, f"queue.{call}", (), None, frame)
     return runtime.fence(total.record, total.record.box, True, frame, future)
@@ -148,8 +150,8 @@ def _record(runtime: Runtime, buffer: Any, call: str) -> BufferRecord:
 
 
 def _element(record: BufferRecord, value: Any) -> Any:
-    """The value as an element of the buffer: a scalar of NumPy if its dtype is a number, or else a 0-d array."""
-    dtype = record.dtype
+    """The value as an element of the buffer: a scalar of NumPy if its dtype is a number, or else an array."""
+    dtype = record.dtype.base
 
     def use() -> str:
         return f"queue.fill() got {describe_value(value)} for {record.label}"
@@ -158,8 +160,11 @@ def _element(record: BufferRecord, value: Any) -> Any:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"{use()}, which is no value of NumPy: {error}") from None
-    if dtype.names is None and (given.ndim or given.dtype.hasobject):
-        raise ArgumentTypeError(f"{use()}. It takes one value, such as a number. For many use Buffer.from_array().")
+    if dtype.names is None and (given.shape not in {(), record.dtype.shape} or given.dtype.hasobject):
+        other = f", or an array of shape {record.dtype.shape}" if record.dtype.shape else ""
+        raise ArgumentTypeError(
+            f"{use()}. It takes one value, such as a number{other}. For many use Buffer.from_array()."
+        )
     if not can_hold(dtype, value):
         refuse_value(dtype, value, use())
     try:
@@ -172,15 +177,15 @@ def _element(record: BufferRecord, value: Any) -> Any:
             f"{use()}, but the elements are {dtype}, which would make {element[()]!r} of it. Fill it with another "
             f"value, or make the buffer of another dtype."
         )
-    return element[()] if dtype.kind in _NUMBERS else element
+    return element[()] if dtype.kind in NUMBERS else element
 
 
 def _is_exact(given: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> bool:
     """Whether an element is the value that was given, apart from the rounding of floating-point numbers."""
     if element.dtype.kind in "iu":
-        return int(given) == int(element)
+        return all(int(a) == int(b) for a, b in zip(given.flat, element.flat, strict=True))
     if element.dtype.kind in "fc":
-        return bool(np.isfinite(element)) or not np.isfinite(given)
+        return bool(np.all(np.isfinite(element) | ~np.isfinite(given)))
     return element.dtype.kind not in "SU" or np.can_cast(given.dtype, element.dtype, "safe")
 
 
@@ -191,8 +196,8 @@ def _check_copy(into: BufferRecord, out_of: BufferRecord, there: Box, here: Box)
     if into.dtype != out_of.dtype:
         refuse(
             UsageError,
-            f"the elements are {out_of.dtype} there and {into.dtype} here, and a copy does not convert them. Write a "
-            f"kernel: target[chunk.box] = source[chunk.box].",
+            f"the elements are {out_of.type_name} there and {into.type_name} here, and a copy does not convert them. "
+            f"Write a kernel: target[chunk.box] = source[chunk.box].",
         )
     if there.ndim != here.ndim:
         refuse(DimensionMismatch, "the boxes need the same number of dimensions.")
@@ -211,11 +216,11 @@ class _Work(NamedTuple):
     name: str
     on_arrays: Callable[..., None]
     source: str
-    kinds: str = "biufc"  # of the dtypes for which there is CUDA C++
+    kinds: str = NUMBERS  # of the dtypes for which there is CUDA C++
 
 
 def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
-    target[chunk.box] = value
+    target[chunk.box] = chunk.xp.asarray(value) if np.ndim(value) else value
 
 
 def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
@@ -280,7 +285,6 @@ __global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> u, access
 """,
     kinds="iuf",
 )
-_NUMBERS: Final = "biufc"
 #: In which dtype the products of elements add up, by the kind of the elements.
 _SUMS: Final = {"i": "int64", "u": "uint64", "f": "float64", "c": "complex128"}
 

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from celerity_py._native import ActiveInstruction, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
+    from celerity_py._native import (
+        ActiveInstruction,
+        CombineCall,
+        HostTaskCall,
+        InitializeCall,
+        KernelCall,
+        UnclaimedPilot,
+    )
     from celerity_py.executor.failures.failure import Failure
 
 
@@ -24,7 +31,7 @@ class ExecutorDelegate(Protocol):
         Launcher thread of the device. An exception is the failure of the submission.
         """
 
-    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
+    def run_host_task(self, call: HostTaskCall | InitializeCall | CombineCall) -> None:
         """Run one host task or buffer initialisation.
 
         Any host-task thread. An exception is the failure of the submission.
@@ -67,6 +74,28 @@ class ExecutorDelegate(Protocol):
         """Return the "file:line" of a number that the program log gives, or an empty string. Any thread."""
 
 
+class Activity(NamedTuple):
+    """What a rank does at a moment."""
+
+    is_computing: bool = False  # code of the user runs
+    is_waiting: bool = False  # nothing computes, and data of another rank is awaited
+    peer: int | None = None  # the rank, once it has announced the data
+    what: str = ""  # the oldest awaited data
+
+
+class LiveReporter(Protocol):
+    """Tells of the activity of the ranks while they run. Executor thread."""
+
+    def note(self, activity: Activity) -> None:
+        """This rank does so now."""
+
+    def report(self, now_s: float) -> bytes:
+        """The activity of this rank since the last report; empty if there was none."""
+
+    def take(self, report: bytes, now_s: float) -> None:
+        """A rank has reported to this one."""
+
+
 class NativeExecutor(Protocol):
     """The part of `_native.Executor` that the live executor uses. Any thread, except `run`."""
 
@@ -95,7 +124,7 @@ class NativeExecutor(Protocol):
     def kernel_returned(self, ticket: int) -> None:
         """The function of this kernel has returned; its work on a stream may still run."""
 
-    def next_host_task(self) -> HostTaskCall | InitializeCall | None:
+    def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None:
         """Block until there is host work; None means stop. Any number of threads."""
 
     def host_task_done(self, ticket: int) -> None:

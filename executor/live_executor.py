@@ -33,6 +33,7 @@ from celerity_py.executor.network.communicator import (
     NOTICE_DIGESTS,
     NOTICE_ENTRY,
     NOTICE_FAILURE,
+    NOTICE_LIVE,
     NOTICE_QUERY,
     NOTICE_STATUS,
     Notice,
@@ -49,12 +50,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from celerity_py._native import KernelCall, ProgramLog
-    from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
+    from celerity_py.executor.delegate import ExecutorDelegate, LiveReporter, NativeExecutor
     from celerity_py.executor.network.communicator import Communicator
 
 _MOST_HOST_TASK_THREADS: Final = 64
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
+_LIVE_INTERVAL_S: Final = 1.0
 _LOOK_INTERVAL_S: Final = 0.05  # between two looks after the run: the loop turns up to 10⁵ times a second
 _THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
 # Request numbers that the native executor does not use. At the end of a run, when all messages have arrived, each rank
@@ -77,6 +79,7 @@ class LiveExecutor:
         direct: Some transfers need no network, so it is looked at less often.
         times: When to give up.
         program: The digests that the ranks compare; None with a single rank.
+        reporter: Tells of the activity of the ranks each second; None if nobody wants to know, the same on all ranks.
     """
 
     def __init__(
@@ -90,7 +93,10 @@ class LiveExecutor:
         direct: bool = False,
         times: FailureTimes | None = None,
         program: ProgramLog | None = None,
+        reporter: LiveReporter | None = None,
     ) -> None:
+        self._reporter = reporter
+        self._next_report_s = 0.0
         self._native = native
         self._communicator = communicator
         self._delegate = delegate
@@ -285,6 +291,21 @@ class LiveExecutor:
             failure = self._comparison.check(now_s, is_leaving=self._is_leaving)
         if failure is not None:
             self._failures.report(failure)
+        # At the end, notices would arrive in the next run.
+        if self._reporter is not None and not self._is_leaving:
+            self._reporter.note(self._watchdog.look())
+            if now_s >= self._next_report_s:
+                self._next_report_s = now_s + _LIVE_INTERVAL_S
+                self._tell_of_activity(self._reporter, now_s)
+
+    def _tell_of_activity(self, reporter: LiveReporter, now_s: float) -> None:
+        report = reporter.report(now_s)
+        if not report:
+            return
+        if self._communicator.rank == 0:
+            reporter.take(report, now_s)
+        else:
+            self._communicator.send_notice(0, NOTICE_LIVE, report)
 
     def _complete(self, request: int) -> None:
         if request == _ALL_HAS_ARRIVED:
@@ -329,6 +350,8 @@ class LiveExecutor:
             claim = b"" if comparison is None else comparison.claim()
             answer = claim + watchdog.describe_self(time.monotonic())
             self._communicator.send_notice(source_rank, NOTICE_STATUS, answer)
+        elif kind == NOTICE_LIVE and self._reporter is not None:
+            self._reporter.take(content, time.monotonic())
         elif kind == NOTICE_STATUS:
             watchdog.take_status(content, time.monotonic())
         elif comparison is not None and kind == NOTICE_DIGESTS:

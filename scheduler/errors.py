@@ -73,10 +73,6 @@ class ForkedProcess(UsageError):  # noqa: N818
     """A child that was forked from a process with a runtime calls that runtime, or starts one of its own."""
 
 
-class NotAvailableYet(UsageError, NotImplementedError):  # noqa: N818
-    """Part of the interface, but not implemented in this version."""
-
-
 class NestedUse(CelerityError, RuntimeError):  # noqa: N818
     """The runtime was called from inside a kernel, a host task, a mapper or a callback."""
 

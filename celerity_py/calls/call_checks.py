@@ -140,7 +140,7 @@ class _Call:
         for position, (port, binding) in enumerate(zip(self.ports, bindings, strict=True)):
             if binding is None:
                 continue
-            # With two views of one buffer, a kernel may read through one view what it writes through the other.
+            # With two views of one buffer, a kernel may read elements through one view that it writes by the other.
             if len(binding.accessed) > 1 and times[binding.buffer] == 1:
                 self.copies.append(_Copy(self, position, port, binding))
                 self.bindings[position] = self.copies[-1].binding
@@ -168,8 +168,10 @@ class _Call:
     def words(self, port: Port, binding: Any, box: Box) -> Any:
         """The elements of a box in the allocation of a binding, as an array of words."""
         fill = fill_of(port.record.dtype)
-        allocated = box_from_flat(binding.allocated_box, len(port.record.shape))
-        words = self.binder.array_at(binding.address, (*allocated.shape, fill.num_words), fill.word)
+        ndim = len(port.record.shape)
+        bound = next((part for part in binding.parts if box in box_from_flat(part.bounding_box, ndim)), binding)
+        allocated = box_from_flat(bound.allocated_box, ndim)
+        words = self.binder.array_at(bound.address, (*allocated.shape, fill.num_words), fill.word)
         return words[(*box.relative_slices(allocated), ...)]
 
     def fill_box(self, port: Port, binding: Any, box: Box, mark: int) -> _Patch:
@@ -277,7 +279,7 @@ class _Copy:
         self._words = call.binder.xp.empty((*whole.shape, fill.num_words), fill.word)
         self._key = ("copy", next(_copies))
         self.binding = binding._replace(
-            allocation=self._key, address=address_of(self._words), allocated_box=binding.bounding_box
+            allocation=self._key, address=address_of(self._words), allocated_box=binding.bounding_box, parts=[]
         )
         outside_boxes = (Region([whole]) - Region(self._boxes)).boxes
         self._patches = [call.fill_box(port, self.binding, box, outside(position)) for box in outside_boxes]
@@ -289,7 +291,7 @@ class _Copy:
         self._port.record.arrays.pop(self._key, None)
 
     def put_back(self) -> None:
-        """Copy what was written."""
+        """Copy the elements that the call may have written to their place."""
         if self._port.mode != READ:
             self._copy(self.binding, self._original)
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Warnings of minima and maxima that no chunk has combined a value into: the result is the value of nothing."""
+"""The kernels of recent reductions, for messages, and warnings of extrema that no chunk has combined a value into."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from celerity_py.calls.execution import Flat
 from celerity_py.calls.partial_results import ReductionPort
@@ -14,6 +15,7 @@ from celerity_py.vocabulary.submissions import Submission
 _log = logging.getLogger(__name__)
 
 _MOST_WATCHED = 1024
+_LOOKS, _LOOK_S = 20, 0.01
 
 
 class EmptyReductions:
@@ -28,7 +30,7 @@ class EmptyReductions:
         """A kernel with reductions was submitted, which have numbers up to `last_number`."""
         ports = [arg for arg in submission.args if arg.__class__ is ReductionPort]
         for number, port in enumerate(ports, last_number - len(ports) + 1):
-            if not port.has_value_of_nothing:
+            if not port.has_value_of_nothing and port.combination is None:
                 continue
             if submission.function.__class__ is CudaKernel and port.record.dtype.kind != "f":
                 continue  # not known to be empty: 0 may be the true maximum of unsigned numbers
@@ -36,6 +38,19 @@ class EmptyReductions:
                 while len(self._watched) >= _MOST_WATCHED:
                     self._watched.pop(next(iter(self._watched)))
                 self._watched[number] = (submission, port)
+
+    def find(self, number: int) -> Submission | None:
+        """The kernel of a reduction whose partial results combine by a call, for the report of a failure; any thread.
+
+        The application notes a kernel behind its submit, so that a failure may come first. None after many others.
+        """
+        for _ in range(_LOOKS):
+            with self._lock:
+                submission = self._watched.get(number, (None, None))[0]
+            if submission is not None:
+                return submission
+            time.sleep(_LOOK_S)
+        return None
 
     def report(self, number: int) -> None:
         """The result of a reduction is that of nothing; any thread."""
@@ -65,6 +80,6 @@ class EmptyReductions:
             "buffer.)",
             submission.describe(),
             record.label,
-            {"min": "minimum", "max": "maximum"}[port.op],
-            port.identity,
+            {"min": "minimum", "max": "maximum"}.get(port.op, port.op),
+            port.identity.reshape(-1)[0] if port.combination is not None else port.identity,
         )

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from celerity_py import _native
-from celerity_py._native import BoundAccess, Box, KernelCall, Region, box_from_flat
+from celerity_py._native import BoundAccess, BoundPart, Box, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
 from celerity_py.calls.kept_arrays import look_after
 from celerity_py.calls.partial_results import Reducer, ReductionPort
-from celerity_py.calls.views import View
+from celerity_py.calls.views import View, ViewPart
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
@@ -87,6 +88,9 @@ class Binder:
 
     view_type: type[View] = View
     reducer_type: type[Reducer] = Reducer
+    #: Of operations by callables, and of those that keep places.
+    callable_reducer_type: type[Reducer] = CallableReducer
+    place_reducer_type: type[Reducer] = PlaceReducer
     #: Whether arrays of read accesses refuse writes.
     protects_reads = True
     #: The array module, NumPy or CuPy.
@@ -159,6 +163,10 @@ class Binder:
                     f"{submission.describe()} returns an array or number, which nobody gets. A kernel gives its results"
                     f" by assigning to its views, view[chunk.box] = value, or by combine(value) of a reduction."
                 )
+        for argument in tuple(arguments):
+            if isinstance(argument, View):
+                arguments.extend(argument.take_parts())
+        argument = None
         found = _native.release_views(arguments)
         if found is not None:
             look_after(submission, arguments, found)
@@ -184,13 +192,26 @@ class Binder:
             if kind is Port:
                 arguments.append(self._view(arg, next(bindings), submission))
             elif kind is ReductionPort:
-                array = self.array_at(next(partials).address, arg.shape, arg.record.dtype)
-                arguments.append(self.reducer_type(array, arg, submission))
+                arguments.append(self._reducer(arg, next(partials).address, submission))
             elif kind is SideEffect:
                 arguments.append(arg.host_object.obj)
             else:
                 arguments.append(arg)
         return arguments
+
+    def partial_at(self, address: int, port: ReductionPort) -> Any:
+        """An array over a partial result."""
+        return self.array_at(address, port.shape, port.record.dtype)
+
+    def _reducer(self, port: ReductionPort, address: int, submission: Submission) -> Reducer:
+        known = port.combination
+        if known is not None and known.is_placed:
+            kind = self.place_reducer_type
+        elif known is not None and not known.is_named:
+            kind = self.callable_reducer_type
+        else:
+            kind = self.reducer_type
+        return kind(self.partial_at(address, port), port, submission)
 
     def _view(self, port: Port, binding: Binding, submission: Submission) -> View:
         record = port.record
@@ -198,17 +219,27 @@ class Binder:
         ndim = len(record.shape)
         if binding is None:
             nothing = Box((0,) * ndim, (0,) * ndim)
-            array = self.xp.empty((0,) * ndim, record.dtype)
+            array = self.xp.empty((*nothing.shape, *record.dtype.shape), record.dtype.base)
             return self.view_type(array, nothing, nothing, None, writable, record, submission)
         accessed = binding.accessed
-        arrays = record.arrays.get(binding.allocation)
-        if arrays is None:
-            allocated = box_from_flat(binding.allocated_box, ndim)
-            arrays = self._map_allocation(record, binding.allocation, binding.address, allocated)
         declared = None if len(accessed) == 1 else Region([box_from_flat(flat, ndim) for flat in accessed])
-        base = arrays[0]() if writable else arrays[1]()
         box = box_from_flat(binding.bounding_box, ndim)
-        return self.view_type(base, arrays[2], box, declared, writable, record, submission)
+        if binding.parts:
+            (base, allocated), *others = [self._array_of(record, part, writable) for part in binding.parts]
+            parts = tuple(ViewPart(*other, record.label) for other in others)
+            return self.view_type(base, allocated, box, declared, writable, record, submission, parts)
+        base, allocated = self._array_of(record, binding, writable)
+        return self.view_type(base, allocated, box, declared, writable, record, submission)
+
+    def _array_of(
+        self, record: BufferRecord, bound: BoundAccess | BoundPart, writable: bool
+    ) -> tuple[np.ndarray[Any, Any], Box]:
+        """A new array over an allocation, and where it lies in the buffer."""
+        arrays = record.arrays.get(bound.allocation)
+        if arrays is None:
+            allocated = box_from_flat(bound.allocated_box, len(record.shape))
+            arrays = self._map_allocation(record, bound.allocation, bound.address, allocated)
+        return arrays[0]() if writable else arrays[1](), arrays[2]
 
     def _map_allocation(self, record: BufferRecord, allocation: tuple[int, int], address: int, allocated: Box) -> Any:
         """Arrays over a whole allocation, kept with the buffer: allocations live long, and their ids are unique."""
@@ -249,14 +280,15 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
         except BaseException as error:
             raise TaskFailed(f"{who} raised {describe_error(error)} for the box {show(box)}.") from error
         refuse_masked(returned, f"{who} returned")
-        if contents.shape != box.shape:
+        shape, number = (*box.shape, *record.dtype.shape), record.dtype.base
+        if contents.shape != shape:
             raise UsageError(
                 f"{who} returned an array of shape {contents.shape} for the box {show(box)}. It must return "
-                f"the contents of the box, of shape {box.shape}."
+                f"the contents of the box, of shape {shape}."
             )
-        if not np.can_cast(contents.dtype, record.dtype, "same_kind"):
+        if not np.can_cast(contents.dtype, number, "same_kind"):
             raise UsageError(
-                f"{who} returned {contents.dtype} for the box {show(box)}, which does not convert to {record.dtype}. "
+                f"{who} returned {contents.dtype} for the box {show(box)}, which does not convert to {number}. "
                 f"Use astype() if that is what you want."
             )
         where: Any = (*box.relative_slices(allocated), ...)

@@ -9,6 +9,7 @@ result of a kernel agrees only by chance, with a known probability.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -59,6 +60,9 @@ class Fill(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def fill_of(dtype: np.dtype[Any]) -> Fill:
     """How elements of this dtype are filled."""
+    if dtype.shape:
+        number = fill_of(dtype.base)
+        return number._replace(num_words=number.num_words * math.prod(dtype.shape))
     size = dtype.itemsize
     component = size // 2 if dtype.kind == "c" else size
     if dtype.kind in "fc" and component in {2, 4, 8}:

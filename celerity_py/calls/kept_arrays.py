@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel or host task must not keep: arrays of its views, whose memory belongs to others when it has returned.
+"""Finds arrays of views that a kernel or host task keeps, though their memory belongs to others when it has returned.
 
 The arrays of one view all refer, through their bases, to one array that the runtime makes for each call. When the call
 returns, something still refers to that array if, and only if, somebody keeps an array of the view.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py import _native
 from celerity_py.calls.partial_results import Reducer
-from celerity_py.calls.views import View
+from celerity_py.calls.views import View, ViewPart
 from celerity_py.scheduler.errors import KeptArray
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReturnedReducer(Reducer):
 
     __slots__ = ()
 
-    def combine(self, value: Any) -> NoReturn:
+    def combine(self, value: Any, places: Any = None) -> NoReturn:
         """Raises."""
         raise KeptArray(
             f"The reducer into {self._port.record.label} is used although {self._owner.describe()}, which it was made "
@@ -70,8 +70,8 @@ def look_after(submission: Submission, arguments: list[Any], found: list[tuple[i
 
     Args:
         submission: The task whose function has returned.
-        arguments: Those of the function.
-        found: What `_native.release_views` has found; emptied.
+        arguments: Those of the function, and the parts of its views.
+        found: The arrays that `_native.release_views` has found; emptied.
 
     Raises:
         KeptArray: If an array of a view still exists.
@@ -80,19 +80,25 @@ def look_after(submission: Submission, arguments: list[Any], found: list[tuple[i
     while found:
         position, base = found.pop()
         argument = arguments[position]
-        argument.__class__ = ReturnedView if isinstance(argument, View) else ReturnedReducer
+        if not isinstance(argument, ViewPart):
+            argument.__class__ = ReturnedView if isinstance(argument, View) else ReturnedReducer
         bases.append((position, (base,)))
         del base
     del argument
     kept = [position for position, holder in bases if holder[0] is not None and _is_kept(holder)]
     if not kept:
         return
-    labels = sorted({submission.args[position].record.label for position in kept})
+    labels = sorted({_label_of(submission, arguments, position) for position in kept})
     raise KeptArray(
         f"{submission.describe()} keeps an array that it has taken from its view of {' and of '.join(labels)}: "
         f"something still refers to it, such as a variable outside of the function, a list, an object or a thread. "
         f"The memory belongs to others as soon as the function returns. Keep a copy: view[box].copy()."
     )
+
+
+def _label_of(submission: Submission, arguments: list[Any], position: int) -> str:
+    argument = arguments[position]
+    return argument.label if isinstance(argument, ViewPart) else str(submission.args[position].record.label)
 
 
 def _is_kept(holder: tuple[Any]) -> bool:

@@ -11,6 +11,7 @@ from celerity_py._native import HolderRecord, PortRecord
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.combinations import Combination, partial_shape
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Submission
@@ -22,29 +23,66 @@ _SEQUENCES = (list, tuple, memoryview)
 class ReductionPort(PortRecord):
     """The part of a reduction that the runtime keeps after the submit; each submit has its own."""
 
-    __slots__ = ("has_combined", "identity", "includes_current", "op", "shape")
+    __slots__ = (
+        "combination",
+        "has_combined",
+        "identity",
+        "includes_current",
+        "is_deterministic",
+        "op",
+        "ordered",
+        "shape",
+    )
 
-    def __init__(self, record: BufferRecord, op: str, *, includes_current: bool = False) -> None:
+    def __init__(
+        self,
+        record: BufferRecord,
+        op: str,
+        *,
+        includes_current: bool = False,
+        combination: Combination | None = None,
+        is_deterministic: bool = False,
+    ) -> None:
         self.record = record
         self.includes_current = includes_current
+        #: Whether the order of combination is fixed, also within a device.
+        self.is_deterministic = is_deterministic
+        #: The target, if this is a reduction into an element per block of a kernel in CUDA C++.
+        self.ordered: Any = None
         #: Whether a chunk of this rank has combined a value. Any thread.
         self.has_combined = False
         self.op = op
-        #: Of a partial result: 0-d for a buffer of one element.
-        self.shape = () if all(extent == 1 for extent in record.shape) else record.shape
-        self.identity = identity_of(op, record.dtype)
+        #: Of a partial result.
+        self.shape = partial_shape(record)
+        #: How NumPy combines the partial results on the host; None if native code does.
+        self.combination = combination
+        self.identity = identity_of(op, record.dtype) if combination is None else combination.identity
         self.runtime = record.runtime
         #: Equal for reductions that fit the same kernels.
-        self.kind = kind_of(op if self.shape == () else f"{op} of arrays", record.dtype)
+        self.kind = kind_of(op, record.dtype, len(record.shape), self.shape == (), self.needs_order)
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the order was asked for, and changes the result: that of sums and products which round."""
+        depends = self.op in {"sum", "prod"} and self.record.dtype.kind in "fc" and self.combination is None
+        return self.is_deterministic and depends
 
     @property
     def has_value_of_nothing(self) -> bool:
         """Whether the result has no meaning if no chunk combines a value."""
-        return OPERATIONS[self.op].identity is None and not self.includes_current
+        known = self.combination
+        needs_value = OPERATIONS[self.op].identity is None if known is None else known.has_value_of_nothing
+        return needs_value and not self.includes_current
 
     def fresh(self) -> ReductionPort:
         """One for another submit."""
-        return ReductionPort(self.record, self.op, includes_current=self.includes_current)
+        return ReductionPort(
+            self.record,
+            self.op,
+            includes_current=self.includes_current,
+            combination=self.combination,
+            is_deterministic=self.is_deterministic,
+        )
 
 
 def _as_array(value: Any) -> Any:
@@ -55,29 +93,43 @@ def _as_array(value: Any) -> Any:
 
 
 class Reducer(StandsForArray, HolderRecord):
-    """The partial result of one chunk; the runtime combines the partial results of all chunks."""
+    """The partial result of one chunk; the runtime combines the partial results of all chunks.
+
+    Valid while the kernel runs, on the thread that runs it.
+    """
 
     __slots__ = ("_operation", "_owner", "_port")
 
     def __init__(self, array: np.ndarray[Any, Any], port: ReductionPort, owner: Submission) -> None:
         """Made by the runtime; `array` lies where the partial result belongs."""
-        array[...] = port.identity
         self._base = array
-        self._operation = OPERATIONS[port.op].combine
         self._port = port
         self._owner = owner
+        self._operation: Any = None
+        self._begin()
 
-    def combine(self, value: Any) -> None:
+    def _begin(self) -> None:
+        """Fill the partial result with the identity."""
+        self._operation = OPERATIONS[self._port.op].combine
+        self._base[...] = identity_of(self._port.op, self._port.record.dtype)
+
+    def combine(self, value: Any, places: Any = None) -> None:
         """Combine `value` with the partial result of this chunk. A kernel may call this any number of times.
 
         Args:
             value: A scalar or an array of one element, for a buffer of one element; an array of the shape of the
-                buffer, for any other one.
+                buffer, for any other one. For "argmin" and "argmax": the values without their places, or elements
+                with both if `places` is left out.
+            places: For "argmin" and "argmax" only: as many places as values, each an integer or, for 2 and 3
+                dimensions, as many integers along a last axis. For a buffer of one element also a `Box` of the shape of
+                `value`, such as `chunk.box`: every value lies at its coordinates there.
 
         Raises:
             UsageError: If the shape is another one, or the buffer's dtype cannot hold the value by NumPy's "same_kind"
                 rule: neither 0.5 nor a complex number goes into integers.
         """
+        if places is not None:
+            self._refuse_places()
         given, value = value, _as_array(value)
         shape = getattr(value, "shape", ())
         if self._port.shape == () and shape != () and value.size == 1:
@@ -85,10 +137,10 @@ class Reducer(StandsForArray, HolderRecord):
         elif shape != self._port.shape:
             self._refuse_shape(shape)
         self._check(value, given)
-        self._base[...] = self._operation(self._base, value)
+        self._merge(value)
         self._port.has_combined = True
 
-    def combine_at(self, indices: Any, values: Any) -> None:
+    def combine_at(self, indices: Any, values: Any, places: Any = None) -> None:
         """Combine values with some elements of the partial result, one after the other.
 
         An element may occur more than once, as in a histogram: `bins.combine_at(numbers, 1)`.
@@ -96,7 +148,9 @@ class Reducer(StandsForArray, HolderRecord):
         Args:
             indices: An array of integers, or a tuple of one per dimension, as NumPy's `ufunc.at` takes them. On GPUs,
                 indices outside of the buffer are not found.
-            values: As many, or one for all of them.
+            values: As many, or one for all of them. A callable operation gets arrays of some of these values: it must
+                combine arrays of any shape element by element.
+            places: As for `combine`.
 
         Raises:
             UsageError: If the buffer has a single element, or its dtype cannot hold the values; on a GPU also if CuPy
@@ -108,6 +162,8 @@ class Reducer(StandsForArray, HolderRecord):
                 f"{self._owner.describe()} combines at indices of {self._port.record.label}, which has a single "
                 f"element. Use combine(value)."
             )
+        if places is not None:
+            self._refuse_places()
         given, values = values, _as_array(values)
         self._check(values, given)
         self._at(indices, values)
@@ -122,6 +178,9 @@ class Reducer(StandsForArray, HolderRecord):
         self._port.has_combined = True
         return self._base
 
+    def _merge(self, value: Any) -> None:
+        self._base[...] = self._operation(self._base, value)
+
     def _at(self, indices: Any, values: Any) -> None:
         self._operation.at(self._base, indices, values)
 
@@ -133,12 +192,20 @@ class Reducer(StandsForArray, HolderRecord):
             what = f"{describe_value(value)} into {self._port.record.label}"
             refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
 
+    def _refuse_places(self) -> NoReturn:
+        raise UsageError(
+            f"{self._owner.describe()} combines values with places into {self._port.record.label}, but only the "
+            f"operations 'argmin' and 'argmax' keep places. Leave them out."
+        )
+
     def _refuse_shape(self, shape: tuple[int, ...]) -> NoReturn:
         who, label = self._owner.describe(), self._port.record.label
         if self._port.shape == ():
+            how = ""
+            if self._operation is not None:
+                how = f", for instance with numpy.{self._operation.__name__}.reduce(partial, axis=None)"
             raise UsageError(
-                f"{who} combines an array of shape {shape} into the single element of {label}. Reduce it first, for "
-                f"instance with numpy.{self._operation.__name__}.reduce(partial, axis=None)."
+                f"{who} combines an array of shape {shape} into the single element of {label}. Reduce it first{how}."
             )
         raise UsageError(
             f"{who} combines {f'an array of shape {shape}' if shape else 'a scalar'} into {label}, whose shape is "

@@ -40,13 +40,30 @@ Index: TypeAlias = "Box | _Item | tuple[_Item, ...]"
 _MAX_SELF_ASSIGNMENT = 4096  # elements; a smaller array is copied onto itself faster than compared
 
 
+class ViewPart(HolderRecord):
+    """Elements of a periodic access that lie in an allocation of their own, besides those in the array of the view."""
+
+    __slots__ = ("allocated", "label")
+
+    def __init__(self, base: np.ndarray[Any, Any], allocated: Box, label: str) -> None:
+        self._base = base
+        #: Where the array lies in the buffer.
+        self.allocated = allocated
+        #: The buffer, in messages.
+        self.label = label
+
+
 class View(HolderRecord, Generic[Element]):
     """The part of a buffer that a kernel or host task declared to access, indexed in global coordinates.
 
     `view[index]` takes a `Box`, or slices, integers and `...` as NumPy does. It returns an array that aliases the
     allocation: of NumPy on CPU devices and in host tasks, of CuPy on GPUs. Open slices and `...` mean the accessed box
     `view.box`. Functions of NumPy and consumers of DLPack take a view for `view[...]`. View and arrays are valid while
-    the function runs, on the thread that runs it.
+    the function runs, on the thread that runs it. With `Buffer(element=)`, arrays have the dimensions of an element
+    behind those of the index.
+
+    Attributes:
+        box: The bounding box of the access in the buffer, in global coordinates, where `array` lies.
 
     Raises:
         OutOfBoundsAccess: If an index lies outside of the declared region, or is negative.
@@ -56,7 +73,7 @@ class View(HolderRecord, Generic[Element]):
         UsageError: If the buffer cannot hold an assigned value by NumPy's "same_kind" rule.
     """
 
-    __slots__ = ("_allocated", "_buffer", "_declared", "_owner", "_writable", "box")
+    __slots__ = ("_allocated", "_buffer", "_declared", "_owner", "_parts", "_writable", "box")
 
     def __init__(  # noqa: PLR0917 - one is made per access of every kernel call, so no keywords
         self,
@@ -67,23 +84,37 @@ class View(HolderRecord, Generic[Element]):
         writable: bool,
         buffer: BufferRecord,
         owner: Submission,
+        parts: tuple[ViewPart, ...] = (),
     ) -> None:
-        """Made by the runtime: `base` is the array over `allocated`; `declared` is None where it is just `box`."""
+        """Made by the runtime: `base` is the array over `allocated`; `declared` is None where it is just `box`.
+
+        A view of a periodic access may have further `parts`.
+        """
         self._base = base
         self._allocated = allocated
         self._declared = declared
         self._writable = writable
         self._buffer = buffer
         self._owner = owner
+        self._parts = parts
         self._array: npt.NDArray[Element] | None = None
-        #: The bounding box of the access in the buffer, where `array` lies.
         self.box = box
 
     @property
     def array(self) -> npt.NDArray[Element]:
-        """The bounding box of the access as one array; elements outside of the declared region have any value."""
+        """The bounding box of the access as one array; elements outside of the declared region have any value.
+
+        Raises:
+            UnsupportedIndex: If elements of a periodic access lie at opposite sides of the buffer.
+        """
         array = self._array
         if array is None:
+            if self._parts:
+                raise UnsupportedIndex(
+                    f"{self._owner.describe()} takes the array of its view of {self._buffer.label}, but the elements "
+                    f"{show(self._declared or self.box)} lie at opposite sides of a periodic buffer, in separate "
+                    f'memory. Use view.padded(box, halo, mode="wrap"), or index the boxes one by one.'
+                )
             slices = self.box.relative_slices(self._allocated)
             array = self._array = self._base[slices] if slices else self._base
         return array
@@ -95,8 +126,8 @@ class View(HolderRecord, Generic[Element]):
 
     @property
     def dtype(self) -> np.dtype[Element]:
-        """The buffer's element type."""
-        return self._buffer.dtype
+        """The type of the numbers, as `Buffer.dtype`."""
+        return self._buffer.dtype.base
 
     @property
     def ndim(self) -> int:
@@ -130,7 +161,8 @@ class View(HolderRecord, Generic[Element]):
             raise self._mismatch(box)
         padding.check_mode(mode, use)
         grown = padding.grow(box, halo, use)
-        result = np.empty_like(self._base, shape=grown.shape, order="C")  # calls CuPy for its arrays
+        shape = (*grown.shape, *self._buffer.dtype.shape)
+        result = np.empty_like(self._base, shape=shape, order="C")  # calls CuPy for its arrays
         if mode == "constant":
             if np.ndim(value) > 0:
                 raise UsageError(f"{use} with {describe_value(value)} as value. Pass a single value.")
@@ -154,8 +186,9 @@ class View(HolderRecord, Generic[Element]):
                 raise self._mismatch(index) from None
             if not is_inside:
                 self._refuse(index, show(index))
-            slices = index.relative_slices(self._allocated)
-            return self._base[slices] if slices else self._base
+            base, allocated = self._memory_of(index, index) if self._parts else (self._base, self._allocated)
+            slices = index.relative_slices(allocated)
+            return base[slices] if slices else base
         return self._select(index)
 
     def __setitem__(self, index: Index, value: Any) -> None:
@@ -227,6 +260,20 @@ class View(HolderRecord, Generic[Element]):
         declared = self._declared
         return box in (self.box if declared is None else declared)
 
+    def take_parts(self) -> tuple[ViewPart, ...]:
+        """The further parts, which the view has no longer then."""
+        parts, self._parts = self._parts, ()
+        return parts
+
+    def _memory_of(self, box: Box, index: Any) -> tuple[np.ndarray[Any, Any], Box]:
+        """The array that has the elements of a box, and where it lies."""
+        if box in self._allocated:
+            return self._base, self._allocated
+        for part in self._parts:
+            if box in part.allocated:
+                return part._base, part.allocated
+        raise self._unsupported(index, "These elements lie at opposite sides of a periodic buffer, in separate memory.")
+
     def _select(self, index: Any) -> np.ndarray[Any, Any]:
         origin = self._allocated.min
         low: list[int] = []
@@ -250,10 +297,16 @@ class View(HolderRecord, Generic[Element]):
         if any(a == b for a, b in zip(low, high, strict=True)):
             # No element, so none outside; the other extents are as the index says.
             return self._empty(local)
-        if not self._covers(Box(low, high)) and not self._covers_stepped(low, high, stepped):
+        span = Box(low, high)
+        if not self._covers(span) and not self._covers_stepped(low, high, stepped):
             self._refuse(Box(low, high), show(index))
+        base: np.ndarray[Any, Any] = self._base
+        if self._parts:
+            base, allocated = self._memory_of(span, index)
+            shifts = [a - b for a, b in zip(origin, allocated.min, strict=True)]
+            local = [_shift(item, shift) for item, shift in zip(local, shifts, strict=True)]
         local.append(...)  # so that integers alone give a 0-d array and no scalar
-        result: np.ndarray[Any, Any] = self._base[tuple(local)]
+        result: np.ndarray[Any, Any] = base[tuple(local)]
         return result
 
     def _expand(self, index: Any) -> tuple[Any, ...]:
@@ -265,7 +318,10 @@ class View(HolderRecord, Generic[Element]):
         if ellipses > 1:
             raise self._unsupported(index, "More than one '...' is ambiguous.")
         if given > ndim:
-            raise self._unsupported(index, f"The buffer has {ndim} dimension(s), the index has {given}.")
+            why = f"The buffer has {ndim} dimension(s), the index has {given}."
+            if self._buffer.dtype.shape:
+                why += " Index the dimensions of an element in the array, as in view[chunk.box][..., 0]."
+            raise self._unsupported(index, why)
         fill = (slice(None),) * (ndim - given)
         if not ellipses:
             return (*items, *fill)
@@ -313,7 +369,7 @@ class View(HolderRecord, Generic[Element]):
 
     def _empty(self, local: list[Any]) -> np.ndarray[Any, Any]:
         shape = tuple(len(range(item.start, item.stop, item.step)) for item in local if isinstance(item, slice))
-        return self._base.reshape(-1)[:0].reshape(shape)
+        return self._base.reshape(-1)[:0].reshape((*shape, *self._buffer.dtype.shape))
 
     def _refuse(self, box: Box, shown: str) -> None:
         if not box:
@@ -362,6 +418,11 @@ class View(HolderRecord, Generic[Element]):
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
+
+
+def _shift(item: Any, shift: int) -> Any:
+    """An integer or slice of an index, so many elements further on."""
+    return slice(item.start + shift, item.stop + shift, item.step) if isinstance(item, slice) else item + shift
 
 
 def _arrays_in(value: Any) -> Any:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from celerity_py.comparison.value_digests import digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.vocabulary.accesses import Port
+from celerity_py.vocabulary.foreign_arrays import to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy as np
 
     from celerity_py.calls.call_checks import CallChecks
     from celerity_py.vocabulary.submissions import Submission
@@ -50,11 +49,13 @@ class Origins:
             values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
         return digest_of_function(submission.function), values
 
-    def of_contents(self, contents: np.ndarray[Any, Any] | None, initializer: Callable[..., Any] | None) -> int:
-        """The digest of a buffer's initial contents: from an array, or by a function, or None of them."""
+    def of_contents(self, contents: Any, initializer: Callable[..., Any] | None) -> int:
+        """The digest of a buffer's initial contents: from an array, also one on a GPU, or by a function, or None."""
         if initializer is not None and self._is_compared:
             return digest_of_function(initializer)
-        return digest_of(contents) if self._with_values and contents is not None else 0
+        if not self._with_values or contents is None:
+            return 0
+        return digest_of(to_numpy(contents, "The digest takes"))
 
 
 def digest_of_function(function: Any) -> int:

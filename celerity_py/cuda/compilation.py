@@ -45,6 +45,7 @@ class Program:
             f'#include "{HEADER_NAME}"',
             "using celerity::accessor;",
             "using celerity::reducer;",
+            "using celerity::ordered_reducer;",
             f'#line 1 "{self.file_name}"',
             self.source,
             *self.checks,

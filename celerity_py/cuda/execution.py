@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
 from celerity_py._native import KernelCall
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.execution import Binder
+from celerity_py.calls.execution import Binder, Binding
+from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
+from celerity_py.cuda.device_arrays import is_cupy_dtype
+from celerity_py.cuda.library_streams import library_scopes
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.submissions import Submission
 
@@ -41,22 +47,81 @@ class CudaReducer(Reducer):
 
     __slots__ = ()
 
-    def __init__(self, array: Any, port: ReductionPort, owner: Submission) -> None:
-        """Made by the runtime; `array` lies where the partial result belongs."""
+    def _begin(self) -> None:
         import cupy
 
-        super().__init__(array, port, owner)
+        super()._begin()
         self._operation = getattr(cupy, self._operation.__name__)
 
+    def _merge(self, value: Any) -> None:
+        if self._port.record.dtype.kind == "c" and self._port.op in {
+            "and",
+            "or",
+        }:  # CuPy has them for no complex numbers
+            self._base[...] = self._operation(self._base != 0, value != 0)
+        else:
+            super()._merge(value)
+
     def _at(self, indices: Any, values: Any) -> None:
+        if self._port.needs_order:
+            raise UsageError(
+                f"{self._owner.describe()} combines at indices of {self._port.record.label} on a GPU, where CuPy has "
+                f"no fixed order, but the reduction has deterministic=True. Make an array of the shape of the buffer "
+                f"in the kernel, by functions with a fixed order, and combine(array)."
+            )
         try:
             super()._at(indices, values)
+        # CuPy lacks `at` for some operations, and its scatter refuses dtypes such as int64: three kinds of exceptions.
         except (NotImplementedError, AttributeError, TypeError) as error:
             raise UsageError(
                 f"{self._owner.describe()} combines at indices of {self._port.record.label}, and CuPy has no "
                 f"{self._operation.__name__}.at for {self._port.record.dtype} ({error}). Make an array of the shape of "
                 f"the buffer in the kernel, and combine(array)."
             ) from error
+
+
+class _HostCombination(CallableReducer):
+    """A partial result in device memory that combines on the host: each call waits for the stream.
+
+    The array holds the bytes of the elements if CuPy has no arrays of their dtype.
+    """
+
+    __slots__ = ()
+
+    @property
+    def array(self) -> Any:
+        """The partial result, as `Reducer.array` explains."""
+        if not is_cupy_dtype(self._port.record.dtype):
+            raise UsageError(
+                f"{self._owner.describe()} takes the array of a partial result of {self._port.record.label}, and CuPy "
+                f"has no arrays of {self._port.record.dtype}. Use combine() and combine_at()."
+            )
+        return super().array
+
+    def _load(self) -> Any:
+        port = self._port
+        on_device: Any = self._base
+        return np.ndarray(port.shape, port.record.dtype, on_device.get().tobytes()).copy()
+
+    def _store(self, result: np.ndarray[Any, Any]) -> None:
+        whole = np.ascontiguousarray(np.broadcast_to(result, self._port.shape))
+        on_device: Any = self._base
+        on_device.set(np.ndarray(on_device.shape, on_device.dtype, whole.tobytes()))
+
+    def _to_host(self, value: Any) -> Any:
+        return value.get() if hasattr(value, "get") and hasattr(value, "dtype") else value
+
+
+class CudaCallableReducer(_HostCombination):
+    """See `CallableReducer`."""
+
+    __slots__ = ()
+
+
+class CudaPlaceReducer(_HostCombination, PlaceReducer):
+    """See `PlaceReducer`."""
+
+    __slots__ = ()
 
 
 class _ForeignStream:
@@ -92,6 +157,8 @@ class CudaBinder(Binder):
 
     view_type = CudaView
     reducer_type = CudaReducer
+    callable_reducer_type = CudaCallableReducer
+    place_reducer_type = CudaPlaceReducer
     protects_reads = False
 
     def __init__(self, ordinal: int) -> None:
@@ -120,14 +187,39 @@ class CudaBinder(Binder):
         with on_device(self._ordinal), stream:
             super().run_kernel(submission, device, call, checks, stream)
 
+    def call(
+        self,
+        submission: Submission,
+        part: Any,
+        bindings: Sequence[Binding],
+        partials: Iterable[Any] = (),
+        checks: CallChecks | None = None,
+    ) -> None:
+        """As that of the base class. Libraries that the program has imported use the lane's stream meanwhile."""
+        # Checks surround another call of this method, and look at what the function has left on the lane.
+        scopes = library_scopes(self._ordinal, part.stream) if checks is None else None
+        if scopes is None:
+            super().call(submission, part, bindings, partials, checks)
+            return
+        with scopes:
+            super().call(submission, part, bindings, partials, checks)
+
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array over foreign device memory."""
         return self.map(address, shape, dtype)[0]()
 
+    def partial_at(self, address: int, port: ReductionPort) -> Any:
+        """A CuPy array over a partial result, of bytes if CuPy has no arrays of its dtype."""
+        dtype = port.record.dtype
+        if is_cupy_dtype(dtype):
+            return self.array_at(address, port.shape, dtype)
+        return self.array_at(address, (*port.shape, dtype.itemsize), np.dtype(np.uint8))
+
     def map(self, address: int, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
         """The same function twice: CuPy has no read-only arrays for accesses that only read."""
         memory = self.xp.cuda.UnownedMemory(address, dtype.itemsize * math.prod(shape), None, self._ordinal)
-        make = partial(self.xp.ndarray, shape, dtype, self.xp.cuda.MemoryPointer(memory, 0))
+        pointer = self.xp.cuda.MemoryPointer(memory, 0)
+        make = partial(self.xp.ndarray, (*shape, *dtype.shape), dtype.base, pointer)
         return make, make
 
     def to_host(self, array: Any) -> Any:

@@ -143,7 +143,7 @@ class KernelFolder:
 def open_folder(path: Path) -> Iterator[KernelFolder | None]:
     """Make a folder if there is none, and open it.
 
-    The folder has the mode 0700 afterwards, whatever the umask is.
+    The folder has the mode 0700 afterwards, with any umask.
 
     Yields:
         None, after a warning, if the folder cannot be made, or if another user may write to it.

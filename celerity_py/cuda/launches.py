@@ -17,12 +17,14 @@ from celerity_py import _native
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import compilation
 from celerity_py.cuda.compilation import CompilationError, Program
-from celerity_py.cuda.signatures import SPELLINGS, Parameter, Signature, parse_signature
+from celerity_py.cuda.signatures import Parameter, Signature, parse_signature, spelling_of
 from celerity_py.kernels import CudaKernel
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Port
 from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.submissions import Submission
+from celerity_py.vocabulary.type_rules import describe_type
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -181,7 +183,7 @@ class _Matcher:
         self.natives: list[tuple[str, int, int, bytes]] = [("chunk", signature.dims, 0, b"")]
 
     def check(self) -> None:
-        """Compare, and note what the plan needs.
+        """Compare, and note the values that the plan needs.
 
         Raises:
             UsageError: If an argument does not fit its parameter.
@@ -229,25 +231,40 @@ class _Matcher:
         if port.mode != READ and parameter.is_const:
             remedy = f"To be written, its elements must not be const: {_accessor_for(port)}. Or use buffer.read()."
             self._refuse(position, parameter, what, remedy)
-        self.natives.append(("accessor", parameter.dims, record.dtype.itemsize, b""))
+        if port.wraps != parameter.wraps:
+            mapper = "goes on at the opposite side" if port.wraps else "ends at the buffer"
+            remedy = f"A mapper {'with' if port.wraps else 'without'} wrap=True needs {_accessor_for(port)}."
+            self._refuse(position, parameter, what, f"Its mapper {mapper}. {remedy}")
+        kind = "periodic_accessor" if parameter.wraps else "accessor"
+        self.natives.append((kind, parameter.dims, record.dtype.itemsize, b""))
 
     def _check_reduction(self, position: int, parameter: Parameter, port: ReductionPort) -> None:
-        what = f"the reduction {port.op!r} into {port.record.label}"
-        if parameter.kind != "reducer":
-            self._refuse(position, parameter, what, "Reductions are passed as celerity::reducer<T, Op>.")
+        record = port.record if port.ordered is None else port.ordered.buffer.record
+        what = f"the reduction {port.op!r} into {record.label}"
+        if parameter.kind not in {"reducer", "ordered_reducer"}:
+            self._refuse(position, parameter, what, f"Reductions are passed as {_reducer_for(port)}.")
+        if (parameter.kind == "ordered_reducer") != port.needs_order:
+            why = (
+                "With deterministic=True its blocks combine in a fixed order, and threads only by combine_block(value)."
+                if port.needs_order
+                else "An ordered_reducer takes sums and products of floating-point or complex numbers with "
+                "deterministic=True; the order of all others makes no difference."
+            )
+            self._refuse(position, parameter, what, f"{why} Write {_reducer_for(port)}.")
         if parameter.dtype != port.record.dtype:
             self._refuse_element(position, parameter, what, port.record.dtype)
         if parameter.op != port.op:
             self._refuse(position, parameter, what, f"The kernel combines by {parameter.op!r}.")
-        if port.shape != ():
-            self._refuse(
-                position,
-                parameter,
-                what,
-                f"Its shape is {port.shape}, and reducers of CUDA C++ have one element yet. Write this kernel in "
-                f"Python, with CuPy arrays and out.combine(array) or out.combine_at(indices, values).",
-            )
-        self.natives.append(("reducer", 0, 0, np.asarray(port.identity, port.record.dtype).tobytes()))
+        if port.needs_order:
+            self.natives.append(("reducer", 1, 0, np.asarray(port.identity, port.record.dtype).tobytes()))
+            return
+        shape = port.record.shape
+        if parameter.dims != len(shape) and (parameter.dims > 0 or port.shape != ()):
+            have = f"the reducer {parameter.dims}" if parameter.dims > 0 else "the reducer is for a single element"
+            difference = f"The buffer has {len(shape)} dimension(s) and the shape {shape}, {have}. Write "
+            self._refuse(position, parameter, what, difference + f"{_reducer_for(port)}.", DimensionMismatch)
+        identity = np.asarray(port.identity, port.record.dtype).reshape(-1)[:1]  # the same for all elements
+        self.natives.append(("reducer", parameter.dims, 0, identity.tobytes()))
 
     def _check_value(self, position: int, parameter: Parameter, value: Any) -> None:
         what = f"{value!r} of type {type(value).__name__}"
@@ -265,8 +282,8 @@ class _Matcher:
         self.scalars.append((position, parameter))
 
     def _refuse_element(self, position: int, parameter: Parameter, what: str, dtype: np.dtype[Any]) -> None:
-        have = f" ({parameter.dtype})" if parameter.dtype is not None else ""
-        spelling = SPELLINGS.get(dtype.name) if dtype.isnative else None
+        have = f" ({describe_type(parameter.dtype)})" if parameter.dtype is not None else ""
+        spelling = spelling_of(dtype)
         remedy = (
             f"Write {spelling} in the kernel." if spelling else f"Use a type of {dtype.itemsize} bytes of your own."
         )
@@ -274,7 +291,8 @@ class _Matcher:
             position,
             parameter,
             what,
-            f"The buffer's elements are {dtype}, those of the parameter {parameter.element}{have}. {remedy}",
+            f"The buffer's elements are {describe_type(dtype)}, those of the parameter {parameter.element}{have}. "
+            f"{remedy}",
         )
 
     def _refuse(
@@ -287,9 +305,18 @@ class _Matcher:
 
 
 def _accessor_for(port: Port) -> str:
-    dtype = port.record.dtype
-    element = SPELLINGS.get(dtype.name, "T") if dtype.isnative else "T"
-    return f"accessor<{'const ' if port.mode == READ else ''}{element}, {len(port.record.shape)}>"
+    element = spelling_of(port.record.dtype) or "T"
+    wrap = ", celerity::wrap" if port.wraps else ""
+    return f"accessor<{'const ' if port.mode == READ else ''}{element}, {len(port.record.shape)}{wrap}>"
+
+
+def _reducer_for(port: ReductionPort) -> str:
+    known = OPERATIONS.get(port.op)
+    dims = f", {len(port.record.shape)}" if port.shape != () else ""
+    element, op = spelling_of(port.record.dtype) or "T", known.device_type if known is not None else port.op
+    if port.needs_order:
+        return f"celerity::ordered_reducer<{element}, celerity::{op}>"
+    return f"celerity::reducer<{element}, celerity::{op}{dims}>"
 
 
 def _convert(value: Any, parameter: Parameter, position: int, submission: Submission) -> Any:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from celerity_py.scheduler.errors import UsageError
+from celerity_py.vocabulary.combinations import PLACED, VALUE, is_placed, num_dims_of_place, placed
 from celerity_py.vocabulary.operations import BY_DEVICE_TYPE
 
 _INTEGER_WORDS: Final = {"signed", "unsigned", "char", "short", "int", "long"}
@@ -54,8 +56,11 @@ _ALIASES = (
 _TYPEDEF = re.compile(r"\btypedef\s+([^;{}()]+?)\s*\b(\w+)\s*;")
 _WORD = re.compile(r"\s*([A-Za-z_]\w*)")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct|typename|class)\b")
+_ELEMENT = re.compile(r"element\s*<(.*)>", re.DOTALL)
+_PLACED = re.compile(r"placed\s*<(.*)>", re.DOTALL)
 _NAMESPACES = re.compile(r"(?<![\w:])(?:::\s*)?(?:(?:std|cuda|thrust|celerity)\s*::\s*)+|(?<![\w:])::\s*")
-_OURS = re.compile(r"^(chunk|accessor|reducer)\s*<(.*)>\s*(\w*)$", re.DOTALL)
+_OURS = re.compile(r"^(chunk|accessor|reducer|ordered_reducer)\s*<(.*)>\s*(\w*)$", re.DOTALL)
+_OPERATIONS: Final = BY_DEVICE_TYPE | {name: name for name in PLACED}
 _MOST_ALIASES = 8  # one after the other; more are a circle
 
 
@@ -63,14 +68,15 @@ _MOST_ALIASES = 8  # one after the other; more are a circle
 class Parameter:
     """One parameter of a kernel."""
 
-    kind: str  # "chunk", "accessor", "reducer" or "scalar"
+    kind: str  # "chunk", "accessor", "reducer", "ordered_reducer" or "scalar"
     name: str
     text: str  # as it is written, on one line
-    dims: int = 0  # of chunks and accessors
+    dims: int = 0  # of chunks, accessors, and reducers, where 0 stands for one element
     element: str = ""  # the C++ type, aliases replaced
     dtype: np.dtype[Any] | None = None  # None: a type of the user's own
     is_const: bool = False
     op: str = ""  # of reducers, as in `celerity.reduction`
+    wraps: bool = False  # of accessors
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,40 @@ def dtype_of(text: str) -> np.dtype[Any] | None:
     if plain in _NAMED:
         return np.dtype(_NAMED[plain])
     complex_type = re.fullmatch(r"complex\s*<\s*(float|double)\s*>", plain)
-    return np.dtype(_COMPLEX[complex_type[1]]) if complex_type else None
+    if complex_type:
+        return np.dtype(_COMPLEX[complex_type[1]])
+    pair = _PLACED.fullmatch(plain)
+    if pair:
+        return _placed_dtype(*map(str.strip, _split(pair[1])))
+    element = _ELEMENT.fullmatch(plain)
+    return _element_dtype(*map(str.strip, _split(element[1]))) if element else None
+
+
+def _element_dtype(number: str = "", *extents: str) -> np.dtype[Any] | None:
+    """The dtype of `celerity::element<number, extents...>`."""
+    dtype = dtype_of(number)
+    if dtype is None or not extents or not all(re.fullmatch(r"[1-9]\d{0,8}", extent) for extent in extents):
+        return None
+    shape = tuple(map(int, extents))
+    return np.dtype((dtype, shape)) if math.prod(shape) * dtype.itemsize < 2**31 else None
+
+
+def _placed_dtype(number: str = "", dims: str = "1") -> np.dtype[Any] | None:
+    """The dtype of `celerity::placed<number, dims>`."""
+    dtype = dtype_of(number)
+    if dtype is None or dtype.kind not in "biuf" or dtype.shape or dims not in {"1", "2", "3"}:
+        return None
+    return placed(dtype, int(dims))
+
+
+def spelling_of(dtype: np.dtype[Any]) -> str | None:
+    """The C++ type of the elements of a buffer, or None if the program has to write one."""
+    if is_placed(dtype) and dtype == placed(dtype[VALUE], num_dims_of_place(dtype)):
+        return f"celerity::placed<{SPELLINGS[dtype[VALUE].name]}, {num_dims_of_place(dtype)}>"
+    number = SPELLINGS.get(dtype.base.name) if dtype.base.isnative else None
+    if number is None or not dtype.shape:
+        return number
+    return f"celerity::element<{', '.join([number, *map(str, dtype.shape)])}>"
 
 
 def _find_kernels(code: str) -> list[tuple[str, str, bool]]:
@@ -211,7 +250,7 @@ def _parse_parameter(written: str, aliases: dict[str, str], who: str) -> Paramet
     element, name = (named[1], named[2]) if named else (bare, "")
     resolved = _resolve(element, aliases)
     dtype = dtype_of(resolved)
-    if dtype is None:
+    if dtype is None or dtype.shape or dtype.names is not None:
         known = "bool, the integer types, float, double, __half, float2, double2 and complex<...>"
         raise UsageError(f"{who}: the parameter `{text}` has a type that no argument converts to. There are {known}.")
     return Parameter("scalar", name, text, element=resolved, dtype=dtype)
@@ -219,23 +258,28 @@ def _parse_parameter(written: str, aliases: dict[str, str], who: str) -> Paramet
 
 def _parse_ours(match: re.Match[str], text: str, given: list[str], aliases: dict[str, str], who: str) -> Parameter:
     kind, name = match[1], match[3]
-    expected = {"chunk": ["D"], "accessor": ["T", "D"], "reducer": ["T", "Op"]}[kind]
-    if len(given) != len(expected):
-        raise UsageError(f"{who}: the parameter `{text}` is no celerity::{kind}<{', '.join(expected)}>.")
-    if kind == "reducer":
-        operation = _NAMESPACES.sub("", given[1])
-        if operation not in BY_DEVICE_TYPE:
-            known = ", ".join(f"celerity::{known}" for known in BY_DEVICE_TYPE)
-            raise UsageError(f"{who}: the parameter `{text}` needs one of {known}, not {given[1]}.")
-        element, _ = _parse_element(given[0], aliases)
-        return Parameter(kind, name, text, element=element, dtype=dtype_of(element), op=BY_DEVICE_TYPE[operation])
+    expected = {"chunk": "D", "accessor": "T, D", "reducer": "T, Op, D", "ordered_reducer": "T, Op"}[kind]
+    if kind == "ordered_reducer" or (kind == "reducer" and len(given) == 2):
+        given = [*given, "0"]
+    wraps = kind == "accessor" and len(given) == 3 and _NAMESPACES.sub("", _resolve(given[2], aliases)) == "wrap"
+    if wraps:
+        del given[2]
+    if len(given) != len(expected.split()) + (kind == "ordered_reducer"):
+        optional = " or celerity::reducer<T, Op>" if kind == "reducer" else ""
+        raise UsageError(f"{who}: the parameter `{text}` is no celerity::{kind}<{expected}>{optional}.")
     number = _resolve(given[-1], aliases)
     if number not in {"0", "1", "2", "3"}:
         raise UsageError(f"{who}: the parameter `{text}` needs a number of dimensions from 0 to 3, not {given[-1]}.")
     if kind == "chunk":
         return Parameter(kind, name, text, int(number))
     element, is_const = _parse_element(given[0], aliases)
-    return Parameter(kind, name, text, int(number), element, dtype_of(element), is_const)
+    if kind == "accessor":
+        return Parameter(kind, name, text, int(number), element, dtype_of(element), is_const, wraps=wraps)
+    operation = _NAMESPACES.sub("", given[1])
+    if operation not in _OPERATIONS:
+        known = ", ".join(f"celerity::{known}" for known in _OPERATIONS)
+        raise UsageError(f"{who}: the parameter `{text}` needs one of {known}, not {given[1]}.")
+    return Parameter(kind, name, text, int(number), element, dtype_of(element), op=_OPERATIONS[operation])
 
 
 def _parse_element(text: str, aliases: dict[str, str]) -> tuple[str, bool]:

@@ -38,6 +38,19 @@ struct Arguments {
 
 // Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
 // After a stop nothing of this context may run, as it would take the data for good.
+template <typename IsReached>
+__device__ void look_until(const volatile unsigned* stop, IsReached is_reached) {
+    for (unsigned look = 1; !is_reached(look); ++look) {
+        if (look % 1024 == 0 && *stop != 0) __trap();
+#if __CUDA_ARCH__ >= 700
+        if (look > 10000) __nanosleep(2000);  // the other side is some 10 ms behind: leave the bus to others
+#endif
+    }
+    __threadfence_system();
+}
+// Values wrap around.
+__device__ bool is_behind(unsigned now, unsigned expected) { return (int)(now - expected) < 0; }
+
 template <typename Arguments>
 __device__ void raise_flags(const Arguments& arguments) {
     if (threadIdx.x != 0 || blockIdx.x != 0 || blockIdx.y != 0) return;
@@ -47,15 +60,7 @@ __device__ void raise_flags(const Arguments& arguments) {
 }
 
 __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
-    if (threadIdx.x == 0) {
-        for (unsigned look = 1; (int)(*flag.address - (unsigned)flag.value) < 0; ++look) {
-            if (look % 1024 == 0 && *stop != 0) __trap();
-#if __CUDA_ARCH__ >= 700
-            if (look > 10000) __nanosleep(2000);  // the other rank is some 10 ms behind: leave the bus to others
-#endif
-        }
-        __threadfence_system();
-    }
+    if (threadIdx.x == 0) look_until(stop, [&](unsigned) { return !is_behind(*flag.address, (unsigned)flag.value); });
     __syncthreads();
 }
 
@@ -152,13 +157,7 @@ __device__ void wait_counted(const Arguments& arguments) {
     if (threadIdx.x < arguments.waits) {
         const Flag& flag = arguments.slots[threadIdx.x].part.ready;
         const unsigned expected = *count_of(flag) + 1;
-        for (unsigned look = 1; (int)(*flag.address - expected) < 0; ++look) {
-            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
-#if __CUDA_ARCH__ >= 700
-            if (look > 10000) __nanosleep(2000);
-#endif
-        }
-        __threadfence_system();
+        look_until(arguments.stop, [&](unsigned) { return !is_behind(*flag.address, expected); });
     }
     __syncthreads();
 }
@@ -206,14 +205,10 @@ template <typename Arguments>
 __device__ void wait_for_ranks(const Arguments& arguments) {
     if (threadIdx.x < arguments.waits) {
         const RankFlag flag = rank_flag(arguments.slots[threadIdx.x].part.ready);
-        for (unsigned look = 1; flag.word == nullptr || *flag.word < flag.value; ++look) {
-            if ((flag.word == nullptr || look % 16 == 0) && (int)(*flag.host - flag.host_value) >= 0) break;
-            if (look % 1024 == 0 && *arguments.stop != 0) __trap();
-#if __CUDA_ARCH__ >= 700
-            if (look > 10000) __nanosleep(2000);
-#endif
-        }
-        __threadfence_system();
+        look_until(arguments.stop, [&](unsigned look) {
+            if (flag.word != nullptr && *flag.word >= flag.value) return true;
+            return (flag.word == nullptr || look % 16 == 0) && !is_behind(*flag.host, flag.host_value);
+        });
     }
     __syncthreads();
 }

@@ -99,6 +99,19 @@ are "chunk", "accessor", "reducer" and "scalar".)");
 		    return std::string(name);
 	    },
 	    "ordinal"_a, "The name of a GPU, from the driver.");
+	m.def(
+	    "cuda_memory_bandwidth",
+	    [](const int ordinal) {
+		    const auto& driver = cuda::get_driver();
+		    cuda::device device = 0;
+		    driver.check(driver.device_get(&device, ordinal), "cuDeviceGet");
+		    int clock_khz = 0;
+		    int width_bits = 0;
+		    driver.check(driver.device_get_attribute(&clock_khz, cuda::attribute_memory_clock_rate_khz, device), "cuDeviceGetAttribute");
+		    driver.check(driver.device_get_attribute(&width_bits, cuda::attribute_memory_bus_width_bits, device), "cuDeviceGetAttribute");
+		    return 2 * 1e3 * clock_khz * width_bits / 8; // two transfers per clock
+	    },
+	    "ordinal"_a, "Bytes per second of the memory of a GPU at most, by its clock and width; 0 if the driver does not tell them.");
 	m.def("cuda_enter", &enter_context, "ordinal"_a, "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
 	m.def("cuda_leave", &leave_context, "previous"_a, "Makes a context current again; 0: none. Touches no other device.");
 	m.def(

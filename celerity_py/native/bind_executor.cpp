@@ -35,7 +35,7 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-/// Flags that the executor thread sets only when it lets go of the interpreter lock: whoever waits for them would have to wait for the lock as well.
+/// Flags that the executor thread sets only when it lets go of the interpreter lock: a thread that waits for a flag would otherwise wait for the lock next.
 struct set_on_release {
 	bool is_executor = false;
 	std::vector<std::pair<nb::handle, spin_flag*>> flags; ///< with a reference each; a thread that ends has no lock to drop one with
@@ -111,6 +111,7 @@ void bind_settings(nb::module_& m) {
 	        "idle_spin_s", [](const options& self) { return std::chrono::duration<double>(self.idle_spin).count(); },
 	        [](options& self, const double seconds) { self.idle_spin = to_nanoseconds(seconds); }, "Once out of work, the thread looks for more for so long.")
 	    .def_rw("trace", &options::trace, nb::arg().none())
+	    .def_rw("ranges", &options::ranges, nb::arg().none())
 	    .def_rw("program", &options::program, nb::arg().none());
 
 	nb::class_<cuda_options> cuda(m, "CudaSettings", "The GPUs of this rank.");
@@ -202,12 +203,14 @@ void bind_tuples(nb::module_& m) {
 	named_tuple<failed_event>::bind(m, "FailedEvent", "The executor cannot go on.");
 	named_tuple<shutdown_event>::bind(m, "ShutdownEvent", "The last epoch is complete.");
 	named_tuple<stopped_event>::bind(m, "StoppedEvent", "stop() was called.");
+	named_tuple<bound_part>::bind(m, "BoundPart", "Elements of a periodic access that lie together, with the address of their allocation.");
 	named_tuple<bound_access>::bind(m, "BoundAccess", "An access of a chunk, with the address of its allocation.");
 	named_tuple<bound_reduction>::bind(m, "BoundReduction", "Where a kernel leaves its partial result.");
 	named_tuple<kernel_call>::bind(m, "KernelCall",
 	    "A kernel for one chunk. An access is None if the chunk accesses nothing; the stream is 0 without streams.");
 	named_tuple<host_task_call>::bind(m, "HostTaskCall", "A host task for one chunk.");
 	named_tuple<initialize_call>::bind(m, "InitializeCall", "Initial contents to compute.");
+	named_tuple<combine_call>::bind(m, "CombineCall", "Partial results of a reduction by a callable, to be folded.");
 	named_tuple<receive_arbiter::unclaimed_pilot>::bind(m, "UnclaimedPilot", "A message that was announced, and that nobody has asked for.");
 	named_tuple<active_instruction>::bind(m, "ActiveInstruction",
 	    "An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.");
@@ -227,7 +230,7 @@ One thread per device.)")
 	        "The kernel's function has returned; its work may still run on its lane.")
 	    .def(
 	        "next_host_task", [](executor_loop& self) { return to_named(without_gil([&] { return self.next_host_task(); })); },
-	        nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | None"),
+	        nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None"),
 	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(

@@ -20,9 +20,9 @@ namespace {
 
 const char* const box_doc = R"(A half-open box of elements in the global coordinates of a buffer or an index space.
 
-Immutable. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An empty box always is
-`Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`, holds one element.
-A box is true if it is not empty.
+Immutable: any thread may use it. It contains the elements `i` with `min[d] <= i[d] < max[d]` for every dimension `d`. An
+empty box always is `Box((0, ...), (0, ...))`, so that equal boxes are equal sets; a box of 0 dimensions, `Box((), ())`,
+holds one element. A box is true if it is not empty.
 
 Args:
     min: First element, one integer for each of 0 to 3 dimensions.
@@ -34,9 +34,9 @@ Raises:
 
 const char* const region_doc = R"(A set of elements, as a union of boxes.
 
-Immutable. The boxes are kept in a normal form: disjoint, as long as possible in the last dimension first, sorted. So
-equal regions are equal sets, no matter how they were put together. A region is true if it is not empty. `Region()` fits
-any number of dimensions. Where the operators take a region they also take a box.
+Immutable: any thread may use it. The boxes are kept in a normal form: disjoint, as long as possible in the last
+dimension first, sorted. So equal regions are equal sets, no matter how they were put together. A region is true if it is
+not empty. `Region()` fits any number of dimensions. Where the operators take a region they also take a box.
 
 Args:
     boxes: Boxes of the same number of dimensions; they may overlap.

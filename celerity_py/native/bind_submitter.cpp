@@ -21,8 +21,8 @@ namespace celerity::native {
 namespace {
 
 void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
-    const bool on_all) {
-	self.table().enter(submission, {make_fence(buffer, where, 0, on_all), {}, reinterpret_cast<void*>(address)}, now_ns());
+    const bool on_all, const bool to_device) {
+	self.table().enter(submission, {make_fence(buffer, where, 0, on_all, to_device), {}, reinterpret_cast<void*>(address)}, now_ns());
 }
 
 nb::object call_inside(const nb::handle threads, const nb::handle function, const nb::args& args) {
@@ -88,14 +88,23 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
 	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),
 	        "Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.")
-	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a,
-	        "The copy goes to `address`, which becomes user memory with the id that the future gets as `raw`; nowhere if it is 0.")
+	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a, "to_device"_a,
+	        "The copy goes to `address`, which becomes an array of the user with the number that the future gets as `raw`; nowhere if it is 0. to_device: the "
+	        "array lies in the memory of the first device.")
 	    .def(
 	        "submit_object_fence",
 	        [](submitter& self, const nb::handle submission, const std::uint64_t object, const bool on_all) {
 		        self.table().enter(submission, {make_object_fence(object, on_all)}, now_ns());
 	        },
 	        "submission"_a, "object"_a, "on_all"_a, "Completes when all earlier tasks with this host object are complete on this rank.")
+	    .def(
+	        "submit_own_task",
+	        [](submitter& self, const nb::handle submission, const task& planned, const std::string& name) {
+		        task node = planned;
+		        node.name = name;
+		        self.table().enter(submission, {std::move(node)}, now_ns());
+	        },
+	        "submission"_a, "task"_a, "name"_a, "A host task of the runtime, without accesses. Blocks as little as a fence.")
 	    .def(
 	        "submit_epoch",
 	        [](submitter& self, const nb::handle submission, const std::string& action) { self.table().enter(submission, {make_epoch(action)}, now_ns()); },

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
@@ -28,6 +29,8 @@ nb::tuple division_of(const task& node) {
 	    geometry.can_split);
 }
 
+using array_of_user = std::tuple<user_box, std::uint64_t, int>;
+
 void bind_buffer_info(nb::module_& m) {
 	nb::class_<buffer_info> info(m, "BufferInfo", "A buffer before it is created. The sizes are in bytes; without `initial` it has no contents.");
 	bind_keywords(info);
@@ -44,8 +47,42 @@ void bind_buffer_info(nb::module_& m) {
 	        "initial", [](const buffer_info& self) { return names_of<buffer_info::initial_contents>[static_cast<std::size_t>(self.initial)]; },
 	        [](buffer_info& self, const std::string& name) { self.initial = look_up<buffer_info::initial_contents>(name, "the initial contents of a buffer"); })
 	    .def_prop_rw(
-	        "user_allocation", [](const buffer_info& self) { return self.user_allocation.raw; },
-	        [](buffer_info& self, const std::uint64_t raw) { self.user_allocation = allocation_id{user_memory, raw}; })
+	        "arrays",
+	        [](const buffer_info& self) {
+		        std::vector<array_of_user> arrays;
+		        for(const auto& [where, allocation] : self.arrays) {
+			        const int device = allocation.memory == user_memory ? -1 : static_cast<int>(device_of(allocation.memory).value);
+			        arrays.emplace_back(user_box{where, self.dims}, allocation.user_number(), device);
+		        }
+		        return arrays;
+	        },
+	        [](buffer_info& self, const std::vector<array_of_user>& arrays) {
+		        self.arrays.clear();
+		        for(const auto& [where, number, device] : arrays) {
+			        const memory_id memory = device < 0 ? user_memory : memory_of(device_id(static_cast<std::uint32_t>(device)));
+			        self.arrays.push_back({where.b, allocation_id::of_user(memory, number)});
+		        }
+	        },
+	        "Of this rank: (box, number of the array, the rank's device on which it lies, or -1 on the host).")
+	    .def_prop_rw(
+	        "held_by_ranks",
+	        [](const buffer_info& self) {
+		        std::vector<std::vector<user_box>> held;
+		        for(const auto& part : self.held_by_ranks) {
+			        auto& boxes = held.emplace_back();
+			        for(const box& b : part) boxes.push_back({b, self.dims});
+		        }
+		        return held;
+	        },
+	        [](buffer_info& self, const std::vector<std::vector<user_box>>& held) {
+		        self.held_by_ranks.clear();
+		        for(const auto& part : held) {
+			        box_vector boxes;
+			        for(const auto& each : part) boxes.push_back(each.b);
+			        self.held_by_ranks.emplace_back(std::move(boxes));
+		        }
+	        },
+	        "Of each rank, for initial='local': the boxes that only its arrays hold.")
 	    .def_rw("name", &buffer_info::name)
 	    .def_rw("type_name", &buffer_info::type_name)
 	    .def_rw("contents_digest", &buffer_info::contents_digest)
@@ -62,7 +99,8 @@ void bind_tasks(nb::module_& m) {
 	bind_buffer_info(m);
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = no_hints(), "reductions"_a = nb::tuple(),
-	        "origin"_a = origin{}, "reductions: (buffer, op, dtype name, include_current) each.")
+	        "origin"_a = origin{},
+	        "reductions: (buffer, op, dtype name, include_current) each; for the op \"callable\" also (number, name, digest of the code).")
 	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "granularity"_a.none() = nb::none(),
 	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{},
 	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.")

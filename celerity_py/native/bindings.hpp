@@ -12,6 +12,7 @@ void bind_executor(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 void bind_program_log(nanobind::module_& m);
 void bind_tasks(nanobind::module_& m);
+void bind_graph_log(nanobind::module_& m);
 void bind_scheduler(nanobind::module_& m);
 void bind_start_watch(nanobind::module_& m);
 void bind_submitter(nanobind::module_& m);

@@ -18,6 +18,7 @@ NB_MODULE(_native, m) {
 	bind_executor(m);
 	bind_program_log(m);
 	bind_tasks(m);
+	bind_graph_log(m);
 	bind_scheduler(m);
 	bind_start_watch(m);
 	bind_submitter(m);

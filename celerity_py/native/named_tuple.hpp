@@ -65,11 +65,11 @@ class named_tuple {
 	}
 };
 
-/// Addresses are integers, an access of nothing is None, and whatever is no struct is as in instruction_conversion.hpp.
+/// Addresses are integers, and an access of nothing is None. instruction_conversion.hpp converts all values that are no structs.
 template <typename T>
 nanobind::object to_named(const T& value) {
 	if constexpr(std::is_same_v<T, bound_access>) {
-		if(value.allocation.is_null()) return nanobind::none();
+		if(value.allocation.is_null() && value.parts.empty()) return nanobind::none();
 	}
 	if constexpr(std::is_same_v<T, void*>) {
 		return nanobind::int_(reinterpret_cast<std::uintptr_t>(value));

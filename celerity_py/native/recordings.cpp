@@ -25,7 +25,7 @@ void pause() {
 
 } // namespace
 
-/// Its end closes the recording, whatever the recorded function has raised.
+/// Its end closes the recording, also if the recorded function has raised an exception.
 class submitter::recording_scope {
   public:
 	recording_scope(submitter& owner, std::shared_ptr<recorded_tasks>&& tasks, nb::list&& submissions, nb::object&& opened) : m_owner(owner) {

@@ -83,10 +83,10 @@ struct access_record {
 	static constexpr std::array names{"buffer", "mapper", "port"};
 };
 
-/// The rest of an access or reduction after the submit; only accesses have a mode.
+/// The rest of an access or reduction after the submit; only accesses have a mode. `periodic`: the port in its place if the mapper wraps.
 struct port_record {
-	PyObject_HEAD PyObject *record, *buffer_id, *mode, *runtime, *kind;
-	static constexpr std::array names{"record", "buffer_id", "mode", "runtime", "kind"};
+	PyObject_HEAD PyObject *record, *buffer_id, *mode, *runtime, *kind, *periodic;
+	static constexpr std::array names{"record", "buffer_id", "mode", "runtime", "kind", "periodic"};
 };
 
 /// `celerity_py.kernels.CudaKernel` and `Kernel`; only the latter has functions per backend.

@@ -67,7 +67,7 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 		if(fence_destination != nullptr && m_executor != nullptr) {
 			raw = m_executor->register_user_memory(fence_destination, node.fence_box);
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
-			node.fence_destination = allocation_id{user_memory, raw};
+			node.fence_destination = allocation_id::of_user(node.fence_destination.memory, raw);
 		}
 		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 		m_scheduler.submit(std::move(node));

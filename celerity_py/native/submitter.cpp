@@ -43,6 +43,8 @@ submit_memo::argument_kind kind_of(PyObject* const kept) {
 
 bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
 
+bool wraps(const nb::handle mapper) { return nb::isinstance<range_mapper>(mapper) && nb::cast<const range_mapper&>(mapper).wraps(); }
+
 PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py_ssize_t count) {
 	if(count != 3) {
 		PyErr_SetString(PyExc_TypeError, "an access is made of a buffer, a mapper and a port");
@@ -52,7 +54,7 @@ PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py
 	if(result == nullptr) return nullptr;
 	result->buffer = Py_NewRef(args[0]);
 	result->mapper = Py_NewRef(args[1]);
-	result->port = Py_NewRef(args[2]);
+	result->port = Py_NewRef(wraps(args[1]) ? port_type::of(args[2]).periodic : args[2]);
 	return reinterpret_cast<PyObject*>(result);
 }
 

@@ -48,6 +48,11 @@ task make_kernel(const user_box& space, const nb::handle granularity, const divi
 		reduction.op = look_up<reduction_op>(nb::cast<std::string>(entry[1]), "a reduction's op");
 		reduction.type = look_up<scalar_type>(nb::cast<std::string>(entry[2]), "a reduction's dtype");
 		reduction.include_current = nb::cast<bool>(entry[3]);
+		if(reduction.op == reduction_op::callable) {
+			reduction.callable = nb::cast<std::uint64_t>(entry[4]);
+			reduction.callable_name = nb::cast<std::string>(entry[5]);
+			reduction.callable_digest = nb::cast<std::uint64_t>(entry[6]);
+		}
 		result.reductions.push_back(reduction);
 	}
 	std::tie(result.code_digest, result.values_digest) = from;
@@ -70,7 +75,7 @@ task make_host_task(const user_box& space, const std::string& on, const bool uno
 	return result;
 }
 
-task make_fence(const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all) {
+task make_fence(const std::uint64_t buffer, const user_box& where, const std::uint64_t user_allocation, const bool on_all, const bool to_device) {
 	task result;
 	result.kind = task_kind::fence;
 	result.geometry.dims = where.dims;
@@ -78,7 +83,7 @@ task make_fence(const std::uint64_t buffer, const user_box& where, const std::ui
 	result.name = "fence";
 	result.accesses.push_back(buffer_access{buffer_id(buffer), access_mode::read, range_mapper::all()});
 	result.fence_box = where.b;
-	result.fence_destination = allocation_id{user_memory, user_allocation};
+	result.fence_destination = allocation_id::of_user(to_device ? memory_of(device_id(0)) : user_memory, user_allocation);
 	result.fence_on_all_ranks = on_all;
 	return result;
 }

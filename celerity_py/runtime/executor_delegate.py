@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from celerity_py import _native
-from celerity_py._native import InitializeCall, box_from_flat
+from celerity_py._native import CombineCall, InitializeCall, box_from_flat
 from celerity_py.calls.execution import HOST_BINDER, initialize
+from celerity_py.calls.host_combination import combine_partials
+from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.executor.failures.user_frames import is_ours
 from celerity_py.scheduler.errors import OutOfBoundsAccess
 from celerity_py.vocabulary.accesses import Port
@@ -40,12 +42,17 @@ class RuntimeDelegate:
         if call.reductions:
             runtime.empty_reductions.look_at(submission, call.chunk)
 
-    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
-        """Run a part of a host task, or compute initial contents, on a host-task thread."""
+    def run_host_task(self, call: HostTaskCall | InitializeCall | CombineCall) -> None:
+        """Run a part of a host task, compute initial contents, or combine partial results, on a host-task thread."""
         runtime = self._runtime
         if isinstance(call, InitializeCall):
-            record = runtime.completion.initialised[call.buffer]
+            record = runtime.completion.kept[call.buffer]
             initialize(record, call.address, call.allocated_box, call.boxes)
+            return
+        if isinstance(call, CombineCall):
+            record = runtime.completion.kept[call.buffer]
+            if combine_partials(record, call, runtime.empty_reductions.find):
+                runtime.empty_reductions.report(call.reduction)
             return
         submission = runtime.submissions[call.submission]
         whole: Any = submission.box
@@ -79,7 +86,7 @@ class RuntimeDelegate:
         self._runtime.failed(failure)
 
     def describe_submission(self, submission_id: int) -> tuple[str, str] | None:
-        """What messages call a submission, and its "file:line", if it is still known."""
+        """The name of a submission in messages, and its "file:line", if it is still known."""
         submission = self._runtime.submissions.get(submission_id)
         return None if submission is None else (submission.subject, submission.site)
 
@@ -90,9 +97,24 @@ class RuntimeDelegate:
         index: tuple[int, ...],
         declared: Sequence[tuple[int, int, int, int, int, int]],
     ) -> BaseException:
-        """The error of a kernel that would have left the declared region of one of its accesses."""
+        """The error of a kernel that would have left the region of an access, or a buffer into which it reduces.
+
+        Args:
+            submission_id: Of the kernel.
+            access: Counts the accesses among the arguments, and behind them the reductions.
+            index: Of the element, in the buffer.
+            declared: Boxes of the access; none of a reduction.
+        """
         submission = self._runtime.submissions[submission_id]
-        record = [arg for arg in submission.args if arg.__class__ is Port][access].record
+        ports = [arg for arg in submission.args if arg.__class__ is Port]
+        if access >= len(ports):
+            reductions = [arg for arg in submission.args if isinstance(arg, ReductionPort)]
+            target = reductions[access - len(ports)].record
+            return OutOfBoundsAccess(
+                f"{submission.describe()} combines a value into {target.label} at {show(index[: len(target.shape)])}, "
+                f"outside of the buffer {show(target.box)}. Test the index in the kernel, or make the buffer larger."
+            )
+        record = ports[access].record
         ndim = len(record.shape)
         region = _native.Region([_native.box_from_flat(flat, ndim) for flat in declared])
         where = index[:ndim]

@@ -44,7 +44,8 @@ class _Outcome(NamedTuple):
 class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
     """A `concurrent.futures.Future` that can be awaited, and that refuses to be waited for inside of a kernel.
 
-    It cannot be cancelled: its work is part of a graph that other ranks have as well.
+    It cannot be cancelled: its work is part of a graph that other ranks have as well. Any thread may use it, on any
+    rank by itself.
     """
 
     #: Set once and for all, by `dict.setdefault`.
@@ -107,11 +108,11 @@ class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
         return self._outcome is None
 
     def cancel(self) -> bool:
-        """Do nothing, and return False."""
+        """False. A future of the runtime goes on."""
         return False
 
     def cancelled(self) -> bool:
-        """False."""
+        """False, because no future of the runtime can be cancelled."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
@@ -134,11 +135,25 @@ class Future(StandsForArray, concurrent.futures.Future[T], Generic[T]):
             del outcome, self  # the traceback of the error would keep them
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The exception instead of the result, or None; otherwise as `result`."""
+        """The exception instead of the result, or None, waiting for it if need be.
+
+        Args:
+            timeout: In seconds; None waits for as long as it takes.
+
+        Raises:
+            TimeoutError: If it takes longer than `timeout`.
+            NestedUse: If called inside of a kernel, host task or callback before the result is there.
+        """
         return self._await("Future.exception()", timeout).error
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
-        """As in the base class. Callbacks run on a thread of the runtime, not on one that waits for the result."""
+        """Have a function called when the future is done, at once if it is already.
+
+        A callback that comes later runs on a thread of the runtime, not on one that waits for the result.
+
+        Args:
+            fn: Called as `fn(future)`. An exception of it is logged, and goes no further.
+        """
         self._notifiers.start()
         self._callbacks.append(fn)
         # In this order: a thread that ends the future sets the outcome first, and then reads the flag.

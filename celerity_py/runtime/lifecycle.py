@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from celerity_py import _native, configuration
 from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
 from celerity_py.runtime import forks, log
+from celerity_py.runtime.run_state import Phase
 from celerity_py.runtime.runtime import Runtime
 from celerity_py.scheduler.errors import ConfigurationError
 
@@ -43,6 +44,12 @@ def current() -> Runtime:
     """
     runtime = _current
     return _start() if runtime is None or runtime.state.makes_way else runtime
+
+
+def running() -> Runtime | None:
+    """The runtime that takes calls, if there is one. Any rank may call this by itself."""
+    is_running = _current is not None and _current.state.phase is Phase.RUNNING
+    return _current if is_running else None
 
 
 def _start() -> Runtime:
@@ -146,26 +153,52 @@ def _forget() -> None:
 def _who() -> tuple[int, int]:
     if _current is not None:
         return _current.rank, _current.size
-    comm = configuration.communicator()
+    comm, settings = configuration.communicator(), configuration.current()
+    if settings.dry_run_ranks:
+        return settings.dry_run_rank, settings.dry_run_ranks
     # A program that prints something after its last queue needs no new connection for that.
     if _last_known is not None and comm is _parent:
         return _last_known
     if comm is not None:
         return comm.Get_rank(), comm.Get_size()
-    communicator = _communicator or _connect(configuration.current().stall_s)
+    communicator = _communicator or _connect(settings.stall_s)
     return communicator.rank, communicator.size
 
 
 def rank() -> int:
-    """The number of this process, from 0; for printing and files, not for branching on calls of the runtime."""
+    """The number of this process, from 0; for printing and files, not for branching on calls of the runtime.
+
+    Any thread may call this, on any rank by itself. Only the first call of `rank`, `size` or `is_master` before any
+    buffer or queue is collective: the ranks connect.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
     return _who()[0]
 
 
 def size() -> int:
-    """The number of processes in the run."""
+    """The number of processes in the run.
+
+    Any thread may call this, on any rank by itself. Only the first call of `rank`, `size` or `is_master` before any
+    buffer or queue is collective: the ranks connect.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
     return _who()[1]
 
 
 def is_master() -> bool:
-    """Whether this process is rank 0."""
+    """Whether this process is rank 0.
+
+    Any thread may call this, on any rank by itself. Only the first call of `rank`, `size` or `is_master` before any
+    buffer or queue is collective: the ranks connect.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+        LaunchError: If MPI does not work the way this program was started.
+    """
     return rank() == 0

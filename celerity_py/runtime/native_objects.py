@@ -12,6 +12,7 @@ from celerity_py.cuda.execution import CudaBinder, release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.runtime.devices import foreseeable_bytes
+from celerity_py.runtime.profiling import note_submissions
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _GATHERED_BYTES = 1 << 20
 #: For measurements.
 _KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
 _GRAPHS = os.environ.get("_CELERITY_GRAPHS", "1")
-#: Graphs that exchange data with other ranks have not run on real GPUs.
-_RANK_GRAPHS = os.environ.get("_CELERITY_RANK_GRAPHS", "0")
+#: "shared" also where ranks share a GPU: an exchange ends only if the kernels of both ranks run at once, as under MPS.
+_RANK_GRAPHS = os.environ.get("_CELERITY_RANK_GRAPHS", "1")
 
 
 def make_executor(runtime: Runtime) -> _native.Executor:
@@ -49,6 +50,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         direct=runtime.may_be_direct,
         idle_spin_s=runtime.spin.idle_s,
         trace=runtime.recorder,
+        ranges=runtime.ranges,
         program=runtime.program,
     )
     if not devices.is_cuda:
@@ -67,7 +69,9 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             ),
             kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
             kernels_raise=_KERNELS_WAIT == "2",
-            graphs_exchange=runtime.may_be_direct and not devices.are_shared and _RANK_GRAPHS != "0",
+            graphs_exchange=(
+                runtime.may_be_direct and _RANK_GRAPHS != "0" and (not devices.are_shared or _RANK_GRAPHS == "shared")
+            ),
             release_cached_memory=release_cached_memory,
         )
         return _native.Executor(executor, cuda)
@@ -102,12 +106,14 @@ def make_scheduler(runtime: Runtime, direct_ranks: list[bool]) -> _native.Schedu
         joined_bytes=_JOINED_BYTES,
         gathered_bytes=_GATHERED_BYTES,
     )
+    planning.templates = runtime.graphs is None  # what they repeat is in no graph
     return _native.Scheduler(
         planning,
         runtime.executor,
         run_ahead=settings.run_ahead,
         idle_spin_s=runtime.spin.idle_s,
         trace=runtime.recorder,
+        graphs=None if runtime.graphs is None else runtime.graphs.log,
     )
 
 
@@ -119,6 +125,6 @@ def make_submitter(runtime: Runtime) -> _native.Submitter:
         entries=runtime.submissions,
         is_shared=runtime.size > 1,
     )
-    if runtime.tracer is not None:
-        submitter.set_observer(runtime.tracer.note_submission)
+    if (observer := note_submissions(runtime.ranges, runtime.tracer)) is not None:
+        submitter.set_observer(observer)
     return submitter

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""The files that STATS and TRACE ask for: checked before the program runs, written at its end."""
+"""The files that STATS, TRACE and PRINT_GRAPHS ask for: checked before the program runs, written at its end."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from celerity_py.scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.graphs.recorder import GraphRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -18,6 +25,19 @@ def path_of_rank(name: str, rank: int, size: int) -> Path:
     """The file of a rank, if the user asks for `out.json` or `out`: `out.<rank>.json` for each of several ranks."""
     stem = name.removesuffix(".json")
     return Path(f"{stem}.{rank}.json" if size > 1 else f"{stem}.json")
+
+
+def check_outputs(settings: Configuration, rank: int, size: int) -> None:
+    """Refuse settings that name a file or folder which this rank cannot write.
+
+    Raises:
+        ConfigurationError: For the first such setting.
+    """
+    for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
+        if output:
+            check_output(variable, output, rank, size)
+    if settings.print_graphs:
+        check_folder("PRINT_GRAPHS", settings.print_graphs)
 
 
 def check_output(variable: str, name: str, rank: int, size: int) -> None:
@@ -49,6 +69,25 @@ def check_output(variable: str, name: str, rank: int, size: int) -> None:
         ) from None
 
 
+def check_folder(variable: str, name: str) -> None:
+    """Find out before the program runs whether files can be written to a folder; makes the folder.
+
+    Raises:
+        ConfigurationError: If the name is that of a file, or no file can be made in the folder.
+    """
+    folder = Path(name)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigurationError(f"{variable}={name}: this is a file. Name a folder, such as {folder.stem}_graphs.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"{variable}={name}: files cannot be written to this folder: {error.strerror or error}. Name another one."
+        ) from None
+
+
 def write_output(variable: str, path: Path, write: Callable[[Path], object]) -> None:
     """Write a file at the end of a run. A problem is only a warning, because the program has finished.
 
@@ -66,3 +105,17 @@ def write_output(variable: str, path: Path, write: Callable[[Path], object]) -> 
                 path.unlink()  # half of a file is of no use
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         _log.warning("%s: the file %s could not be written, and is left out: %s.", variable, path, why)
+
+
+def write_graphs(recorder: GraphRecorder, folder: str, limit_s: float) -> None:
+    """Write the graphs of a run into a folder. A problem is only a warning.
+
+    Args:
+        recorder: Has the graphs.
+        folder: Where.
+        limit_s: Seconds for pictures.
+    """
+    try:
+        recorder.write(Path(folder), partial(write_output, "PRINT_GRAPHS"), limit_s)
+    except Exception as error:  # noqa: BLE001 - a bug in a drawing must not end a program that has finished
+        _log.warning("PRINT_GRAPHS: the graphs are left out: %s: %s.", type(error).__name__, error)

@@ -54,7 +54,7 @@ class Notices:
 
 
 def describe(notice: PlanningNotice) -> str:
-    """Say what has happened and what to do."""
+    """The sentences for the user: the event, and the remedy."""
     buffer = f'B{notice.buffer} "{notice.buffer_name}"'
     if notice.kind == "unwritten_read":
         is_fence = notice.task == 0

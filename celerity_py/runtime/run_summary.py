@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""The devices, connections and settings of a run, for LOG_LEVEL=info."""
+"""The devices, connections and settings of a run, for LOG_LEVEL=info and for timelines."""
 
 from __future__ import annotations
 
 import logging
 import platform
+import shlex
+import sys
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from celerity_py import _native
 from celerity_py.configuration import changed_settings
+from celerity_py.executor.network.pacing import num_cores
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
@@ -33,11 +41,49 @@ def log_choices(
     if not _log.isEnabledFor(logging.INFO):
         return
     if communicator.rank == 0:
-        _log.info("%s", _describe_run(settings, communicator, devices))
-    _log.info("%s", _describe_rank(communicator, devices, direct_ranks))
+        _log.info("%s", describe_run(settings, communicator, devices))
+    _log.info("%s", describe_rank(communicator, devices, direct_ranks))
 
 
-def _describe_run(settings: Configuration, communicator: Communicator, devices: Devices) -> str:
+def describe_for_trace(settings: Configuration, communicator: Communicator, devices: Devices) -> dict[str, Any]:
+    """The run and this rank, for a program that reads the timeline."""
+    versions = {
+        "celerity_py": _native.version(),
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "MPI": communicator.library or "none",
+    }
+    bandwidths = [_native.cuda_memory_bandwidth(ordinal) for ordinal in devices.ordinals]
+    own = [field.name for field in fields(settings) if field.name not in {"comm", "trace"}]
+    return {
+        "command": shlex.join(sys.orig_argv),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "host": platform.node(),
+        "processor": _processor(),
+        "num_cores": num_cores(),
+        "backend": devices.backend,
+        "devices": devices.describe(),
+        "num_devices": devices.count,
+        #: By device; empty if they are not known.
+        "bytes_per_second": bandwidths if all(bandwidths) else [],
+        "versions": versions,
+        "settings": {name: _show_setting(getattr(settings, name)) for name in own},
+        "changed_settings": {name: _show_setting(value) for name, value in changed_settings(settings).items()},
+    }
+
+
+def _processor() -> str:
+    """The model of the processor, or its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.machine()
+
+
+def describe_run(settings: Configuration, communicator: Communicator, devices: Devices) -> str:
+    """Tell of the choices common to all ranks: versions, ranks, backend, settings."""
     ranks = f"{communicator.size} rank(s)"
     if settings.dry_run_ranks:
         ranks = f"a dry run of {settings.dry_run_ranks} rank(s)"
@@ -56,12 +102,13 @@ def _show_setting(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]) -> str:
+def describe_rank(communicator: Communicator, devices: Devices, direct_ranks: Sequence[bool]) -> str:
+    """Tell of the devices of a rank, and of its connections to the others."""
     others = [rank for rank in range(communicator.size) if rank != communicator.rank]
     direct = [rank for rank in others if rank < len(direct_ranks) and direct_ranks[rank]]
     through_host = [rank for rank in others if rank not in direct]
     transports = [
-        f"{name} with {_describe_ranks(ranks)}"
+        f"{name} with {describe_ranks(ranks)}"
         for name, ranks in (("direct transfers", direct), ("messages of MPI", through_host))
         if ranks
     ]
@@ -70,7 +117,7 @@ def _describe_rank(communicator: Communicator, devices: Devices, direct_ranks: S
     )
 
 
-def _describe_ranks(ranks: Sequence[int]) -> str:
+def describe_ranks(ranks: Sequence[int]) -> str:
     """The ranks, consecutive ones as a range: "ranks 0-3, 5"."""
     runs: list[list[int]] = []
     for rank in ranks:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Life of the runtime in this process: started by the first queue or buffer, ended with the last queue or at exit."""
+"""The runtime: all parts of a run, and the calls of queues and buffers that use them."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,22 +20,27 @@ from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.configuration import thaw
+from celerity_py.cuda.device_arrays import new_device_array
 from celerity_py.executor.failures.failure import attempt
+from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
+from celerity_py.graphs.recorder import start_graphs
 from celerity_py.hints import Division
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Future, Notifiers
+from celerity_py.runtime.live_view import LiveView
 from celerity_py.runtime.native_objects import binders_of, make_executor, make_scheduler, make_submitter
-from celerity_py.runtime.outputs import check_output, path_of_rank, write_output
+from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graphs, write_output
 from celerity_py.runtime.planning_notices import Notices
+from celerity_py.runtime.profiling import ProfiledDelegate, start_ranges
 from celerity_py.runtime.run_state import Phase, RunState
-from celerity_py.runtime.run_summary import log_choices
+from celerity_py.runtime.run_summary import describe_for_trace, log_choices
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
-from celerity_py.runtime.user_memory import UserMemory
+from celerity_py.runtime.user_memory import UserArray, UserMemory
 from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
@@ -45,9 +51,23 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
-    from celerity_py.host_objects import HostObject
     from celerity_py.recordings import Recording
     from celerity_py.vocabulary.buffer_records import BufferRecord
+
+
+#: Seconds for pictures after a failure; the job ends soon.
+_FAILED_DRAWING_S = 1.5
+
+
+class Ordered(Protocol):
+    """What tasks use one after the other, such as a host object."""
+
+    id: int
+    obj: Any
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
 
 
 class Runtime:
@@ -68,12 +88,10 @@ class Runtime:
         """
         self.configuration = settings
         self.communicator = communicator
-        self.rank = communicator.rank
+        self.rank = settings.dry_run_rank or communicator.rank
         self.size = settings.dry_run_ranks or communicator.size
         agree_on_settings(settings, communicator)
-        for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
-            if output:
-                check_output(variable, output, communicator.rank, communicator.size)
+        check_outputs(settings, self.rank, self.size)
         self.devices = choose_devices(settings, communicator)
         self.num_devices = self.devices.count
         self.binders = binders_of(self.devices)
@@ -92,11 +110,17 @@ class Runtime:
         #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0
+        #: Called before the threads stop.
+        self.at_stop: list[Callable[[], None]] = []
         self._host_objects = itertools.count(1)
         #: Of collective host tasks.
         self.groups = CollectiveGroups(self.size, communicator, self._host_objects)
         #: Records events for the timeline; None without TRACE.
         self.tracer = start_trace(communicator, wanted=bool(settings.trace))
+        #: Names the work for a profiler; None without NVTX.
+        self.ranges = start_ranges(settings.nvtx, os.environ)
+        #: Keeps the graphs; None without PRINT_GRAPHS.
+        self.graphs = start_graphs(settings, self.rank, self.size, tells_of_all=communicator.rank == 0)
         #: Label and number of dimensions of buffers whose handles live, by id.
         self.labels: dict[int, tuple[str, int]] = {}
         self._forget_me = forget
@@ -124,32 +148,36 @@ class Runtime:
 
     def _make_natives(self) -> None:
         settings, communicator = self.configuration, self.communicator
-        direct_ranks = [False] * self.size
+        #: The ranks that exchange data with this one from device memory to device memory.
+        self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
         if not self.is_dry:
             from celerity_py.executor.failures.failure_handler import FailureTimes
             from celerity_py.executor.live_executor import LiveExecutor
-            from celerity_py.executor.network.direct_peers import agree_on_direct_peers
 
             self.executor = make_executor(self)
-            direct_ranks, self._must_drain = agree_on_direct_peers(
+            self.direct_peers = agree_on_direct_peers(
                 self.executor,
                 communicator,
                 wanted=self.may_be_direct,
                 required=settings.transport == "direct" and not settings.sync,
             )
+            self._must_drain = self.direct_peers.anywhere
             self.live = LiveExecutor(
                 self.executor,
                 communicator,
-                RuntimeDelegate(self),
+                RuntimeDelegate(self) if self.ranges is None else ProfiledDelegate(self, self.ranges),
                 num_devices=self.num_devices,
                 poll=settings.poll,
-                direct=any(direct_ranks),
+                direct=any(self.direct_peers.with_rank),
                 times=FailureTimes(stall_s=settings.stall_s),
                 program=self.program,
+                reporter=LiveView(self) if settings.live else None,
             )
-        log_choices(settings, communicator, self.devices, direct_ranks)
+        log_choices(settings, communicator, self.devices, self.direct_peers.with_rank)
+        if self.tracer is not None:
+            self.tracer.note_run(describe_for_trace(settings, communicator, self.devices))
         self.user_memory = UserMemory(self.executor)
-        self.scheduler = make_scheduler(self, direct_ranks)
+        self.scheduler = make_scheduler(self, self.direct_peers.with_rank)
         self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
         self.submitter = self.completion.submitter = make_submitter(self)
         self.submit_kernel = self.submitter.submit_kernel
@@ -191,6 +219,7 @@ class Runtime:
                 pass
             self.check_usable("closing the last queue")
         self.notices.report()
+        self.completion.last_retired = self.next_id - 1
         statistics = self.statistics()
         self._stop_threads()
         self._release()
@@ -199,7 +228,9 @@ class Runtime:
         if self.configuration.stats:
             path = path_of_rank(self.configuration.stats, self.rank, self.size)
             write_output("STATS", path, lambda path: write_statistics(path, statistics))
-        self._write_trace()
+        if self.tracer is not None:
+            self.tracer.note_run({"statistics": statistics.as_plain()})
+        self._write_records()
 
     def abandon(self) -> None:
         """Stop without finishing the submitted work. For a single rank, also after a failure, or at exit."""
@@ -215,14 +246,14 @@ class Runtime:
             reason = ClosedQueue("The runtime was stopped because an exception left its last queue.")
             self.completion.poison(reason if self.state.failure is None else self.state.error())
             self._forget()
-        self._write_trace()
+        self._write_records()
 
     def leave(self) -> None:
         """At interpreter exit: the clean end if nothing went wrong, and none that could block otherwise."""
         if self.state.has_ended:
             return
         if self.state.failure is not None:
-            self._write_trace()
+            self._write_records()
             if self.live is not None:
                 self.live.leave_failed(unseen=not self.state.was_failure_seen)
         elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
@@ -239,7 +270,7 @@ class Runtime:
         """In a forked child: refuse all calls, and never touch threads or locks that only the parent has."""
         self.state.disown(fork)
         keep_for_ever(self.scheduler, self.executor, self.submitter, self.recorder)
-        self.tracer = None
+        self.tracer = self.graphs = None
         self.completion.poison(fork.error("Future.result()"))
 
     def _forget(self) -> None:
@@ -249,7 +280,8 @@ class Runtime:
         self.user_memory.clear()
         self._forget_me()
 
-    def _write_trace(self) -> None:
+    def _write_records(self) -> None:
+        self._write_graphs()
         tracer, self.tracer = self.tracer, None
         if tracer is None:
             return
@@ -259,8 +291,14 @@ class Runtime:
         lanes = self.executor.lanes() if self.executor is not None else ()
         write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
 
+    def _write_graphs(self, limit_s: float = 120.0) -> None:
+        if self.graphs is not None:
+            write_graphs(self.graphs, self.configuration.print_graphs, limit_s)
+
     def _stop_threads(self) -> bool:
         """Whether all threads that run user code have ended."""
+        for stop in list(self.at_stop):
+            attempt(stop)
         self.scheduler.stop()
         have_ended = self.live is None or self.live.stop()
         self.notifiers.stop()
@@ -324,26 +362,33 @@ class Runtime:
 
     # ---- buffers
 
-    def create_buffer(self, record: BufferRecord, raw: int, contents: np.ndarray[Any, Any] | None) -> None:
+    def create_buffer(
+        self, record: BufferRecord, parts: Sequence[tuple[Box, UserArray]], held_by_ranks: Sequence[Sequence[Box]]
+    ) -> None:
         """Announce a buffer to the graphs; sets the record's id and runtime.
 
         Args:
             record: The buffer.
-            raw: The id of the user memory that holds the initial contents; 0 if there is none.
-            contents: The array there.
+            parts: Boxes of initial contents of this rank, and the arrays with them.
+            held_by_ranks: The boxes of each rank, if the arrays differ; empty if every rank has the whole contents.
         """
         self.check_usable(f"making a buffer of shape {record.shape}")
         self.refuse_in_recording(f"Making a buffer of shape {record.shape}")
         record.runtime = self
+        whole = None if held_by_ranks or not parts else parts[0][1].array
+        initial = "none" if record.initializer is None else "function"
+        if parts or held_by_ranks:
+            initial = "local" if held_by_ranks else "array"
         info = _native.BufferInfo(
             shape=record.shape,
             element_size=record.dtype.itemsize,
             alignment=record.dtype.alignment,
-            initial="array" if raw else "none" if record.initializer is None else "function",
-            user_allocation=raw,
+            initial=initial,
+            arrays=[(box, self.user_memory.lend(given, box), given.device) for box, given in parts],
+            held_by_ranks=held_by_ranks,
             name=record.name,
-            type_name=str(record.dtype),
-            contents_digest=self.origins.of_contents(contents, record.initializer),
+            type_name=record.type_name,
+            contents_digest=self.origins.of_contents(whole, record.initializer),
         )
         if self.program is not None:
             info.site = self.submitter.number_site(record.site.code, record.site.lasti)
@@ -352,29 +397,19 @@ class Runtime:
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
         if record.initializer is not None:
-            self.completion.initialised[record.id] = record
+            self.completion.kept[record.id] = record
 
     def destroy_buffer(self, record: BufferRecord) -> None:
         """Free a buffer after its last use; called when the user's handle dies, on any thread."""
         if self.state.has_ended:
             return
         try:
-            if record.initializer is not None:
+            if record.id in self.completion.kept:
                 self.completion.note_death(record.id)
             self.scheduler.destroy_buffer(record.id)
             self.labels.pop(record.id, None)
         except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
             pass
-
-    def lend(self, array: np.ndarray[Any, Any], *, borrowed: bool) -> int:
-        """Give the executor access to an array until the executor lets go of it.
-
-        Returns:
-            The raw id of the allocation in user memory.
-        """
-        self.check_usable("making a buffer from an array")
-        self.refuse_in_recording("Making a buffer from an array")
-        return self.user_memory.lend(array, borrowed=borrowed)
 
     def fence(
         self,
@@ -383,17 +418,24 @@ class Runtime:
         on_all: bool,
         frame: FrameType,
         kind: type[Future[Any]] = Future,
+        *,
+        to_device: bool = False,
     ) -> Future[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future(kind)
         takes_part = on_all or self.rank == 0
-        array = np.empty(box.shape if takes_part else 0, record.dtype)
-        address = address_of(array) if takes_part else 0
-        future.array = array if takes_part else None
+        array: Any = None
+        address = 0
+        if takes_part and to_device and self.devices.is_cuda:
+            array, address = new_device_array(self.devices.ordinals[0], box.shape, record.dtype)
+        elif takes_part:
+            array = np.empty(box.shape, record.dtype)
+            address = address_of(array)
+        future.array = array
         future.is_for_all = on_all
         submission = Submission("fence", record.label, None, [], box, frame, future)
         future.subject = submission.label
-        self.submitter.submit_fence(submission, record.id, box, address, on_all)
+        self.submitter.submit_fence(submission, record.id, box, address, on_all, to_device)
         self._poison_late(future)
         if self.is_dry and takes_part:
             import warnings
@@ -417,7 +459,7 @@ class Runtime:
         self.refuse_in_recording("celerity.HostObject()")
         return next(self._host_objects)
 
-    def fence_object(self, host_object: HostObject[Any], on_all: bool, frame: FrameType) -> Future[Any]:
+    def fence_object(self, host_object: Ordered, on_all: bool, frame: FrameType) -> Future[Any]:
         """Get the object as soon as everything submitted so far has used it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
@@ -442,6 +484,8 @@ class Runtime:
         attempt(self.scheduler.release)
         attempt(self.completion.poison, self.state.error())
         attempt(self.notices.report)  # they may name the cause
+        if self.size > 1 and not self.is_dry:
+            attempt(self._write_graphs, _FAILED_DRAWING_S)  # nothing of this process stays after the abort of the job
 
     # ---- numbers
 
@@ -456,5 +500,6 @@ class Runtime:
             submit_seconds=self.submitter.busy_ns * 1e-9,
             blocked_seconds=self.submitter.blocked_ns * 1e-9,
             scheduler=dict(self.scheduler.statistics()),
+            plan=dict(self.scheduler.plan_totals()) if self.is_dry else {},
             executor={} if self.executor is None else dict(self.executor.statistics()),
         )

@@ -13,30 +13,44 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RuntimeStatistics:
-    """Counters of one rank since its runtime started."""
+    """Counters of one rank since its runtime started, made by `Queue.statistics`. Any thread may read them.
+
+    Attributes:
+        rank: The number of this process, from 0.
+        size: The number of processes.
+        backend: "cuda" or "cpu".
+        num_devices: Devices of this rank.
+        num_submissions: Kernels, host tasks, fences, waits and barriers.
+        submit_seconds: Time inside of the calls that submit kernels and host tasks, without the time blocked.
+        blocked_seconds: Time that these calls waited because the program was too far ahead of the execution.
+        scheduler: Counters of planning, by name.
+        plan: Of a dry run: the planned instructions by kind, bytes by link, and memory in the order of the plan.
+        executor: Counters of execution, by name.
+    """
 
     rank: int
     size: int
-    #: "cuda" or "cpu".
     backend: str
     num_devices: int
-    #: Kernels, host tasks, fences, waits and barriers.
     num_submissions: int
-    #: Time inside of the calls that submit kernels and host tasks, without the time blocked.
     submit_seconds: float
-    #: Time that these calls waited because the application was too far ahead of the execution.
     blocked_seconds: float
     scheduler: Mapping[str, Any]
+    plan: Mapping[str, Any]
     executor: Mapping[str, Any]
+
+    def as_plain(self) -> dict[str, Any]:
+        """As JSON can hold it: the key "3/1" stands for buffer 3 in memory 1."""
+        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return plain
 
 
 def write_statistics(path: Path, statistics: RuntimeStatistics) -> None:
     """Write the statistics of one rank."""
-    path.write_text(json.dumps(_plain(dataclasses.asdict(statistics)), indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(statistics.as_plain(), indent=2) + "\n", encoding="utf-8")
 
 
 def _plain(value: Any) -> Any:
-    """JSON has string keys only; "3/1" stands for buffer 3 in memory 1."""
     if isinstance(value, Mapping):
         return {"/".join(map(str, k)) if isinstance(k, tuple) else k: _plain(v) for k, v in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -23,8 +23,10 @@ class Completion:
     def __init__(self, runtime: Runtime) -> None:
         #: By id, until they are retired.
         self.submissions: dict[int, Submission] = {}
-        #: Records of buffers with a function for their contents, by id.
-        self.initialised: dict[int, BufferRecord] = {}
+        #: Records of buffers by id, of which the executor calls functions: for their contents, or to combine.
+        self.kept: dict[int, BufferRecord] = {}
+        #: All submissions up to this one are complete on this rank.
+        self.last_retired = 0
         #: Adds to `submissions`; set by the runtime once there is a scheduler.
         self.submitter: Submitter
         self._runtime = runtime
@@ -33,7 +35,7 @@ class Completion:
     def clear(self) -> None:
         """Forget everything: the runtime has ended."""
         self.submissions.clear()
-        self.initialised.clear()
+        self.kept.clear()
 
     def poison(self, error: BaseException) -> None:
         """Fail all futures that are not fulfilled yet."""
@@ -43,7 +45,7 @@ class Completion:
                 future.poison(error)
 
     def note_death(self, buffer: int) -> None:
-        """Keep the record of a buffer with initial contents until all submissions so far are retired; any thread."""
+        """Keep the record of a buffer until all submissions so far are retired; any thread."""
         self._dying[buffer] = self._runtime.next_id - 1
 
     def watch(self, future: Future[Any], flag: SpinFlag, limit_s: float) -> bool:
@@ -66,12 +68,13 @@ class Completion:
     def retire(self, last_submission: int) -> None:
         """Forget everything up to this submission."""
         self._runtime.notices.report()  # they name the lines of these submissions
+        self.last_retired = max(self.last_retired, last_submission)
         for future in self.submitter.futures_until(last_submission):
             self._fulfil(future)
         self.submitter.forget_until(last_submission)
         for buffer, newest in list(self._dying.items()):
             if newest <= last_submission:
-                self.initialised.pop(buffer, None)
+                self.kept.pop(buffer, None)
                 self._dying.pop(buffer, None)
 
     def _fulfil(self, future: Future[Any]) -> None:

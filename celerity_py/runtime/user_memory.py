@@ -1,23 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Arrays in the user's memory that the executor reads or writes."""
+"""Arrays of the user, on the host or on GPUs, that the executor reads or writes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from celerity_py import _native
 from celerity_py.calls.views import address_of
+from celerity_py.cuda.device_arrays import copy_on_device
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from celerity_py._native import Box
 
 
 @dataclass(frozen=True)
-class _Loan:
-    array: NDArray[Any]
-    borrowed: bool  # it belongs to the user, and may change after the next wait
-    copy: NDArray[Any] | None = None  # replaces the borrowed array
+class UserArray:
+    """A contiguous array of the user, or a copy of one, with contents of a buffer."""
+
+    array: Any  # of NumPy, or of CuPy on one of this rank's GPUs
+    is_borrowed: bool  # it belongs to the user, and may change after the next wait
+    device: int = -1  # of this rank; -1: the host
+    copy: Any = None  # replaces the borrowed array
+
+    @property
+    def address(self) -> int:
+        """Where the first element lies."""
+        return address_of(self.array) if self.device < 0 else int(self.array.data.ptr)
+
+    def kept(self) -> Any:
+        """A copy of the array, of which nothing is under way."""
+        return self.array.copy() if self.device < 0 else copy_on_device(self.array)
 
 
 class UserMemory:
@@ -29,15 +42,14 @@ class UserMemory:
 
     def __init__(self, executor: _native.Executor | None) -> None:
         self._executor = executor
-        self._lent: dict[int, _Loan] = {}
+        self._lent: dict[int, UserArray] = {}
 
-    def lend(self, array: NDArray[Any], *, borrowed: bool) -> int:
-        """Let the executor read an array until `let_go`; returns its raw id."""
+    def lend(self, given: UserArray, box: Box) -> int:
+        """Let the executor read an array over a box of a buffer until `let_go`; returns the number of the array."""
         if self._executor is None:
             return 1
-        allocated_box = (0, 0, 0, *array.shape, *(1,) * (3 - array.ndim))
-        raw = int(self._executor.register_user_memory(address_of(array), allocated_box))
-        self._lent[raw] = _Loan(array, borrowed)
+        raw = int(self._executor.register_user_memory(given.address, box.flat()))
+        self._lent[raw] = given
         return raw
 
     def let_go(self, raw: int) -> None:
@@ -50,12 +62,13 @@ class UserMemory:
         if executor is None:
             return
         for raw, loan in list(self._lent.items()):
-            if loan.borrowed:
+            if loan.is_borrowed:
                 # After an interrupt this call is repeated, with the same copy: the executor may read it already.
-                copy = loan.array.copy() if loan.copy is None else loan.copy
-                self._lent[raw] = _Loan(loan.array, borrowed=True, copy=copy)
-                executor.replace_user_memory(raw, address_of(copy))
-                self._lent[raw] = _Loan(copy, borrowed=False)
+                copy = loan.kept() if loan.copy is None else loan.copy
+                self._lent[raw] = replace(loan, copy=copy)
+                kept = UserArray(copy, False, loan.device)
+                executor.replace_user_memory(raw, kept.address)
+                self._lent[raw] = kept
 
     def withdraw(self, raw: int) -> None:
         """Take back the array of a fence."""

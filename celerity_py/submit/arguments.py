@@ -9,15 +9,20 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from celerity_py._native import Box
 from celerity_py.buffer import check_alive
+from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_backend
 from celerity_py.reductions import Reduction
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
+from celerity_py.vocabulary.combinations import VALUE
 from celerity_py.vocabulary.index_spaces import box_of
 from celerity_py.vocabulary.side_effects import SideEffect
+from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -30,15 +35,15 @@ arities: dict[int, tuple[CodeType, int, type]] = {}
 
 def collect(
     args: tuple[Any, ...], runtime: Runtime, who: str, objects: set[int] | None = None
-) -> tuple[list[Access], list[tuple[int, str, str, bool]], list[Any], bool]:
+) -> tuple[list[Access], list[tuple[Any, ...]], list[Any], bool]:
     """Sort the arguments of a task. For a host task, `objects` gets the ids of its host objects.
 
     Returns:
-        The accesses, the reductions as the scheduler takes them, what the submission keeps of the arguments, and
+        The accesses, the reductions as the scheduler takes them, the arguments as the submission keeps them, and
         whether some mapper is a callable.
     """
     accesses: list[Access] = []
-    reductions: list[tuple[int, str, str, bool]] = []
+    reductions: list[tuple[Any, ...]] = []
     kept: list[Any] = []
     is_custom = False
     for arg in args:
@@ -90,6 +95,27 @@ def refuse_names(call: str, given: Mapping[str, object], *known: str) -> NoRetur
         f"{call}, ...) got {shown}.{meant} The names that it takes are {', '.join(known)}. Arguments of the task "
         f"go by position: write {call}, {', '.join(given)}), in the order of the function's parameters."
     )
+
+
+def refuse_host_combinations(submission: Submission) -> None:
+    """Refuse reductions of a kernel in CUDA C++ whose operation works on arrays of NumPy.
+
+    Raises:
+        UsageError: If there is one.
+    """
+    for port in submission.args:
+        if port.__class__ is not ReductionPort or port.combination is None:
+            continue
+        known = port.combination
+        if known.is_placed and port.record.dtype[VALUE] != np.float16:
+            continue
+        what = f"{known.name!r} of {port.record.dtype}" if known.is_named else f"the callable {known.name}"
+        remedy = " Or reduce float32, and convert the result." if port.record.dtype == np.float16 else ""
+        raise UsageError(
+            f"{submission.describe()} is in CUDA C++ and reduces into {port.record.label} by {what}, which works on "
+            f"arrays of the host. Reduce in a kernel in Python, with CuPy: out.combine(...).{remedy} Nothing was "
+            f"submitted."
+        )
 
 
 def check_launch(shape: Any, kernel: Any, function: Any, num_args: int, label: str, *, is_native: bool) -> Box:

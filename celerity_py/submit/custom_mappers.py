@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,13 +41,14 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
 
     Args:
         runtime: Where it is going to be submitted.
-        submission: What is going to be submitted.
+        submission: The task of the accesses.
         task: Its index space, and how that is divided.
         accesses: Changed in place.
 
     Raises:
         MapperError: If a callable raised, or returned something that is no part of a buffer.
         DimensionMismatch: If a result has another number of dimensions than the buffer.
+        OutOfBoundsAccess: If `access.gather` lists no rows for an item, or rows that the buffer lacks.
     """
     whole: Any = submission.box
     chunks: list[Box] | None = None
@@ -62,10 +64,15 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
             if table is not None:
                 accesses[position] = new_access(given.buffer, table, given.port)
                 continue
+            if mapper.rows is not None:
+                mapper.rows.check(whole, record.shape, _Subject(submission, given))
         if chunks is None:
             chunks = runtime.scheduler.chunks_for(task)
         who = _Subject(submission, given)
+        started_ns = 0 if runtime.tracer is None else perf_counter_ns()
         results = call_inside(runtime.inside, evaluate, mapper, chunks, whole, record.shape, who)
+        if runtime.tracer is not None:
+            runtime.tracer.note_mapping(runtime.next_id, started_ns)
         _warn_if_outside(runtime, submission, given, results)
         table = RangeMapper.table(results)
         accesses[position] = new_access(given.buffer, table, given.port)
@@ -220,7 +227,7 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
     Args:
         items: A slice, `...`, or a tuple of these.
         shape: The buffer's.
-        expected: What else could stand there, as the beginning of a sentence that ends with the slices.
+        expected: The alternatives to slices, as the beginning of a sentence that ends with the slices.
 
     Raises:
         ArgumentTypeError: If it is something else than slices with step 1.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Sequence
 from copy import copy
@@ -18,8 +19,16 @@ from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions import Reduction
 from celerity_py.runtime.collective_groups import CollectiveGroup
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
-from celerity_py.submit.arguments import arities, check_kernel, check_launch, check_name, collect
+from celerity_py.submit.arguments import (
+    arities,
+    check_kernel,
+    check_launch,
+    check_name,
+    collect,
+    refuse_host_combinations,
+)
 from celerity_py.submit.custom_mappers import resolve_custom
+from celerity_py.submit.ordered_reductions import finish_ordered, order_reductions
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
@@ -105,6 +114,10 @@ class SubmitDelegate:
             box = None
         if box is None:  # outside of the block above: its exceptions would become the context of errors
             box = check_launch(shape, kernel, function, len(args), label, is_native=is_native)
+            if runtime.devices.is_cuda and not is_native:
+                # On a launcher thread, the import would meet that of a library of CuPy by the application, and either
+                # could see modules that are half imported.
+                importlib.import_module("cupy")
         undivided = runtime.undivided
         division = undivided
         if hints:
@@ -115,6 +128,9 @@ class SubmitDelegate:
         # With reductions each device gets one chunk, so that the order of combination is fixed.
         division = division.whole_shares() if reductions else division
         submission = Submission("kernel", label, function, kept, box, frame)
+        if is_native and reductions:
+            refuse_host_combinations(submission)
+            order_reductions(submission, args, reductions, frame)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
@@ -191,6 +207,7 @@ class SubmitDelegate:
     def note_reductions(self, submission: Submission, last_number: int) -> None:
         """A kernel with reductions was submitted, which the task graph has numbered up to `last_number`."""
         self.runtime.empty_reductions.note(submission, last_number)
+        finish_ordered(self.runtime, submission)
 
     def renew(self, submission: Submission) -> Submission:
         """A copy of a kernel with reductions, for a replay: each submit notes by itself whether a chunk combines."""

@@ -27,6 +27,7 @@ from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
+from celerity_py.vocabulary.frozen_arrays import frozen
 from celerity_py.vocabulary.side_effects import SideEffect
 
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
@@ -55,12 +56,12 @@ def settle(value: Any, who: str) -> Any:
     """
     kind = value.__class__
     if isinstance(value, np.ndarray):
-        return _frozen(value)
+        return frozen(value)
     if isinstance(value, tuple):
         return _settle_tuple(value, who)
     if is_foreign(kind):
         _refuse_unusable(value, who)
-        return _frozen(to_numpy(value, f"{who} got"))
+        return frozen(to_numpy(value, f"{who} got"))
     if getattr(kind, "__dataclass_params__", None) is not None:
         return _settle_dataclass(value, who)
     if isinstance(value, _COLLECTIONS):
@@ -72,25 +73,6 @@ def settle(value: Any, who: str) -> Any:
         _refuse_unusable(value, who)
         accepted.add(kind)
     return value
-
-
-def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if _cannot_change(array):
-        return array
-    kept = np.array(array, order="K", copy=True, subok=True)
-    kept.flags.writeable = False
-    return kept
-
-
-def _cannot_change(array: Any) -> bool:
-    """Whether an array is read-only until its owner makes it writable again."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        if array.base is None:
-            return bool(array.flags.owndata)
-        array = array.base
-    return isinstance(array, bytes)
 
 
 def _settle_tuple(value: tuple[Any, ...], who: str) -> Any:

@@ -28,8 +28,8 @@ def explain(violation: AccessViolation, submission: Submission, args: Sequence[A
     """The error of a task whose declared accesses contradict each other.
 
     Args:
-        violation: What is wrong.
-        submission: What was to be submitted.
+        violation: The contradiction.
+        submission: The task.
         args: The arguments of the task as the user gave them.
     """
     given = [arg for arg in args if isinstance(arg, Access)]

@@ -53,13 +53,14 @@ def _events(timeline: Timeline, tracer: Tracer) -> Iterator[dict[str, Any]]:
             thread = first + row
             while next_thread <= thread:
                 name = track if next_thread == first else f"{track} ({next_thread - first + 1})"
-                yield metadata("thread_name", next_thread, name=name)
+                yield metadata("thread_name", next_thread, name=name, track=track)
                 yield metadata("thread_sort_index", next_thread, sort_index=next_thread)
                 next_thread += 1
             where = {"pid": rank, "tid": thread}
             start_us = to_us(item.start_ns)
             duration_us = (item.end_ns - item.start_ns) / 1000
-            yield {"ph": "X", "name": item.name, "ts": start_us, "dur": duration_us, "args": item.args, **where}
+            about = {"name": item.name, "cat": item.kind, "args": item.args}
+            yield {"ph": "X", "ts": start_us, "dur": duration_us, **about, **where}
             if item.arrow is not None:
                 phase, number = item.arrow
                 # Viewers want it within the slice: from the beginning of the send to the end of the receive.
@@ -77,6 +78,7 @@ def write_trace(path: Path, tracer: Tracer, lanes: Sequence[tuple[str, int]] = (
         "origin_ns": tracer.clock.origin_ns,
         "clock_error_us": tracer.clock.error_ns / 1000,
         "events_lost": lost,
+        **tracer.about,
     }
     _write(path, _events(timeline, tracer), {f"rank {tracer.rank}": about})
     if lost:

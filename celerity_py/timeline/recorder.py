@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import struct
 from collections import deque
+from collections.abc import Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from celerity_py import _native
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.vocabulary.submissions import Submission
 
-#: Events of a rank that are kept, the latest ones: 24 MiB of memory.
+#: Events of a rank that are kept, the latest ones: 30 MiB of memory.
 CAPACITY = 1 << 18
 _CLOCK_ROUNDS: Final = 32
 
@@ -44,11 +45,21 @@ class Tracer:
         #: (submission, kind, name, code, offset in the code); older ones have no event left.
         self.submissions: deque[tuple[int, str, str, CodeType, int]] = deque(maxlen=capacity or CAPACITY)
         self.buffers: dict[int, str] = {}
+        #: Versions, hardware, settings and the like, for the file.
+        self.about: dict[str, Any] = {}
+
+    def note_run(self, about: Mapping[str, Any]) -> None:
+        """Add facts about the run that JSON can hold."""
+        self.about.update(about)
 
     def note_submission(self, number: int, submission: Submission, started_ns: int) -> None:
         """Record a submit that began at `started_ns` and ends now."""
         self.recorder.record_call("submit", started_ns, perf_counter_ns(), number)
         self.submissions.append((number, submission.kind, submission.name, submission.code, submission.lasti))
+
+    def note_mapping(self, number: int, started_ns: int) -> None:
+        """Record that Python functions have mapped chunks since `started_ns`, in the submit of the next submission."""
+        self.recorder.record_call("map", started_ns, perf_counter_ns(), number)
 
     def note_blocked(self, seconds: float) -> None:
         """Record that a submit was blocked for so long, until now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never
 
 from celerity_py import _native
 from celerity_py.executor.quantities import format_bytes
@@ -23,14 +23,40 @@ _LANES = {
     "signal": "signal",
     "urgent": "compute, first",
 }
+#: The kinds of slices of instructions on lanes, where the name of the kind is not the same.
+_KINDS = {
+    "device_kernel": "kernel",
+    "host_task": "host task",
+    "gather_copy": "copy",
+    "send": "signal",
+    "receive": "fetch",
+}
+#: Instructions that are complete when they are issued, unless they are on a lane.
+_DONE_AT_ISSUE = {"alloc", "free", "reduce", "fence", "split_receive"}
 #: Tracks from top to bottom; the tracks of lanes and launchers come between the two.
 _FIRST = ("application", "scheduler", "executor")
 _LAST = ("host tasks", "send", "receive", "barrier")
 
 
+_Shown: TypeAlias = (
+    _native.TracedIssue
+    | _native.TracedLane
+    | _native.TracedCall
+    | _native.TracedSend
+    | _native.TracedReceive
+    | _native.TracedBarrier
+    | _native.TracedWork
+    | _native.TracedPython
+    | _native.TracedPlan
+    | _native.TracedApplication
+)
+
+
 class Slice(NamedTuple):
     """A named piece of time on a track."""
 
+    #: One word or two, such as "kernel", for programs that read the file.
+    kind: str
     name: str
     start_ns: int
     end_ns: int
@@ -66,11 +92,45 @@ class Timeline:
                 self._issue_of[issue.action.instruction] = issue
                 if issue.action.lane is not None:
                     self._issue_at[issue.action.lane, issue.action.position] = issue
+        self._known_at: dict[int, int] = {}
+        self._blocker_of: dict[int, int] = {}
+        self._find_blockers(events)
         self._end_of_lane: dict[str, int] = {}
         self.tracks: dict[str, list[Slice]] = defaultdict(list)
         for event in events:
-            track, made = self._show(event)
-            self.tracks[track].append(made)
+            if not isinstance(event.action, _native.TracedHandover):
+                track, made = self._show(event.action, event.start_ns, event.end_ns)
+                self.tracks[track].append(made)
+
+    def _find_blockers(self, events: Sequence[_native.TraceEvent]) -> None:
+        """Find the dependency of each instruction that was complete last."""
+        ended: dict[int, int] = {}
+        dependencies: dict[int, list[int]] = defaultdict(list)
+        for event in events:
+            action, instruction = event.action, 0
+            match action:
+                case _native.TracedHandover():
+                    self._known_at[action.instruction] = event.start_ns
+                    dependencies[action.instruction] += action.dependencies
+                case _native.TracedIssue() if action.lane is None and action.operation in _DONE_AT_ISSUE:
+                    instruction = action.instruction
+                case _native.TracedLane():
+                    issue = self._issue_at.get((action.lane, action.position))
+                    instruction = issue.action.instruction if issue is not None else 0
+                case _native.TracedCall() if action.device is None:
+                    instruction = action.instruction
+                case _native.TracedSend() | _native.TracedReceive() | _native.TracedBarrier():
+                    instruction = action.instruction
+            if instruction:
+                ended[instruction] = max(event.end_ns, ended.get(instruction, 0))
+        # A horizon or epoch has no end of its own: the last of its dependencies stands for it.
+        last: dict[int, int] = {instruction: instruction for instruction in ended}
+        for instruction in sorted(dependencies):
+            before = [last[other] for other in dependencies[instruction] if other in last]
+            if before:
+                blocker = max(before, key=ended.__getitem__)
+                self._blocker_of[instruction] = blocker
+                last.setdefault(instruction, blocker)
 
     def ordered_tracks(self) -> Iterator[tuple[str, list[Slice]]]:
         """Names and slices of the tracks that have any, from top to bottom."""
@@ -109,6 +169,7 @@ class Timeline:
         return f"{words} {buffer}" if issue.buffer else words
 
     def _args(self, submission: int = 0, instruction: int = 0, size_bytes: int = 0) -> dict[str, Any]:
+        """Arguments of a slice. `after` is the dependency of the instruction that was complete last."""
         args: dict[str, Any] = {}
         if submission:
             args["submission"] = submission
@@ -117,48 +178,69 @@ class Timeline:
                 args["submitted at"] = f"{code.co_filename}:{line_of(code, at)}"
         if instruction:
             args["instruction"] = instruction
+            if instruction in self._blocker_of:
+                args["after"] = self._blocker_of[instruction]
         if size_bytes:
             args["bytes"] = size_bytes
         return args
 
     def _args_of(self, issue: _native.TracedIssue) -> dict[str, Any]:
-        return self._args(issue.submission, issue.instruction, issue.size_bytes)
+        args = self._args(issue.submission, issue.instruction, issue.size_bytes)
+        if issue.destination is not None:
+            args["buffer"] = self._buffer(issue.buffer)
+            args["reason"] = issue.reason or "coherence"
+            args["from"] = _memory(issue.source) if issue.source is not None else "several"
+            args["to"] = _memory(issue.destination)
+        elif issue.allocation[1]:
+            memory, number = issue.allocation
+            args |= {"memory": _memory(memory), "allocation": number}
+            if issue.operation == "alloc":
+                args["buffer"] = self._buffer(issue.buffer)
+        return args
 
     # ---- slices
 
-    def _show(self, event: _native.TraceEvent) -> tuple[str, Slice]:
+    def _show(self, action: _Shown, start_ns: int, end_ns: int) -> tuple[str, Slice]:
         """The track and the slice of an event."""
-        action, start_ns, end_ns = event.action, event.start_ns, event.end_ns
         match action:
             case _native.TracedIssue():
-                is_done_here = action.lane is None and action.operation in {"alloc", "free", "reduce", "fence"}
-                name = self._name(action) if is_done_here else f"issue {self._name(action)}"
-                return "executor", Slice(name, start_ns, end_ns, self._args_of(action))
+                if action.lane is None and action.operation in _DONE_AT_ISSUE:
+                    kind, name, args = action.operation.replace("_", " "), self._name(action), self._args_of(action)
+                    args |= self._delays(action.instruction, None, start_ns)
+                else:
+                    kind, name = "issue", f"issue {self._name(action)}"
+                    args = self._args(action.submission, action.instruction)
+                return "executor", Slice(kind, name, start_ns, end_ns, args)
             case _native.TracedLane():
                 return self._show_lane(action, start_ns, end_ns)
             case _native.TracedCall():
                 track = "host tasks" if action.device is None else f"D{action.device} launcher"
-                return track, self._carry_out(self._issue_of.get(action.instruction), track, start_ns, end_ns)
+                made = self._carry_out(self._issue_of.get(action.instruction), track, start_ns, end_ns)
+                return track, made if action.device is None else made._replace(kind="launch")
             case _native.TracedSend():
                 name = f"send {self._buffer(action.buffer)} to rank {action.peer}"
                 arrow = "s", _arrow(self._rank, action.peer, action.message)
-                return "send", Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+                args = self._args_of_message(action, start_ns)
+                return "send", Slice("send", name, start_ns, end_ns, args, arrow)
             case _native.TracedReceive():
                 name = f"receive {self._buffer(action.buffer)} from rank {action.peer}"
                 arrow = "f", _arrow(action.peer, self._rank, action.message)
-                return "receive", Slice(name, start_ns, end_ns, self._args_of_message(action), arrow)
+                return "receive", Slice(
+                    "receive", name, start_ns, end_ns, self._args_of_message(action, start_ns), arrow
+                )
             case _native.TracedBarrier():
                 args = self._args(instruction=action.instruction)
-                return "barrier", Slice("barrier", start_ns, end_ns, args)
+                args |= self._delays(action.instruction, None, start_ns)
+                return "barrier", Slice("barrier", "barrier", start_ns, end_ns, args)
             case _native.TracedWork():
                 args = {"instructions issued": action.instructions_issued}
-                return "executor", Slice("work", start_ns, end_ns, args)
+                return "executor", Slice("work", "work", start_ns, end_ns, args)
             case _native.TracedPython():
-                return "executor", Slice("Python: network and bookkeeping", start_ns, end_ns, {})
+                return "executor", Slice("python", "Python: network and bookkeeping", start_ns, end_ns, {})
             case _native.TracedPlan():
                 what = self._submission(action.submission) if action.input == "task" else action.input
                 args = self._args(action.submission) | {"instructions generated": action.instructions_generated}
-                return "scheduler", Slice(f"plan {what}", start_ns, end_ns, args)
+                return "scheduler", Slice("plan", f"plan {what}", start_ns, end_ns, args)
             case _native.TracedApplication():
                 return "application", self._show_application(action, start_ns, end_ns)
         assert_never(action)
@@ -173,25 +255,43 @@ class Timeline:
 
     def _carry_out(self, issue: _Issue | None, track: str, start_ns: int, end_ns: int) -> Slice:
         if issue is None:  # replaced by newer events
-            return Slice(track, start_ns, end_ns, {})
-        args = self._args_of(issue.action) | {"queued_us": max(start_ns - issue.start_ns, 0) / 1000}
-        return Slice(self._name(issue.action), start_ns, end_ns, args)
+            return Slice("unknown", track, start_ns, end_ns, {})
+        action = issue.action
+        args = self._args_of(action) | self._delays(action.instruction, issue, start_ns)
+        kind = _KINDS.get(action.operation, action.operation.replace("_", " "))
+        return Slice(kind, self._name(action), start_ns, end_ns, args)
 
-    def _args_of_message(self, action: _native.TracedSend | _native.TracedReceive) -> dict[str, Any]:
+    def _delays(self, instruction: int, issue: _Issue | None, start_ns: int) -> dict[str, float]:
+        """How long before its begin an instruction was issued, and known to the executor."""
+        delays = {}
+        if issue is not None:
+            delays["queued_us"] = max(start_ns - issue.start_ns, 0) / 1000
+        if instruction in self._known_at:
+            delays["known_us"] = max(start_ns - self._known_at[instruction], 0) / 1000
+        return delays
+
+    def _args_of_message(self, action: _native.TracedSend | _native.TracedReceive, start_ns: int) -> dict[str, Any]:
         args = self._args(instruction=action.instruction, size_bytes=action.size_bytes)
+        args |= self._delays(action.instruction, self._issue_of.get(action.instruction), start_ns)
         return args | {"buffer": self._buffer(action.buffer), "peer": action.peer, "message": action.message}
 
     def _show_application(self, action: _native.TracedApplication, start_ns: int, end_ns: int) -> Slice:
         if action.call == "blocked":
-            return Slice("blocked: too far ahead", start_ns, end_ns, {})
+            return Slice("blocked", "blocked: too far ahead", start_ns, end_ns, {})
         kind = self._submissions.get(action.submission, ("",))[0]
         about = "fence " if kind == "fence" else ""
-        name = f"{action.call} {about}{self._submission(action.submission)}"
-        return Slice(name, start_ns, end_ns, self._args(action.submission))
+        call = "map chunks of" if action.call == "map" else action.call
+        name = f"{call} {about}{self._submission(action.submission)}"
+        return Slice(action.call, name, start_ns, end_ns, self._args(action.submission))
 
 
 def _arrow(source: int, destination: int, message: int) -> str:
     return f"0x{source:04x}{destination:04x}{message & 0xFFFFFFFF:08x}"
+
+
+def _memory(number: int) -> str:
+    """The name of a memory: of the user's arrays, of the runtime on the host, or of a device."""
+    return ("user", "host")[number] if number < 2 else f"D{number - 2}"
 
 
 def _name_lanes(lanes: Sequence[tuple[str, int]]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from celerity_py import _native, access
 from celerity_py._native import AccessRecord, Box, PortRecord, RangeMapper, Region
 from celerity_py.access import PureMapper
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.refused_operators import StandsForArray
 
@@ -32,24 +32,37 @@ class Port(PortRecord):
 
     __slots__ = ()
 
-    def __init__(self, record: BufferRecord, mode: int) -> None:
+    def __init__(self, record: BufferRecord, mode: int, *, wraps: bool = False) -> None:
         self.record = record
         self.buffer_id = record.id
         self.mode = mode
         self.runtime = record.runtime
         #: Equal for accesses that fit the same kernels.
-        self.kind = kind_of(mode, record.dtype, len(record.shape))
+        self.kind = kind_of(mode, record.dtype, len(record.shape), wraps)
+        if not wraps:
+            #: Takes the place of this port in accesses whose mapper wraps.
+            self.periodic = Port(record, mode, wraps=True)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the access goes on at the opposite side of the buffer."""
+        return not hasattr(self, "periodic")
 
 
 class Access(StandsForArray, AccessRecord):
-    """An argument of a kernel: a buffer, how it is accessed, and where; made by `buffer.read(mapper)` and the like."""
+    """An argument of a kernel or host task: a buffer, how it is accessed, and where.
+
+    `buffer.read(mapper)`, `write` and `read_write` make it, on any thread. Only the submit is collective.
+
+    Attributes:
+        buffer: The buffer, which lives at least as long as the access.
+        mapper: The range mapper as it was given.
+    """
 
     __slots__ = ()
 
     def __init__(self, buffer: Any, mapper: Mapper, port: Port) -> None:
-        #: Keeps the buffer alive until the submit; from then on the graphs do.
-        self.buffer = buffer
-        #: The range mapper as it was given.
+        self.buffer = buffer  # from the submit on, the graphs keep it alive
         self.mapper = mapper
         self.port = port
 
@@ -83,18 +96,24 @@ def describe(mapper: Mapper) -> str:
     if isinstance(mapper, RangeMapper):
         return mapper.describe()
     if isinstance(mapper, PureMapper):
-        return f"pure({describe(mapper.function)})"
+        return f"pure({describe(mapper.function)})" if mapper.rows is None else repr(mapper.rows)
     name = getattr(mapper, "__qualname__", None) or type(mapper).__qualname__
     return f"the mapper {name}"
 
 
-def check_mapper(mapper: Any, label: str) -> None:
-    """Refuse values that are no mapper.
+def check_mapper(mapper: Any, label: str, mode: int) -> None:
+    """Refuse values that are no mapper for such an access.
 
     Raises:
         ArgumentTypeError: If it is neither a built-in mapper nor a callable.
+        UsageError: If it gathers rows with gaps, but the access writes.
     """
     if isinstance(mapper, PureMapper):
+        if mapper.rows is not None and mode != READ and not mapper.rows.is_exact:
+            raise UsageError(
+                f"The {MODE_NAMES[mode]} access to {label} has the mapper {mapper!r}, which also covers rows between "
+                f"those that it lists. To write exactly the rows in the list, pass gap=0."
+            )
         return
     if any(mapper is factory for factory in access.FACTORIES):
         raise ArgumentTypeError(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import Box
+from celerity_py.vocabulary.type_rules import describe_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -15,13 +16,26 @@ if TYPE_CHECKING:
 
     from celerity_py.buffer import Buffer
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.combinations import Combination
     from celerity_py.vocabulary.submissions import Site
 
 
 class BufferRecord:
     """The part of a buffer that outlives the user's handle: submissions keep it until they are retired."""
 
-    __slots__ = ("arrays", "box", "dtype", "handle", "id", "initializer", "name", "runtime", "shape", "site")
+    __slots__ = (
+        "arrays",
+        "box",
+        "combinations",
+        "dtype",
+        "handle",
+        "id",
+        "initializer",
+        "name",
+        "runtime",
+        "shape",
+        "site",
+    )
 
     #: Set, with `id`, when the runtime makes the buffer.
     runtime: Runtime
@@ -31,6 +45,8 @@ class BufferRecord:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
         self.id = 0
         self.shape = shape
+        #: Of an element: with `element=` a subarray dtype, whose `base` is that of the numbers, and `shape` that of
+        #: an element. NumPy makes arrays with the dimensions of an element behind those of the buffer from it.
         self.dtype = dtype
         self.name = name
         #: Where the buffer was made, for errors of its initial contents.
@@ -40,6 +56,13 @@ class BufferRecord:
         self.initializer: Callable[[Box], Any] | None = None
         #: By allocation: the sources of arrays for writing and for reading, and the allocated box.
         self.arrays: dict[Hashable, tuple[Any, Any, Box]] = {}
+        #: The operations by which NumPy combines partial results for this buffer; the executor numbers them from 0.
+        self.combinations: list[Combination] = []
+
+    @property
+    def type_name(self) -> str:
+        """The type of an element, for messages and comparisons."""
+        return describe_type(self.dtype)
 
     @property
     def label(self) -> str:

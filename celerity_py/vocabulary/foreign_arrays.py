@@ -28,8 +28,8 @@ def to_numpy(value: Any, use: str) -> np.ndarray[Any, Any]:
     """An array of NumPy with the contents of a value, in the same memory if the host can read that.
 
     Args:
-        value: An array of any library that offers `__array__` or DLPack, or whatever else NumPy makes arrays of. An
-            array on a GPU is copied.
+        value: An array of any library that offers `__array__` or DLPack, or another value of which NumPy makes an
+            array. An array on a GPU is copied.
         use: Who got the value from where, as the beginning of a sentence.
 
     Raises:
@@ -44,12 +44,16 @@ def to_numpy(value: Any, use: str) -> np.ndarray[Any, Any]:
     except ArgumentTypeError:  # of a buffer or another object of ours
         raise
     except Exception as error:
-        kind = type(value)
-        raise ArgumentTypeError(
-            f"{use} an object of type {kind.__module__}.{kind.__qualname__}, of which NumPy cannot make an array: "
-            f"{str(error).rstrip('.')}. Convert it, for instance with cupy.asnumpy(array) or "
-            f"tensor.detach().cpu().numpy()."
-        ) from error
+        raise untakable(value, use, error, "NumPy", "cupy.asnumpy(array) or tensor.detach().cpu().numpy()") from error
+
+
+def untakable(value: Any, use: str, error: Exception, taker: str, remedy: str) -> ArgumentTypeError:
+    """The error of an array of another library that NumPy or CuPy refuses."""
+    kind = type(value)
+    return ArgumentTypeError(
+        f"{use} an object of type {kind.__module__}.{kind.__qualname__}, of which {taker} cannot make an array: "
+        f"{str(error).rstrip('.')}. Convert it, for instance with {remedy}."
+    )
 
 
 def _copy_from_gpu(array: Any) -> np.ndarray[Any, Any]:

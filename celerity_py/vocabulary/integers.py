@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What counts as an integer where a call takes one: any kind of integer, but no truth value."""
+"""Integers where a call takes one: objects of any kind of integer, but no truth value."""
 
 from __future__ import annotations
 

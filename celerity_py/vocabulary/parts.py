@@ -17,16 +17,14 @@ _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startsw
 
 
 class IndexSpacePart:
-    """What all parts of index spaces have."""
+    """A part of an index space: its box, and that of the whole index space."""
 
     __slots__ = ("box", "global_box")
     #: The name of such a part in messages.
     noun: ClassVar = "part"
 
     def __init__(self, box: Box, global_box: Box) -> None:
-        #: The share of this call; `Box((), ())` for tasks that run once.
         self.box = box
-        #: The whole index space.
         self.global_box = global_box
 
     @property
@@ -50,15 +48,23 @@ class IndexSpacePart:
 
 
 class Part(IndexSpacePart):
-    """The part of the index space that one call of a host task runs."""
+    """The part of the index space that one call of a host task runs.
+
+    Valid during the call, on the thread that runs it.
+
+    Attributes:
+        box: The share of this call, in global coordinates; `Box((), ())` for tasks that run once.
+        global_box: The whole index space.
+        global_shape: Extents of the whole index space, in items.
+        rank: The number of this process, from 0.
+        size: The number of processes.
+    """
 
     __slots__ = ("rank", "size")
 
     def __init__(self, box: Box, global_box: Box, rank: int, size: int) -> None:
         super().__init__(box, global_box)
-        #: The number of this process, from 0.
         self.rank = rank
-        #: The number of processes.
         self.size = size
 
     def _explain_missing(self, name: str) -> str:
@@ -68,7 +74,17 @@ class Part(IndexSpacePart):
 
 
 class CollectivePart(Part):
-    """The part of a collective host task: one per rank."""
+    """The part of a collective host task: a `Part` with one item, the number of the rank.
+
+    Valid during the call, on the thread that runs it.
+
+    Attributes:
+        box: The item of this rank: `Box((rank,), (rank + 1,))`.
+        global_box: The whole index space, one item per rank.
+        global_shape: `(size,)`.
+        rank: The number of this process, from 0.
+        size: The number of processes.
+    """
 
     __slots__ = ("_group",)
 
@@ -80,7 +96,8 @@ class CollectivePart(Part):
     def comm(self) -> Intracomm:
         """An mpi4py communicator of the group's own, with all ranks in their order. Do not free it.
 
-        Use it in collective host tasks of the group only. It lives until the runtime ends.
+        Use it in collective host tasks of the group only, where calls of it are collective as in any program with MPI.
+        It lives until the runtime ends.
 
         Raises:
             LaunchError: If there is a single rank, and no MPI library.
@@ -89,7 +106,15 @@ class CollectivePart(Part):
 
 
 class MapperChunk(IndexSpacePart):
-    """The argument of a range mapper written in Python: the whole index space, or a part of it."""
+    """The argument of a range mapper written in Python: the whole index space, or a part of it.
+
+    Mappers run on the thread that submits.
+
+    Attributes:
+        box: The part, in global coordinates.
+        global_box: The whole index space.
+        global_shape: Extents of the whole index space, in items.
+    """
 
     __slots__ = ()
 
@@ -98,7 +123,18 @@ class MapperChunk(IndexSpacePart):
 
 
 class Chunk(IndexSpacePart):
-    """The part of the index space that one call of a kernel runs."""
+    """The part of the index space that one call of a kernel runs.
+
+    Valid during the call, on the thread that runs it.
+
+    Attributes:
+        box: The share of this call, in global coordinates; `Box((), ())` if the kernel runs once.
+        global_box: The whole index space.
+        global_shape: Extents of the whole index space, in items.
+        device: The index of the device within its rank, from 0.
+        stream: The current CUDA stream during the call, of CuPy; None on CPU devices.
+        xp: The array module of the views: NumPy on CPU devices, CuPy on GPUs.
+    """
 
     __slots__ = ("device", "stream", "xp")
     noun = "chunk"
@@ -106,11 +142,8 @@ class Chunk(IndexSpacePart):
     def __init__(self, box: Box, global_box: Box, device: int, stream: Any, xp: Any) -> None:
         self.box = box  # each call of a kernel makes a chunk: one call fewer
         self.global_box = global_box
-        #: The index of the device within its rank, from 0.
         self.device = device
-        #: The current stream during the call; None on the CPU backend.
         self.stream = stream
-        #: The array module, NumPy or CuPy.
         self.xp = xp
 
     def __repr__(self) -> str:

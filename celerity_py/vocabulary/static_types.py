@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAli
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy.typing as npt
     import typing_extensions
 
+    from celerity_py._native import Box
     from celerity_py.reductions import Reduction
     from celerity_py.vocabulary.accesses import Access
 
@@ -22,11 +26,13 @@ else:
 HostTaskPlace: TypeAlias = Literal["once", "master"]
 #: Which ranks get the result of a fence.
 FenceRanks: TypeAlias = Literal["all", "master"]
+#: Where the result of a fence lies.
+FencePlace: TypeAlias = Literal["host", "device"]
 NeighborhoodShape: TypeAlias = Literal["box", "axes"]
-#: What `View.padded` takes for elements outside of the buffer.
+#: The source of elements outside of the buffer in `View.padded`.
 PaddingMode: TypeAlias = Literal["constant", "edge", "wrap"]
-#: The operations of `celerity.reduction`, as `operations.OPERATIONS` has them.
-ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
+#: The operations of `celerity.reduction`, as `operations.OPERATIONS` and `combinations.PLACED` have them.
+ReductionName: TypeAlias = Literal["sum", "prod", "min", "max", "and", "or", "xor", "argmin", "argmax"]
 
 
 class PlainValue(Protocol):
@@ -41,5 +47,9 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
 
-#: What a task takes. Type checkers find a bare buffer, a future and a host object among the arguments.
+#: The boxes of one rank with their contents, for `Buffer.from_local`.
+LocalParts: TypeAlias = (
+    "Mapping[Box, npt.ArrayLike | SupportsDLPack] | Iterable[tuple[Box, npt.ArrayLike | SupportsDLPack]]"
+)
+#: The arguments of a task. Type checkers find a bare buffer, a future and a host object among the arguments.
 Argument: TypeAlias = "Access | Reduction | PlainValue | None"

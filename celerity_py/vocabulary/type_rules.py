@@ -10,11 +10,12 @@ import numpy as np
 
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
+#: Kinds of dtypes whose elements are numbers.
+NUMBERS = "biufc"
 #: Kinds of dtypes that hold a Python number, by its class.
-_KINDS_OF_NUMBERS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+_KINDS_OF_NUMBERS = {bool: NUMBERS, int: "iufc", float: "fc", complex: "c"}
 #: The same for lists of Python numbers, by the kind of array that they make.
-_KINDS_OF_LISTS = {"b": "biufc", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
-_NUMBERS = "biufc"
+_KINDS_OF_LISTS = {"b": NUMBERS, "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 
 
 def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
@@ -36,7 +37,7 @@ def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
             return np.can_cast(given, dtype, "same_kind")
         return _can_hold_unknown(dtype, value)
     if dtype.kind not in kinds:
-        return dtype.kind not in _NUMBERS or (dtype.kind == "b" and value.__class__ is int and value in {0, 1})
+        return dtype.kind not in NUMBERS or (dtype.kind == "b" and value.__class__ is int and value in {0, 1})
     if value.__class__ is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return bool(limits.min <= value <= limits.max)
@@ -48,7 +49,7 @@ def _can_hold_unknown(dtype: np.dtype[Any], value: Any) -> bool:
         given = np.asarray(value).dtype
     except Exception:  # noqa: BLE001 - of any library; the assignment raises a better error
         return True
-    if dtype.kind not in _NUMBERS:
+    if dtype.kind not in NUMBERS:
         return True
     if isinstance(value, list | tuple) and given.kind in _KINDS_OF_LISTS:
         return dtype.kind in _KINDS_OF_LISTS[given.kind]
@@ -102,6 +103,11 @@ def refuse_masked(value: Any, use: str) -> None:
             f"{use} a masked array of shape {value.shape}, whose mask would be lost. Write array.filled(value), with a "
             f"value for the masked elements, or pass array.data and array.mask, each by itself."
         )
+
+
+def describe_type(dtype: np.dtype[Any]) -> str:
+    """The type of a buffer's elements, for messages: `float32`, or `float32 with element=(3, 3)`."""
+    return f"{dtype.base} with element={dtype.shape}" if dtype.shape else str(dtype)
 
 
 def describe_value(value: Any) -> str:

@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from celerity_py import access
 
 try:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
 except ImportError:
     sys.exit("The applications print with rich: pip install 'celerity_py[apps]'")
@@ -198,17 +198,18 @@ def positive_int(text: str) -> int:
 
 @contextlib.contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on the master rank if there is a terminal; yields the function that advances it.
+    """Show the steps that are submitted and done, by `celerity.progress`; yields the function to call after each."""
+    steps = celerity.progress(range(total), label=label)
 
-    Submitting runs ahead of executing by a bounded number of steps, so the bar is ahead by as many.
-    """
-    if not (celerity.is_master() and sys.stdout.isatty()):
-        yield lambda: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
+    def advance() -> None:
+        next(steps, None)
+
+    advance()
+    try:
+        yield advance
+    finally:
+        if isinstance(steps, Generator):  # there may be fewer steps than that
+            steps.close()
 
 
 def print_summary(title: str, rows: Mapping[str, str]) -> None:

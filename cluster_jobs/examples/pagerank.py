@@ -21,12 +21,12 @@ def problem(pages, links_of_page=8):
     return ends, order // links_of_page, np.full(num_links, 1 / links_of_page)
 
 
-def step(chunk, new, old, ends, sources, weights, change):
+def step(chunk, new, old, linking, ends, sources, weights, change):
     until = chunk.xp.zeros(sources.array.size + 1)
-    until[1:] = chunk.xp.cumsum(weights[...] * old.array[sources[...]])
+    until[1:] = chunk.xp.cumsum(weights[...] * linking.array[sources[...] - linking.box.min[0]])
     own = ends[...] - ends[chunk.box.min[0]]
-    new[...] = (1 - DAMPING) / old.array.size + DAMPING * (until[own[1:]] - until[own[:-1]])
-    change.combine(abs(new[...] - old[chunk.box]).max())
+    new[...] = (1 - DAMPING) / chunk.global_shape[0] + DAMPING * (until[own[1:]] - until[own[:-1]])
+    change.combine(abs(new[...] - old[...]).max())
 
 
 def pagerank(queue, ends, sources, weights):
@@ -37,6 +37,7 @@ def pagerank(queue, ends, sources, weights):
         return slice(ends[chunk.box.min[0]], ends[chunk.box.max[0]])
 
     pages = len(ends) - 1
+    linking = access.gather(sources, ends)  # the pages that link to the pages of a chunk
     old = celerity.Buffer.from_array(np.full(pages, 1 / pages), name="old")
     new = celerity.Buffer(pages, np.float64, name="new")
     change = celerity.Buffer((), np.float64, name="change")
@@ -47,8 +48,8 @@ def pagerank(queue, ends, sources, weights):
     ]
     is_small = {"when": lambda change: change < TOLERANCE, "keep": lambda: old}
     for _ in queue.until(lambda: queue.fence(change), every=5, at_most=AT_MOST, **is_small):
-        arguments = new.write(access.one_to_one()), old.read(access.all()), *matrix, celerity.reduction(change, "max")
-        queue.parallel_for(pages, step, *arguments)
+        own, result = access.one_to_one(), celerity.reduction(change, "max")
+        queue.parallel_for(pages, step, new.write(own), old.read(own), old.read(linking), *matrix, result)
         old, new = new, old
     return old
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -21,25 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from celerity_py.cli.launchers import Mpi, candidates, find_mpi, find_mpiexec, last_words, offered_interfaces
+from celerity_py.errors import LaunchError
 from cluster_jobs.processes import end_group, python_path, start
 from cluster_jobs.slurm.states import SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 CHECK_LIMIT_S = 90.0  # a failed step may keep its cores for half a minute, for which the next one waits
-# The protocols between Slurm and a library, best first. The names of `srun --mpi=list` may have a version behind them.
-_INTERFACES = {
-    "MPICH": ("pmi2", "cray_shasta", "pmix"),
-    "MVAPICH": ("pmi2", "pmix"),
-    "Intel MPI": ("pmi2", "pmix"),
-    "Open MPI": ("pmix", "pmi2"),
-}
-_ANY_INTERFACE = ("pmix", "pmi2")
-_ASK_MPI = (
-    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
-    "vendor, version = MPI.get_vendor(); print(vendor, '.'.join(map(str, version)), sep='|')"
-)
 # For its proxies, which are processes of their own. Hydra binds nothing.
 _OPEN_MPI_OPTIONS = ("--bind-to", "none")
 
@@ -57,82 +44,6 @@ class Processes:
     def count(self) -> int:
         """Of all nodes."""
         return self.nodes * self.per_node
-
-
-@dataclass(frozen=True)
-class Mpi:
-    """The library that mpi4py finds."""
-
-    vendor: str
-    version: str
-
-    @property
-    def label(self) -> str:
-        """For messages."""
-        return f"{self.vendor} {self.version}"
-
-
-def find_mpi() -> Mpi:
-    """Ask for the library in another process: it stays away from this one.
-
-    Raises:
-        SlurmError: If mpi4py finds none; with its message.
-    """
-    result = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-c", _ASK_MPI], capture_output=True, text=True, timeout=CHECK_LIMIT_S, check=False
-    )
-    if result.returncode != 0:
-        raise SlurmError(
-            f"mpi4py of {sys.executable} finds no MPI: {last_words(result.stderr)}\nInstall one (pip install mpich), "
-            "or load the module of the cluster's with --setup 'module load ...'."
-        )
-    vendor, _, version = result.stdout.strip().partition("|")
-    return Mpi(vendor, version)
-
-
-def offered_interfaces() -> set[str]:
-    """The names that `srun --mpi=list` prints."""
-    path = shutil.which("srun")
-    if path is None:
-        return set()
-    result = subprocess.run([path, "--mpi=list"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
-    return parse_interfaces(result.stdout + result.stderr)  # older ones write to the latter
-
-
-def parse_interfaces(text: str) -> set[str]:
-    """The names in the output of `srun --mpi=list`, of any version."""
-    names = set()
-    for line in text.splitlines():
-        stripped = line.removeprefix("srun:").strip()
-        if re.fullmatch(r"[a-z][a-z0-9_]*", stripped):
-            names.add(stripped)
-        elif "available:" in stripped:
-            names |= set(re.findall(r"[a-z][a-z0-9_]*", stripped.partition("available:")[2]))
-    return names
-
-
-def candidates(vendor: str, interfaces: Iterable[str], mpiexec: str | None) -> list[str]:
-    """Launchers to try, best first.
-
-    Args:
-        vendor: Of the MPI library.
-        interfaces: What `srun` offers.
-        mpiexec: The library's own launcher, if there is one.
-    """
-    offered = set(interfaces)
-    chosen = []
-    for name in _INTERFACES.get(vendor, _ANY_INTERFACE):
-        if name in offered:
-            chosen.append(f"srun --mpi={name}")
-        elif versions := sorted(other for other in offered if other.startswith(f"{name}_v")):
-            chosen.append(f"srun --mpi={versions[-1]}")
-    return [*chosen, shlex.quote(mpiexec)] if mpiexec else chosen
-
-
-def find_mpiexec() -> str | None:
-    """The mpiexec of this interpreter's environment, else that of the PATH."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
 
 
 def check_launcher_name(launcher: str) -> None:
@@ -206,7 +117,10 @@ def choose(processes: Processes, wanted: str | None = None, *, limit_s: float = 
     Raises:
         SlurmError: If there is no MPI, or nothing to try.
     """
-    mpi = find_mpi()
+    try:
+        mpi = find_mpi()
+    except LaunchError as error:
+        raise SlurmError(f"{error} The option --setup 'module load ...' does so in each job.") from error
     found = candidates(mpi.vendor, offered_interfaces(), find_mpiexec())
     to_try = [wanted, *(other for other in found if other != wanted)] if wanted else found
     if not to_try:
@@ -329,19 +243,3 @@ def find_warnings(worlds: Sequence[Sequence[dict[str, Any]]], processes: Process
         return []
     ranks = ", ".join(map(str, cramped))
     return [f"rank(s) {ranks} may use one core only, and their threads take turns: give more --cpus-per-rank"]
-
-
-_LAUNCHERS = re.compile(r"^(srun|slurmstepd\S*|slurmd|mpiexec|mpirun|prterun)\b")
-_NOISE = re.compile(r"^[=\-|\s]*$|^[|=]|^\[?\S*proxy|^\s|^Abort\(")
-_ERROR = re.compile(r"\b\w*(Error|Exception|error|fatal)\b.*:")
-
-
-def last_words(text: str) -> str:
-    """The line of a program's output that says most probably why it has failed."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if not _NOISE.search(line) and not _LAUNCHERS.match(line)]
-    if errors := [line for line in own if _ERROR.search(line)]:
-        return errors[-1].strip()
-    # A launcher that fails by itself prints the reason first, and then its reaction.
-    complaints = [line for line in lines if _LAUNCHERS.match(line) and _ERROR.search(line)]
-    return [*complaints, *reversed(own or lines), "it has said nothing"][0].strip()

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from celerity_py.cli.launchers import find_mpi, last_words
 from cluster_jobs.benchmarks import environment
 from cluster_jobs.benchmarks.launching import devices_of
 from cluster_jobs.processes import ROOT, end_group, python_path
@@ -106,7 +107,7 @@ def _launcher(submission: Path, plan: dict[str, Any], shape: Shape, array: str, 
     if checked is not None and checked["launcher"]:
         return checked["launcher"], checked["mpi"]["vendor"]
     if plan["launcher"] and not plan["check"]:
-        return plan["launcher"], launchers.find_mpi().vendor
+        return plan["launcher"], find_mpi().vendor
     choice = launchers.choose(processes_of(shape, plan["arrays"][array]["cpus_per_rank"], backend), plan["launcher"])
     if choice.launcher is None:
         raise PointError(choice.explanation)
@@ -154,7 +155,7 @@ def _measure(sweep: Sweep, point: Point, attempt: Path, words: list[str]) -> dic
             end_group(process)
             raise
     if returncode != 0:
-        said = launchers.last_words(errors.read_text(errors="replace") or output.read_text(errors="replace"))
+        said = last_words(errors.read_text(errors="replace") or output.read_text(errors="replace"))
         raise PointError(f"{sweep.settings.app} ended with status {returncode}: {said}")
     return read_figures(output.read_text(errors="replace"), point)
 
@@ -174,7 +175,7 @@ def read_figures(output: str, point: Point) -> dict[str, Any]:
         if isinstance(figures, dict) and "us_per_step" in figures:
             found.append(figures)
     if not found:
-        raise PointError(f"it has ended with success but printed no figures: {launchers.last_words(output)}")
+        raise PointError(f"it has ended with success but printed no figures: {last_words(output)}")
     shape = point.shape
     if len(found) > 1:
         raise PointError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explains what to write instead of an attribute that an object of ours lacks, such as `view.sum`.
+"""Explains the remedy for an attribute that an object of ours lacks, such as `view.sum`.
 
 Said once the AttributeError is there: a class with `__getattr__` would make each access to its objects slower.
 """

@@ -26,6 +26,7 @@ NOTICE_QUERY: Final = 3  # a claim, and a question for the receiver's status; th
 NOTICE_STATUS: Final = 4  # the answer: a claim, and the sender's status
 NOTICE_DIGESTS: Final = 5  # digests of the sender's program, which differs from the receiver's
 NOTICE_ENTRY: Final = 6  # the sender's first entry that differs from the receiver's
+NOTICE_LIVE: Final = 7  # the activity of the sender, for rank 0 to print
 
 
 class Notice(NamedTuple):

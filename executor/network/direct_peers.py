@@ -30,6 +30,7 @@ class DirectPeers(NamedTuple):
 
     with_rank: list[bool]  # for every rank, whether this rank's transfers to and from it are direct
     anywhere: bool  # whether any two ranks of the run do; the same on all ranks
+    why_not: dict[int, str]  # the reasons, by rank, where this rank's transfers are not
 
 
 class _Report(NamedTuple):
@@ -81,7 +82,24 @@ def agree_on_direct_peers(
     if communicator.size > 1:
         _check_required(reports)
     anywhere = any(rank in reports[peer].opened for rank, report in enumerate(reports) for peer in report.opened)
-    return DirectPeers([rank in peers for rank in range(communicator.size)], anywhere)
+    others = [rank for rank in range(communicator.size) if rank != communicator.rank and rank not in peers]
+    why_not = {rank: _why_not(communicator, reports, rank, wanted=wanted) for rank in others}
+    return DirectPeers([rank in peers for rank in range(communicator.size)], anywhere, why_not)
+
+
+def _why_not(communicator: Communicator, reports: list[_Report], rank: int, *, wanted: bool) -> str:
+    """Why the transfers between this rank and another one are not direct."""
+    if rank not in communicator.local_ranks:
+        return "on another host"
+    if not wanted:
+        return "CELERITY_TRANSPORT or CELERITY_SYNC rules it out"
+    for teller, other in ((communicator.rank, rank), (rank, communicator.rank)):
+        if not reports[teller].can_transfer:
+            return f"the devices of rank {teller} cannot transfer directly"
+        for peer, text in reports[teller].unreachable:
+            if peer == other:
+                return f"rank {teller} cannot map the memory of rank {other} ({text})"
+    return "one of the two has not offered its memory"
 
 
 def _check_required(reports: list[_Report]) -> None:

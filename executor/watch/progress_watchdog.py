@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Notices a run that does not move: reports what each rank waits for, finds lost peers, and ends the run."""
+"""Notices a run that does not move: reports the waits of each rank, finds lost peers, and ends the run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from celerity_py._native import ActiveInstruction
+from celerity_py.executor.delegate import Activity
 from celerity_py.executor.failures.failure import Failure, print_whole
 from celerity_py.executor.network.communicator import NOTICE_QUERY
 from celerity_py.executor.watch.silent_peers import SilentPeers
@@ -106,6 +107,17 @@ class ProgressWatchdog:
     def describe_self(self, now_s: float) -> bytes:
         """The answer to another rank that waits."""
         return json.dumps(asdict(self._own_status(now_s, self._read_active(now_s)))).encode("ascii")
+
+    def look(self) -> Activity:
+        """What this rank does at this moment."""
+        active = self._native.active_instructions()
+        if any(entry.is_computing for entry in active):
+            return Activity(is_computing=True)
+        awaited = next((entry for entry in active if entry.transfer is not None and entry.kind != "send"), None)
+        if awaited is None:
+            return Activity()
+        what = self._delegate.describe_buffer(awaited.buffer, awaited.where) if awaited.buffer else awaited.kind
+        return Activity(is_waiting=True, peer=awaited.peer, what=what[:_LONGEST_WORD])
 
     def take_status(self, content: bytes, now_s: float) -> None:
         """Another rank has answered."""

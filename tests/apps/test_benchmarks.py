@@ -297,6 +297,41 @@ def test_without_a_gpu_its_benchmark_says_so(capsys: pytest.CaptureFixture[str])
     assert "there is no CUDA device" in capsys.readouterr().err
 
 
+def test_a_histogram_is_measured_beside_that_of_numpy_and_its_counts_are_checked(tmp_path: Path) -> None:
+    output = tmp_path / "histogram.json"
+    small = ["--size", "5000", "--bins", "16", "--times", "2", "--repetitions", "2", "--checks", "3"]
+    result = _benchmark("micro.histogram", *small, "--output", str(output))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The bits of 3 sums of weights are the same on all 1 rank(s)." in result.stdout
+    figures = json.loads(output.read_text())
+    assert figures["problems"] == []
+    assert [row["program"].split()[0] for row in figures["rows"]] == [
+        "celerity_py,",
+        "numpy.bincount",
+        "numpy.histogram",
+    ]
+    assert min(row["ratio"] for row in figures["rows"][1:]) == 1
+
+
+@needs_a_launcher
+def test_ranks_compare_the_bits_of_their_histograms() -> None:
+    program = """
+import celerity_py as celerity, numpy as np
+from cluster_jobs.benchmarks.micro import histogram
+with celerity.Queue() as queue:
+    same = [np.arange(5), np.zeros(3), np.ones(2)]
+    different = [np.arange(5), np.zeros(3) - (0.0 if celerity.rank() else 1e-300), np.ones(2)]
+    assert histogram.count_different(queue, same) == 0
+    assert histogram.count_different(queue, different) == 1
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": PATH}
+    command = ["mpiexec", "-n", "2", sys.executable, "-c", program]
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("mode", [["--steps", "400"], ["--minutes", "0.01"], ["--restarts", "2"]])
 def test_endurance_tells_memory_by_rank_and_part(mode: list[str], tmp_path: Path) -> None:
     output = tmp_path / "endurance.json"

@@ -38,6 +38,10 @@ def dtype_of(odd: bool) -> None:
     celerity.Buffer((N,), np.int32 if odd else np.float32, name="made")
 
 
+def element_of(odd: bool) -> None:
+    celerity.Buffer((N,), np.float32, element=(3, 3 + odd), name="made")
+
+
 def contents_of(odd: bool) -> None:
     celerity.Buffer.from_array(np.full(N, 1 + odd, np.float32), name="made")
 
@@ -110,6 +114,20 @@ def extra_barrier(odd: bool) -> None:
 
 def on_of_fence(odd: bool) -> None:
     queue.fence(u, on="master" if odd else "all")
+
+
+def to_of_fence(odd: bool) -> None:
+    queue.fence(u, to="device" if odd else "host")
+
+
+def local_contents(odd: bool) -> None:
+    """One rank alone waits for the boxes of the other one."""
+    if odd:
+        celerity.Buffer.from_local(N, np.float32, [], name="made")
+
+
+def shape_of_local(odd: bool) -> None:
+    celerity.Buffer.from_local(N + odd, np.float32, [], name="made")
 
 
 def on_of_host_task(odd: bool) -> None:

@@ -15,6 +15,7 @@ LIMIT_S = 10
 ASPECTS = {
     "shape_of": "shape [0:64]",
     "dtype_of": "dtype int32",
+    "element_of": "dtype float32 with element=(3, 4)",
     "initializer_of": "initial contents ",
     "kernel": "code ",
     "name": 'kernel "odd"',
@@ -30,6 +31,9 @@ ASPECTS = {
     "extra_wait": "Rank 1: wait",
     "extra_barrier": "Rank 1: barrier",
     "on_of_fence": "receivers master",
+    "to_of_fence": "destination device",
+    "local_contents": 'host task "from_local"',
+    "shape_of_local": "shape [0:65]",
     "on_of_host_task": "division master",
     "unordered": 'differs, in its division. Rank 0: host task "look", division once, in program order',
     "host_objects": 'differs, in its host objects. Rank 0: host task "look", host objects H1',

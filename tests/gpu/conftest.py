@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         item.add_marker(pytest.mark.gpu)
         several = item.get_closest_marker("several_gpus")
+        module = item.get_closest_marker("needs_module")
         if NUM_GPUS == 0:
             item.add_marker(pytest.mark.skip(reason=f"no GPU is visible: {WHY_NONE}"))
-        elif several is not None and NUM_GPUS < 2:
+        elif (several is not None and NUM_GPUS < 2) or (module is not None and find_spec(module.args[0]) is None):
             impossible.append(item)
     if impossible:
         items[:] = [item for item in items if item not in impossible]
@@ -80,7 +82,11 @@ def pytest_make_collect_report(
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if any(_counts.values()):
-        left_out = f", {_counts['deselected']} left out that need several GPUs" if _counts["deselected"] else ""
+        left_out = (
+            f", {_counts['deselected']} left out that need several GPUs or other libraries"
+            if _counts["deselected"]
+            else ""
+        )
         terminalreporter.write_line(
             f"GPU tests: {_counts['run']} run, {_counts['skipped']} skipped, on {NUM_GPUS} GPU(s){left_out}"
         )

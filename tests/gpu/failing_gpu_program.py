@@ -207,6 +207,22 @@ def an_element_is_outside() -> None:
         queue.wait()
 
 
+def a_combined_element_is_outside() -> None:
+    source = """
+    __global__ void count_far(celerity::chunk<1> chunk, accessor<const float, 1> field,
+                              reducer<int, celerity::sum, 1> counts) {
+        const auto item = chunk.item();
+        if (chunk.contains(item)) counts(item[0] / 100 + (item[0] == 77 ? 900 : 0)).combine(1);
+    }"""
+    with celerity.Queue() as queue:
+        field = celerity.Buffer.from_array(np.zeros(1000, np.float32), name="field")
+        counts = celerity.Buffer((10,), np.int32, name="counts")
+        reads = field.read(access.one_to_one())
+        kernel = celerity.CudaKernel(source, "count_far")
+        queue.parallel_for(1000, kernel, reads, celerity.reduction(counts, "sum"))  # LINE a_combined_element_is_outside
+        queue.wait()
+
+
 def exits_with_work_under_way() -> None:
     queue = celerity.Queue()
     field = celerity.Buffer((1 << 20,), np.float32, name="field")

@@ -73,7 +73,7 @@ def test_every_item_of_the_index_space_is_run_once(
 
 
 def neighbours(dims: int) -> celerity.CudaKernel:
-    """Adds up both neighbours in all dimensions, by the sizes of the index space: those outside are 0."""
+    """Adds up both neighbours in all dimensions. Those outside are 0, by the sizes of the index space or by `at_or`."""
     sums = []
     for d in range(dims):
         for step, inside in (
@@ -81,7 +81,7 @@ def neighbours(dims: int) -> celerity.CudaKernel:
             (1, f"item[{d}] + 1 < chunk.global_max[{d}]"),
         ):
             moved = ", ".join(f"item[{e}] + ({step if e == d else 0})" for e in range(dims))
-            sums.append(f"if ({inside}) sum += values({moved});")
+            sums.append(f"if ({inside}) sum += values({moved});" if step < 0 else f"sum += values.at_or(0, {moved});")
     source = f"""
     using number = double;
     __global__ void add(celerity::chunk<{dims}> chunk, accessor<number, {dims}> out,
@@ -122,6 +122,62 @@ def test_accessors_reach_the_halo_of_a_chunk_in_global_coordinates(
     for _ in range(3):
         expected = sum_of_neighbours(expected)
     np.testing.assert_array_equal(queue.fence(values).result(), expected)
+
+
+WRAPPED = celerity.CudaKernel(
+    """
+    __global__ void add(celerity::chunk<2> chunk, accessor<long long, 2> out,
+                        accessor<const long long, 2, celerity::wrap> values) {
+        const auto item = chunk.item();
+        if (!chunk.contains(item)) return;
+        long long sum = 0;
+        for (int i = -1; i <= 1; ++i) {
+            for (int j = -2; j <= 2; ++j) sum += (3 * i + j + 6) * values(item[0] + i, item[1] + j);
+        }
+        out[item] = sum;
+    }""",
+    "add",
+)
+
+
+@pytest.mark.parametrize("bounds_check", [False, True])
+@pytest.mark.parametrize("hint", [celerity.hints.split_1d(), celerity.hints.split_2d()], ids=repr)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_periodic_halo_lies_at_the_opposite_side(
+    launch: Launch, num_gpus: int, parts: int, hint: Any, bounds_check: bool
+) -> None:
+    queue = launch(num_gpus, bounds_check=bounds_check)
+    values = np.random.default_rng(3).integers(-1000, 1000, (41, 104))
+    source = celerity.Buffer.from_array(values)
+    out = celerity.Buffer(values.shape, np.int64)
+    hints = [hint, celerity.hints.oversubscribe(parts)]
+    near = access.neighborhood(1, 2, wrap=True)
+    queue.parallel_for(values.shape, WRAPPED, out.write(access.one_to_one()), source.read(near), hints=hints)
+    expected = sum((3 * i + j + 6) * np.roll(values, (-i, -j), (0, 1)) for i in range(-1, 2) for j in range(-2, 3))
+    np.testing.assert_array_equal(queue.fence(out).result(), expected)
+
+
+@pytest.mark.parametrize("bounds_check", [False, True])
+@pytest.mark.parametrize(
+    "space",
+    [Box((0, 0), (9, 20)), Box((30, 0), (41, 9)), Box((5, 80), (20, 104)), Box((33, 97), (41, 104))],
+    ids=str,
+)
+def test_the_sides_of_a_periodic_buffer_lie_in_separate_memory(launch: Launch, space: Box, bounds_check: bool) -> None:
+    queue = launch(1, bounds_check=bounds_check)
+    values = np.random.default_rng(4).integers(-1000, 1000, (41, 104))
+    source = celerity.Buffer.from_array(values)
+    out = celerity.Buffer.from_array(np.zeros(values.shape, np.int64))
+    near = access.neighborhood(1, 2, wrap=True)
+    for _ in range(2):
+        queue.parallel_for(space, WRAPPED, out.write(access.one_to_one()), source.read(near))
+    queue.wait()
+    height, width = space.shape
+    taken = (height + 2) * (width + 4) + height * width
+    assert queue.statistics().executor["memories"][2]["peak_bytes"] <= 8 * taken + 1024
+    shifts = [(i, j) for i in range(-1, 2) for j in range(-2, 3)]
+    expected = sum((3 * i + j + 6) * np.roll(values, (-i, -j), (0, 1))[space.slices] for i, j in shifts)
+    np.testing.assert_array_equal(queue.fence(out, space).result(), expected)
 
 
 def test_a_grid_of_the_users_own_loops_over_the_chunk(queue: celerity.Queue) -> None:
@@ -213,6 +269,28 @@ def test_elements_may_be_structures(queue: celerity.Queue) -> None:
     initial["position"][:, 1] += 1
     initial["charge"] *= -1
     np.testing.assert_array_equal(result, initial)
+
+
+def test_elements_may_be_arrays(queue: celerity.Queue) -> None:
+    initial = np.arange(7 * 5 * 6, dtype=np.float32).reshape(7, 5, 2, 3)
+    source = """
+    using Matrix = celerity::element<float, 2, 3>;
+    __global__ void move(celerity::chunk<2> chunk, accessor<celerity::element<float, 3, 2>, 2> out,
+                         accessor<const Matrix, 2> u) {
+        const auto item = chunk.item();
+        if (!chunk.contains(item)) return;
+        const bool has_row_before = item[0] > 0;
+        for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 3; ++j)
+                out[item](j, i) = u[item](i, j) + (has_row_before ? u(item[0] - 1, item[1])(i, j) : 0);
+    }"""
+    u = celerity.Buffer.from_array(initial, element=(2, 3), name="u")
+    out = celerity.Buffer((7, 5), element=(3, 2), name="out")
+    move = celerity.CudaKernel(source, "move")
+    queue.parallel_for((7, 5), move, out.write(access.one_to_one()), u.read(access.neighborhood(1, 0)))
+    expected = initial.copy()
+    expected[1:] += initial[:-1]
+    np.testing.assert_array_equal(queue.fence(out).result(), np.swapaxes(expected, 2, 3))
 
 
 def test_structures_of_another_size_than_the_elements_do_not_compile(queue: celerity.Queue) -> None:

@@ -108,6 +108,12 @@ def test_with_bounds_check_a_cuda_kernel_names_the_element_that_is_outside() -> 
     assert_failed(outcome, '"field"', "[2077]", "[0:1000]")
 
 
+def test_with_bounds_check_a_cuda_kernel_names_the_element_with_which_it_combines_outside() -> None:
+    outcome = run_program("a_combined_element_is_outside", CELERITY_BOUNDS_CHECK="1")
+    assert_failed(outcome, "OutOfBoundsAccess", "count_far", line_of(PROGRAM, "a_combined_element_is_outside"))
+    assert_failed(outcome, '"counts"', "[900]", "[0:10]")
+
+
 def test_writing_through_a_read_access_is_refused() -> None:
     outcome = run_program("a_read_only_view_is_written")
     assert_failed(outcome, "ReadOnlyAccess", "overwrite", line_of(PROGRAM, "a_read_only_view_is_written"))

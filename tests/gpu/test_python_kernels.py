@@ -51,6 +51,28 @@ def test_views_yield_cupy_arrays_that_alias_the_allocation(queue: celerity.Queue
     assert np.count_nonzero(difference) >= SIZE // 2 - 8
 
 
+def test_views_of_elements_have_further_dimensions(queue: celerity.Queue) -> None:
+    initial = np.arange(7 * 5 * 6, dtype=np.float32).reshape(7, 5, 2, 3)
+
+    def turn(chunk: celerity.Chunk, out: celerity.View, u: celerity.View, nothing: celerity.View) -> None:
+        assert nothing[...].shape == (0, 0, 2, 3)
+        out[chunk.box] = chunk.xp.swapaxes(u[chunk.box], -1, -2)
+
+    u = celerity.Buffer.from_array(initial, element=(2, 3), name="u")
+    out = celerity.Buffer((7, 5), element=(3, 2), name="out")
+    nothing = access.fixed(Box((0, 0), (0, 0)))
+    queue.parallel_for((7, 5), turn, out.write(access.one_to_one()), u.read(access.one_to_one()), u.read(nothing))
+    np.testing.assert_array_equal(queue.fence(out).result(), np.swapaxes(initial, 2, 3))
+    found = queue.fence(out, Box((1, 1), (3, 2)), to="device").result()
+    np.testing.assert_array_equal(found.get(), np.swapaxes(initial, 2, 3)[1:3, 1:2])
+    assert queue.dot(u, u).result() == (initial.astype(np.float64) ** 2).sum()
+    one = np.array([[1, 2, 3], [4, 5, 6]])
+    queue.fill(u, one)
+    queue.copy(u, u, Box((0, 0), (1, 5)), Box((6, 0), (7, 5)))
+    assert (queue.fence(u).result() == one).all()
+    assert queue.any(u).result()
+
+
 @pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
 def test_a_padded_array_is_made_on_the_gpu(queue: celerity.Queue, values: Any, mode: Any) -> None:
     import cupy

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,11 +61,27 @@ def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> 
     assert run_recorded_programs(500, 32)["replay many times"] > 0
 
 
+@pytest.fixture
+def at_once(num_gpus: int, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Variables with which the kernels of two ranks run at once: on GPUs of their own, or on one GPU by MPS."""
+    if num_gpus > 1:
+        yield {}
+        return
+    control = shutil.which("nvidia-cuda-mps-control")
+    assert control is not None, "two ranks on one GPU need MPS, and there is no nvidia-cuda-mps-control"
+    mps = {name: str(tmp_path) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
+    subprocess.run([control, "-d"], check=True, env={**os.environ, **mps})
+    try:
+        yield {**mps, "_CELERITY_RANK_GRAPHS": "shared"}
+    finally:
+        subprocess.run([control], input="quit\n", text=True, check=True, env={**os.environ, **mps}, timeout=60)
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("transport", ["host", "direct"])
 @pytest.mark.parametrize("name", ["replaying", "replaying_with_a_host_task"])
 def test_a_recording_is_replayed_on_ranks(name: str, transport: str) -> None:
-    variables = {"CELERITY_TRANSPORT": transport, "_CELERITY_RANK_GRAPHS": "1"}
+    variables = {"CELERITY_TRANSPORT": transport}
     outcome = run(PROGRAM, name, num_ranks=2, variables=variables, limit_s=120)
     assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
     assert outcome.output.count(" sent {") == 2
@@ -72,18 +91,24 @@ def test_a_recording_is_replayed_on_ranks(name: str, transport: str) -> None:
 @pytest.mark.parametrize(
     "settings", [{}, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, {"CELERITY_HORIZON_STEP": "1"}], ids=str
 )
-def test_a_replayed_stencil_runs_as_graphs_where_each_rank_has_a_gpu(num_gpus: int, settings: dict[str, str]) -> None:
+def test_a_replayed_stencil_runs_as_graphs(num_gpus: int, at_once: dict[str, str], settings: dict[str, str]) -> None:
     ranks = max(num_gpus, 2)
-    variables = {"_CELERITY_RANK_GRAPHS": "1", **settings}
-    outcome = run(PROGRAM, "replaying_graphs", num_ranks=ranks, variables=variables, limit_s=120)
+    outcome = run(PROGRAM, "replaying_graphs", num_ranks=ranks, variables={**at_once, **settings}, limit_s=120)
     assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
     numbers = [int(number) for number in re.findall(r" in (\d+) graphs", outcome.output)]
     assert len(numbers) == ranks
-    assert all((number > 0) == (num_gpus > 1) for number in numbers)
+    assert all(numbers)
 
 
 @pytest.mark.processes
-def test_a_rank_that_is_killed_ends_the_others_though_their_graphs_wait_for_it() -> None:
-    outcome = run(PROGRAM, "waiting_in_a_graph", num_ranks=2, variables={"_CELERITY_RANK_GRAPHS": "1"}, limit_s=60)
+def test_ranks_that_share_a_gpu_exchange_nothing_in_graphs(num_gpus: int) -> None:
+    outcome = run(PROGRAM, "replaying_graphs", num_ranks=2 * num_gpus, limit_s=120)
+    assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
+    assert re.findall(r" in (\d+) graphs", outcome.output) == ["0"] * 2 * num_gpus
+
+
+@pytest.mark.processes
+def test_a_rank_that_is_killed_ends_the_others_though_their_graphs_wait_for_it(at_once: dict[str, str]) -> None:
+    outcome = run(PROGRAM, "waiting_in_a_graph", num_ranks=2, variables=at_once, limit_s=60)
     assert outcome.status not in {0, 124}, outcome
     assert outcome.duration_s < 50

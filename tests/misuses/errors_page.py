@@ -35,8 +35,8 @@ INTRODUCTION = f"""\
 # Messages of errors
 
 Each section shows a mistake and its message. [What is checked, and what is not](limits.md) lists the rules.
-[Understand a failure](how_to.md#understand-a-failure) tells what to do next. `make errors-page` writes this page: it
-runs all programs.
+[Understand a failure](how_to/debugging.md#understand-a-failure) tells what to do next. `make errors-page` writes this
+page: it runs all programs.
 
 Every program is a file `app.py`, which uses the names of `prelude.py`. It runs on one CPU device per rank, unless a
 setting says otherwise.

@@ -116,6 +116,16 @@ AT_THE_SUBMIT = [
     ),
     Misuse("An index space without items", ("UsageError",), "queue.parallel_for(0, step)"),
     Misuse("A word that a call does not know", ("UsageError",), 'queue.fence(u, on="mastr")'),
+    Misuse("A place that a fence does not know", ("UsageError",), 'queue.fence(u, to="gpu")'),
+    Misuse(
+        "Boxes of two ranks that overlap",
+        ("UsageError",),
+        """
+        start = 3 * celerity.rank()
+        celerity.Buffer.from_local(8, np.float64, [(Box((start,), (start + 4,)), np.ones(4))], name="parts")
+        """,
+        ranks=2,
+    ),
     Misuse("A buffer of Python objects", ("UsageError",), "celerity.Buffer(8, object)"),
     Misuse(
         "A `CudaKernel` on CPU devices", ("UsageError",), 'queue.parallel_for(8, celerity.CudaKernel("...", "scale"))'
@@ -170,9 +180,27 @@ AT_THE_SUBMIT = [
         CPU_2,
     ),
     Misuse(
-        "A reduction with a function",
-        ("NotAvailableYet",),
-        "celerity.reduction(total, lambda a, b: a + b, identity=0)",
+        "A callable reduction without an identity",
+        ("UsageError",),
+        "celerity.reduction(total, np.hypot)",
+    ),
+    Misuse(
+        "A callable that returns another dtype",
+        ("TaskFailed",),
+        """
+        def join(a, b):
+            return np.hypot(a, b).astype(np.float64)
+
+        def count(chunk, total):
+            total.array[...] = 1
+
+        queue.parallel_for(8, count, celerity.reduction(total, join, identity=0))
+        queue.fence(total).result()
+        """,
+        CPU_2,
+    ),
+    Misuse(
+        "A minimum with a place, in a buffer of plain numbers", ("UsageError",), 'celerity.reduction(total, "argmin")'
     ),
     Misuse("A masked array", ("ArgumentTypeError",), "celerity.Buffer.from_array(np.ma.masked_equal([1, 0, 2], 0))"),
     Misuse(

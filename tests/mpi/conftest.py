@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Where the ranks of these tests are. The same on all of them, or they would run different tests."""
+"""Where the ranks of these tests are, the same on all of them, or they would run different tests; and their queue."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
+
+import celerity_py as celerity
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,3 +30,12 @@ def _are_apart() -> bool:
 def _skip_direct_transfers_between_hosts(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("direct") is not None and _are_apart():
         pytest.skip("the ranks do not share a host")
+
+
+@pytest.fixture(params=["cpu:1", "cpu:2", "cpu:3"])
+def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
+    """A queue over ranks with this many devices each, and with many horizons."""
+    celerity.configure(devices=request.param, horizon_step=2)
+    with celerity.Queue() as queue:
+        yield queue
+    celerity.configure(devices=None, horizon_step=None)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -15,14 +13,6 @@ from celerity_py import access
 pytestmark = pytest.mark.mpi
 
 SIZE, BINS = 1003, 7
-
-
-@pytest.fixture(params=["cpu:1", "cpu:2"])
-def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
-    celerity.configure(devices=request.param)
-    with celerity.Queue() as queue:
-        yield queue
-    celerity.configure(devices=None)
 
 
 def test_a_histogram_of_all_ranks_and_a_write_of_a_part_of_it(queue: celerity.Queue) -> None:

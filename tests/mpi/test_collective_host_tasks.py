@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +14,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import ArgumentTypeError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.mpi
-
-
-@pytest.fixture(params=["cpu:1", "cpu:2", "cpu:3"])
-def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
-    celerity.configure(devices=request.param, horizon_step=2)
-    with celerity.Queue() as queue:
-        yield queue
-    celerity.configure(devices=None, horizon_step=None)
 
 
 def test_ranks_meet_in_the_tasks_of_many_groups(queue: celerity.Queue) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +12,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.mpi
-
-
-@pytest.fixture(params=["cpu:1", "cpu:3"])
-def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
-    celerity.configure(devices=request.param, horizon_step=2)
-    with celerity.Queue() as queue:
-        yield queue
-    celerity.configure(devices=None, horizon_step=None)
 
 
 def test_each_rank_uses_its_own_object_in_program_order(queue: celerity.Queue) -> None:

@@ -14,19 +14,9 @@ import celerity_py as celerity
 from celerity_py import Box, access
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
 pytestmark = pytest.mark.mpi
-
-
-@pytest.fixture(params=["cpu:1", "cpu:2", "cpu:3"])
-def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
-    celerity.configure(devices=request.param, horizon_step=2)
-    with celerity.Queue() as queue:
-        yield queue
-    celerity.configure(devices=None, horizon_step=None)
 
 
 def random_array(*shape: int) -> npt.NDArray[np.float64]:
@@ -72,6 +62,38 @@ def test_a_periodic_stencil_exchanges_its_opposite_rims(queue: celerity.Queue) -
         around = sum(np.roll(alive, shift, axis=(0, 1)) for shift in shifts)
         alive = ((around == 3) | ((around == 2) & (alive == 1))).astype(np.int8)
     np.testing.assert_array_equal(queue.fence(before).result(), alive)
+
+
+def test_a_mesh_exchanges_the_nodes_that_neighbours_list(queue: celerity.Queue) -> None:
+    """Nodes of a ring with numbers far apart: those of a rank have few neighbours on other ranks."""
+    size, steps = 240, 6
+    ring = np.random.default_rng(3).permutation(size // 8)
+    order = np.concatenate([np.arange(8 * block, 8 * block + 8) for block in ring])
+    neighbours = np.empty((size, 2), np.int64)
+    neighbours[order] = np.stack([np.roll(order, 1), np.roll(order, -1)], axis=1)
+
+    def average(chunk: celerity.Chunk, after: celerity.View, before: celerity.View) -> None:
+        listed = neighbours[chunk.box.slices[0]] - before.box.min[0]
+        after[...] = before.array[listed].sum(axis=1) % 1000
+
+    values = random_array(size, 3)
+    before = celerity.Buffer.from_array(values, name="before")
+    after = celerity.Buffer(values.shape, np.float64, name="after")
+    mapper = access.gather(neighbours, gap=0)
+    queue.parallel_for(size, lambda chunk, u: None, before.read_write(access.slice(1)))
+    for _ in range(steps):
+        queue.parallel_for(size, average, after.write(access.slice(1)), before.read(mapper))
+        before, after = after, before
+        values = values[neighbours].sum(axis=1) % 1000
+    queue.wait()
+    sent = sum(queue.statistics().executor["sent_bytes"].values())
+    owners = np.searchsorted(
+        [size * rank // celerity.size() for rank in range(1, celerity.size())], range(size), "right"
+    )
+    pairs = {(int(node), int(rank)) for near, rank in zip(neighbours, owners, strict=True) for node in near}
+    own = sum(1 for node, rank in pairs if owners[node] == celerity.rank() != rank)
+    assert sent == own * 3 * 8 * steps
+    np.testing.assert_array_equal(queue.fence(before).result(), values)
 
 
 @pytest.mark.parametrize(

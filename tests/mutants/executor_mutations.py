@@ -34,6 +34,12 @@ EXECUTOR_MUTATIONS = (
         "m_places[lane] = static_cast<std::uint32_t>(m_num_open++ / 2);",
     ),
     Mutation(
+        "a callable combines the first two partial results only",
+        DISPATCH,
+        "source, reduce.count, destination, reduce.is_all_of_it}",
+        "source, std::min(reduce.count, std::size_t{2}), destination, reduce.is_all_of_it}",
+    ),
+    Mutation(
         "the host counts issued work as done",
         ENGINE,
         "if(successor.policy == issue_policy::host) return false;",

@@ -14,6 +14,8 @@ TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
 REPLAY = "scheduler/core/instruction_graph/instruction_graph_replay.cpp"
 STATE = "scheduler/core/graphs/graph_state.hpp"
 REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
+TEMPLATES = "scheduler/core/pipeline/replay_template.cpp"
+GENERATOR = "scheduler/core/instruction_graph/instruction_graph.hpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 CHUNKS = "scheduler/core/graphs/local_chunks.cpp"
@@ -141,6 +143,12 @@ SCHEDULER_MUTATIONS = (
         "true, m_shares.size() > 1};",
     ),
     Mutation(
+        "reductions do not tell callables apart",
+        TASKS,
+        "reduction.callable},",
+        "0},",
+    ),
+    Mutation(
         "a horizon misses one member of the front",
         WINDOW,
         "for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {",
@@ -193,6 +201,18 @@ SCHEDULER_MUTATIONS = (
         TASKS,
         "m_requirements.discarded = region_difference(produced, consumed);",
         "m_requirements.discarded = region(region_union(produced, consumed).bounding_box());",
+    ),
+    Mutation(
+        "parts of a periodic access have no memory",
+        TASKS,
+        "for(const box& wanted : boxes_in_memory(node.accesses[a], where)) require(plan.chunks[c].memory, wanted);",
+        "require(plan.chunks[c].memory, boxes_in_memory(node.accesses[a], where)[0]);",
+    ),
+    Mutation(
+        "a periodic access counts in its first part only",
+        TASKS,
+        "execution.access(buffer, *allocation, m_bound_parts.back(), access.mode);",
+        "if(parts.size() == 1) execution.access(buffer, *allocation, m_bound_parts.back(), access.mode);",
     ),
     Mutation(
         "received data leaves stale copies valid",
@@ -250,6 +270,36 @@ SCHEDULER_MUTATIONS = (
         "for(std::size_t i = 1; i < copies.size(); ++i) fence.follow(copies[i]);",
     ),
     Mutation(
+        "a fence to a device takes data of all devices as if they reached each other",
+        TASKS,
+        "!can_copy(state, select_source(state, destination), destination)",
+        "!can_copy(state, select_source(state, user_memory), user_memory)",
+    ),
+    Mutation(
+        "an array of the user on a device is copied as if it lay on the host",
+        MEMORY,
+        "m_capabilities.can_copy(from.id.memory, destination)",
+        "m_capabilities.can_copy(memory, destination)",
+    ),
+    Mutation(
+        "a peer fetches from an array of the user",
+        TRANSFERS,
+        "return source == user_memory ? host_memory : source;",
+        "return source;",
+    ),
+    Mutation(
+        "every rank seems to have the initial contents of all ranks",
+        COMMANDS,
+        "initial.is_fresh = rank == m_local_rank.value;",
+        "initial.is_fresh = true;",
+    ),
+    Mutation(
+        "initial contents of one rank seem to be with all ranks",
+        COMMANDS,
+        "initial.holders = rank_set();",
+        "",
+    ),
+    Mutation(
         "a split receive does not wait for readers of the old data",
         TRANSFERS,
         "receive.write(destination, arriving);",
@@ -280,22 +330,16 @@ SCHEDULER_MUTATIONS = (
         "point{{split_0.begin(i + 1) + (i + 1 < by.chunks[0] ? 1 : 0), split_1",
     ),
     Mutation(
-        "a split ignores the third dimension",
+        "a split loses the last part of the third dimension",
         SPLIT,
-        "if(by.chunks[1] == 1 && by.chunks[2] == 1) {",
-        "if(by.chunks[1] == 1) {",
+        "for(coordinate k = 0; k < by.chunks[2]; ++k) {",
+        "for(coordinate k = 0; k < std::max<coordinate>(1, by.chunks[2] - 1); ++k) {",
     ),
     Mutation(
         "a weighted split loses what is no multiple of the granularity",
         SPLIT,
         "return block == num_blocks ? space.max(0) : ",
         "return ",
-    ),
-    Mutation(
-        "weights that leave too few items for the others",
-        SPLIT,
-        "std::min(std::max(begun + 1, std::min(ideal, latest)), num_blocks)",
-        "std::min(std::max(begun + 1, ideal), num_blocks)",
     ),
     Mutation(
         "ranks behind the last one with items count as contributors of reductions",
@@ -306,14 +350,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "each rank reads the first block of a cyclic split only",
         COMMANDS,
-        "for(const box& block : blocks) boxes.append(map_access(node, access, buffer, block).boxes());",
-        "boxes.append(map_access(node, access, buffer, blocks.front()).boxes());",
-    ),
-    Mutation(
-        "devices of a rank take the weights of rank 0",
-        CHUNKS,
-        "&geometry.weights[parts.local_rank.value * count]",
-        "&geometry.weights[parts.local_rank.value * 0]",
+        "return map_chunks(share, [&](const box& chunk) { return map_access(node, access, buffer, chunk); });",
+        "return map_access(node, access, buffer, share.front());",
     ),
     Mutation(
         "the last block of a cyclic split is dealt to nobody",
@@ -400,6 +438,36 @@ SCHEDULER_MUTATIONS = (
         "the command graph does not learn what has come from a template",
         REPETITIONS,
         "m_commands.move(by, buffers);",
+        "",
+    ),
+    Mutation(
+        "a fence from a template writes into the memory of its first period",
+        REPLAY,
+        "if(copy.destination.memory == user_memory) copy.destination = fence_destination;",
+        "",
+    ),
+    Mutation(
+        "the graphs do not learn what has come from the first parts of a period",
+        REPETITIONS,
+        "if(num_parts > 0) plan_again(*known, num_parts);",
+        "",
+    ),
+    Mutation(
+        "a period with an epoch begins behind a fence",
+        TEMPLATES,
+        "return has_epoch ? is_epoch(made.parts.back().stop) : made.parts.back().stop != nullptr;",
+        "return made.parts.back().stop != nullptr;",
+    ),
+    Mutation(
+        "any stop passes for the recorded one",
+        TEMPLATES,
+        "&& a.fence_box == b.fence_box",
+        "",
+    ),
+    Mutation(
+        "the last epoch does not move with a period that has one",
+        GENERATOR,
+        "walk.id(m_settled);",
         "",
     ),
 )

@@ -40,30 +40,36 @@ struct chunk_1d {
 struct accessor_1d {
 	value* data;
 	std::int64_t stride;
+	std::int64_t extent;
+};
+struct reducer_1d {
+	value* partial; ///< each element holds the identity
+	std::int64_t extent;
 };
 
 void mix(void* const* const parameters) {
 	const auto& out = *static_cast<const accessor_1d*>(parameters[1]);
 	const auto& in = *static_cast<const accessor_1d*>(parameters[2]);
-	for(coordinate i = 0; i < num_elements; ++i) out.data[i] = out.data[i] * 3 + in.data[i];
+	for(coordinate i = 0; i < in.extent; ++i) out.data[i] = out.data[i] * 3 + in.data[i];
 }
 void fold(void* const* const parameters) {
-	auto* const sum = *static_cast<value* const*>(parameters[1]);
+	const auto& sums = *static_cast<const reducer_1d*>(parameters[1]);
 	const auto& in = *static_cast<const accessor_1d*>(parameters[2]);
-	for(coordinate i = 0; i < num_elements; ++i) sum[0] += in.data[i];
-	std::fill_n(sum + 1, num_elements - 1, sum[0]); // all elements of an array are equal
+	for(coordinate i = 0; i < sums.extent; ++i) {
+		for(coordinate j = 0; j < num_elements; ++j) sums.partial[i] += in.data[j];
+	}
 }
 void fail(void* const*) { emulated_cuda::trap(); }
 
 const emulated_cuda::function mix_function{{sizeof(chunk_1d), sizeof(accessor_1d), sizeof(accessor_1d)}, mix};
-const emulated_cuda::function fold_function{{sizeof(chunk_1d), sizeof(value*), sizeof(accessor_1d)}, fold};
+const emulated_cuda::function fold_function{{sizeof(chunk_1d), sizeof(reducer_1d), sizeof(accessor_1d)}, fold};
 const emulated_cuda::function fail_function{mix_function.parameter_bytes, fail};
 
 std::shared_ptr<const native_kernel> make_kernel(const emulated_cuda::function& function, const bool reduces = false) {
 	using parameter = cuda_function::parameter;
 	const parameter accessor{parameter::kind_type::accessor, 1, sizeof(value), {}};
 	const auto* const bytes = reinterpret_cast<const std::byte*>(&identity);
-	const parameter reducer{parameter::kind_type::reducer, 0, 0, {bytes, bytes + sizeof identity}};
+	const parameter reducer{parameter::kind_type::reducer, 1, 0, {bytes, bytes + sizeof identity}};
 	const std::vector<parameter> parameters{{parameter::kind_type::chunk, 1, 0, {}}, reduces ? reducer : accessor, accessor};
 	return std::make_shared<cuda_function>(std::vector{reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function))},
 	    std::vector<std::uint32_t>{32}, std::vector<std::uint32_t>{}, 0, parameters, false);
@@ -127,7 +133,7 @@ class program {
 			auto& result = m_results[i];
 			copy(result, m_arrays[i]);
 			m_expected.push_back(m_arrays[i].content);
-			accesses.push_back({buffer_id(1), access_mode::read, result.allocation, all_elements(), boxes()});
+			accesses.push_back({buffer_id(1), access_mode::read, result.allocation, all_elements(), boxes(), all_elements()});
 		}
 		std::vector<instruction_id> dependencies;
 		for(const auto& result : m_results) dependencies.push_back(result.last_writer);
@@ -274,12 +280,12 @@ class program {
 	void launch(const std::shared_ptr<const native_kernel>& kernel, array& target, array& source, const bool reduces) {
 		const submission_id submission(++m_last_submission);
 		m_executor.register_launch(submission, {kernel, {}, all_elements()});
-		std::vector<access_binding> accesses{{buffer_id(1), access_mode::read, source.allocation, all_elements(), boxes()}};
+		std::vector<access_binding> accesses{{buffer_id(1), access_mode::read, source.allocation, all_elements(), boxes(), all_elements()}};
 		std::vector<reduction_binding> reductions;
 		if(reduces) {
 			reductions.push_back({reduction_id(1), buffer_id(1), target.allocation, reduction_op::sum, scalar_type::uint64});
 		} else {
-			accesses.insert(accesses.begin(), {buffer_id(1), access_mode::read_write, target.allocation, all_elements(), boxes()});
+			accesses.insert(accesses.begin(), {buffer_id(1), access_mode::read_write, target.allocation, all_elements(), boxes(), all_elements()});
 		}
 		const auto dependencies = before(target, source);
 		const auto id = emit(device_kernel_instruction{device_id(0), submission, all_elements(), m_storage.copy(accesses), m_storage.copy(reductions)},

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def writers_of(draws: Draws, decl: BufferDecl) -> WriterChoice:  # noqa: PLR0912
     if dims == 0:
         return WriterChoice(mappers.all_(), ())
     kinds = ["one_to_one", "part", "overhang", "blocks", "rows_apart", "mirrored", "even_split", "single"]
-    kinds += ["slice", "same_slice", "permute"] if dims >= 2 else []
+    kinds += ["slice", "same_slice", "same_slice", "same_slice", "permute"] if dims >= 2 else []
     kinds += ["row"] if dims == 2 else []
     # one_to_one is what most kernels use
     kind = "one_to_one" if chance(draws, 35) else choice(draws, kinds)
@@ -164,16 +165,34 @@ def readers_of(draws: Draws, decl: BufferDecl, whole: UserBox) -> Mapper:
         kinds += ["slice", "slice"]
     if kernel_dims == 1 and dims >= 1:
         kinds += ["blocks", "rows_apart", "mirrored", "prefix", "nothing_in_first_half"]
+        if whole[0][0] >= 0:
+            kinds += ["gather", "gather"]
         if whole[0][0] == 0:
             kinds += ["even_split"]
     if kernel_dims == 1 and dims == 2:
         kinds += ["history"]
     if chance(draws, 35) and (uneven := _uneven_kinds(shape, kernel_dims)):
         return _uneven_reader(draws, choice(draws, uneven), shape)
-    mapper = _reader(draws, choice(draws, kinds), shape)
+    kind = choice(draws, kinds)
+    mapper = _gather(draws, whole, shape) if kind == "gather" else _reader(draws, kind, shape)
     if mapper.gives_all(whole, shape):
         return mapper
     return _clamped(dims) if dims == kernel_dims else mappers.all_()
+
+
+def _gather(draws: Draws, whole: UserBox, shape: tuple[int, ...]) -> Mapper:
+    """Lists of rows near the same part of the buffer, of equal lengths or not."""
+    rng = random.Random(draws.integer(0, 1000))
+    num_items, rows = whole[0][1], shape[0]
+    most = draws.integer(1, 3)
+    is_even = chance(draws, 50)
+    reach = draws.integer(0, 3)
+    indices = []
+    for item in range(num_items):
+        middle = item * rows // num_items
+        length = most if is_even else rng.randint(0, most)
+        indices.append(tuple(rng.randint(max(middle - reach, 0), min(middle + reach, rows - 1)) for _ in range(length)))
+    return mappers.gather(tuple(indices), draws.integer(0, 2))
 
 
 def _uneven_kinds(shape: tuple[int, ...], kernel_dims: int) -> list[str]:

@@ -113,7 +113,9 @@ def features(program: Program) -> set[str]:
     }
     for step in program.steps:
         if isinstance(step, BufferDecl):
+            places = [step.device, *(part.device for part in step.parts)]
             result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}
+            result |= {"initial contents on a device" for place in places if place >= 0}
         elif isinstance(step, Kernel | HostTask):
             for access in step.accesses:
                 name = str(access.mapper).split("(")[0] if access.mapper.is_callable else access.mapper.kind
@@ -126,6 +128,7 @@ def features(program: Program) -> set[str]:
                     result.add("reduction of an array")
         elif isinstance(step, Fence):
             result.add("fence on all ranks" if step.on_all else "fence on rank 0")
+            result.add("fence to a device" if step.to_device else "fence to the host")
         elif isinstance(step, Destroy):
             result.add("buffer death")
         elif isinstance(step, Epoch):

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from tests.property.mistakes import Illegal, Tampering
-from tests.property.programs import Access, BufferDecl, Destroy, Fence, Flush, HostTask, Kernel, ObjectFence, Step
+from tests.property.programs import (
+    ON_HOST,
+    Access,
+    BufferDecl,
+    Destroy,
+    Fence,
+    Flush,
+    HostTask,
+    Kernel,
+    ObjectFence,
+    Step,
+)
 from tests.verification.elements import UserBox
 
 ODD_RANK = 1
@@ -102,9 +113,11 @@ class Plain:
             options = {"name": name, "unordered": task.unordered, "constrain": task.granularity}
             self.queue.host_task(body, *arguments, on=where, **options)
             return
-        arguments += [
-            celerity.reduction(self.buffers[r.buffer], r.op, include_current=r.include_current) for r in task.reductions
-        ]
+        for r in task.reductions:
+            operation: Any = np.bitwise_xor if r.op in ON_HOST else r.op
+            identity = 0 if r.op in ON_HOST else None
+            target = self.buffers[r.buffer]
+            arguments.append(celerity.reduction(target, operation, r.include_current, identity=identity))
         arguments.append(2 if how == "other scalar" else 1)
         self.queue.parallel_for(
             native_box(task.box),

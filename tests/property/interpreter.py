@@ -35,8 +35,6 @@ UNINITIALISED = -1
 INITIAL = 0
 WORD_MASK = np.uint64(0xFFFF_FFFF)
 
-_IDENTITY = {"sum": 0, "prod": 1, "min": 0xFFFF_FFFF, "max": 0}
-
 
 def scramble(values: Words) -> Words:
     """A 32-bit mixing function; maps distinct words to distinct words."""
@@ -58,7 +56,9 @@ def fold(op: Operator, words: Words) -> int:
     """The value of a reduction over `words`, modulo 2^32."""
     if op == "sum":
         return int(np.add.reduce(words)) & 0xFFFF_FFFF
-    if op == "min":
+    if op == "join":
+        return int(np.bitwise_xor.reduce(words))
+    if op in {"min", "argmin"}:  # value and place of `argmin` compare as the word does
         return int(np.min(words, initial=np.uint64(0xFFFF_FFFF)))
     if op == "max":
         return int(np.max(words, initial=np.uint64(0)))
@@ -68,10 +68,6 @@ def fold(op: Operator, words: Words) -> int:
 def fold_by_element(op: Operator, words: Words, places: npt.NDArray[np.intp], count: int) -> Words:
     """A partial result of `count` elements: word i belongs to element `places[i] % count`."""
     return np.array([fold(op, words[places % count == element]) for element in range(count)], np.uint64)
-
-
-def identity(op: Operator) -> int:
-    return _IDENTITY[op]
 
 
 def contributions(submission: int, position: int, box: UserBox) -> Words:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ import numpy.typing as npt
 
 import celerity_py as celerity
 from celerity_py import Region, access, hints
+from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.runtime.lifecycle import current
-from celerity_py.vocabulary.static_types import FenceRanks
+from celerity_py.vocabulary.foreign_arrays import to_numpy
+from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
+from tests.property.host_reductions import PairReductions, contribute, reduction_by_callable
 from tests.property.interpreter import (
     UNINITIALISED,
     WORD_MASK,
@@ -27,6 +31,7 @@ from tests.property.interpreter import (
 )
 from tests.property.native_kernels import NativeKernels
 from tests.property.programs import (
+    ON_HOST,
     Access,
     BufferDecl,
     Destroy,
@@ -83,19 +88,23 @@ class Options:
 
 
 _SMALL_DTYPES = (np.uint32, np.uint8, np.float32, np.uint16)
-_LARGE_DTYPES = (np.uint64, np.float64, np.complex128, np.int64)
+_LARGE_DTYPES = (np.uint64, np.float64, np.complex128, (np.int32, (2, 1)))  # the last one: element=(2, 1)
 
 
 def dtype_of(decl: BufferDecl) -> np.dtype[Any]:
     """One that fits the size of an element, if the program gives it."""
     size_bytes, number = decl.kind
-    return np.dtype((_SMALL_DTYPES if size_bytes == 4 else _LARGE_DTYPES)[number])
+    dtypes: tuple[Any, ...] = _SMALL_DTYPES if size_bytes == 4 else _LARGE_DTYPES
+    result: np.dtype[Any] = np.dtype(dtypes[number])
+    return result
 
 
 def to_values(decl: BufferDecl, words: Words) -> Values:
     """Contents of a whole buffer, with as much of each word as an element holds exactly."""
     dtype = dtype_of(decl)
-    if dtype == np.complex128:
+    if dtype.shape:
+        values = np.stack([words, words ^ np.uint64(0x5555)], axis=-1)
+    elif dtype == np.complex128:
         values = (words & WORD_MASK) + 1j * (words & np.uint64(0xFFFF))
     elif dtype.kind == "f":
         values = words & np.uint64(0xFF_FFFF if dtype.itemsize == 4 else 0xFFFF_FFFF)
@@ -103,7 +112,7 @@ def to_values(decl: BufferDecl, words: Words) -> Values:
         values = words * np.uint64(0x1_0000_0001)
     else:
         values = words
-    return np.asarray(values).astype(dtype).reshape(decl.shape)
+    return np.asarray(values).astype(dtype.base).reshape((*decl.shape, *dtype.shape))
 
 
 def slices_of(box: UserBox) -> tuple[slice, ...]:
@@ -112,6 +121,8 @@ def slices_of(box: UserBox) -> tuple[slice, ...]:
 
 def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
     """The mapper as a user writes it."""
+    if mapper.kind == "gather":
+        return gathering(*mapper.arguments)
     if mapper.is_callable:
 
         def custom(chunk: Any, buffer_shape: tuple[int, ...]) -> Any:
@@ -130,6 +141,14 @@ def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
         return access.neighborhood(*extents, shape=shape, wrap=wrap)
     make: Callable[..., Any] = getattr(access, mapper.kind)
     return make(*mapper.arguments)
+
+
+def gathering(indices: Sequence[Sequence[int]], gap: int) -> Any:
+    """With an array of two dimensions if that is possible, and with offsets otherwise."""
+    if indices and len({len(each) for each in indices}) == 1:
+        return access.gather(indices, gap=gap)
+    offsets = [0, *accumulate(len(each) for each in indices)]
+    return access.gather([row for each in indices for row in each], offsets, gap=gap)
 
 
 @dataclass
@@ -193,6 +212,11 @@ class OracleTask:
             items = self.contributions[position][places].reshape(-1)
             reduction = self.task.reductions[position]
             target = self.after[reduction.buffer]
+            if reduction.op in ON_HOST:
+                numbers = np.arange(self.contributions[position].size).reshape(self.contributions[position].shape)
+                elements = numbers[places].reshape(-1) % target.size
+                contribute(out, reduction.op, items, elements, target.shape, int(errors))
+                continue
             if target.size == 1:
                 out.combine(_fold_on_device(xp, reduction.op, xp.asarray(items)) + errors.astype(xp.uint32))
                 continue
@@ -208,7 +232,7 @@ class OracleTask:
     def _count_errors(self, xp: Any, item: Access, view: Any, chunk: UserBox) -> Any:
         expected = self.before[item.buffer]
         errors = xp.zeros((), xp.int64)
-        for box in item.mapper.region(chunk, self.task.box, expected.shape):
+        for box in item.mapper.region(chunk, self.task.box, expected.shape[: view.ndim]):
             found = view[native_box(box)]
             wrong = xp.count_nonzero(found != xp.asarray(expected[slices_of(box)]))
             self._errors.append((f"S{self.number} {item}: chunk {chunk} finds wrong elements in {box}", wrong))
@@ -217,7 +241,7 @@ class OracleTask:
 
     def _overwrite(self, xp: Any, item: Access, view: Any, chunk: UserBox, errors: Any) -> None:
         values = self.after[item.buffer]
-        for box in item.mapper.region(chunk, self.task.box, values.shape):
+        for box in item.mapper.region(chunk, self.task.box, values.shape[: view.ndim]):
             view[native_box(box)] = xp.asarray(values[slices_of(box)]) + errors.astype(values.dtype)
 
 
@@ -297,7 +321,8 @@ class ProgramRun:
         elif isinstance(step, Fence):
             result = self.meaning.tasks[number].before[step.buffer]
             values = to_values(result.decl, result.words)[slices_of(step.box)]
-            self._fence(f"S{number}", step.buffer, step.box, values, on="all" if step.on_all else "master")
+            on: FenceRanks = "all" if step.on_all else "master"
+            self._fence(f"S{number}", step.buffer, step.box, values, on, to="device" if step.to_device else "host")
             if self._choices.random() < 0.3:  # most programs wait for some of their fences at once, some for none
                 where_fence, future, expected = self._fences[-1]
                 self._compare(where_fence, future.result(), expected)
@@ -308,15 +333,23 @@ class ProgramRun:
             self.queue.wait()
 
     def _make_buffer(self, decl: BufferDecl) -> celerity.Buffer:
+        dtype = dtype_of(decl)
         if decl.initial == "none":
-            return celerity.Buffer(decl.shape, dtype_of(decl), name=decl.name)
+            return celerity.Buffer(decl.shape, dtype.base, element=dtype.shape, name=decl.name)
         contents = to_values(decl, initial_words(decl))
         if decl.initial == "array":
             copy = self._choices.random() < 0.5
             self._borrowed.append(contents)
-            return celerity.Buffer.from_array(contents, name=decl.name, copy=copy)
+            return celerity.Buffer.from_array(
+                _placed(contents, decl.device), element=dtype.shape, name=decl.name, copy=copy
+            )
+        if decl.initial == "local":
+            boxes = [native_box(part.box) for part in decl.parts if part.rank % celerity.size() == celerity.rank()]
+            places = [part.device for part in decl.parts if part.rank % celerity.size() == celerity.rank()]
+            given = [(box, _placed(contents[box.slices], place)) for box, place in zip(boxes, places, strict=True)]
+            return celerity.Buffer.from_local(decl.shape, dtype.base, given, element=dtype.shape, name=decl.name)
         return celerity.Buffer.from_function(
-            decl.shape, dtype_of(decl), lambda box: contents[box.slices], name=decl.name
+            decl.shape, dtype.base, lambda box: contents[box.slices], element=dtype.shape, name=decl.name
         )
 
     def _accesses(self, task: Kernel | HostTask) -> list[Any]:
@@ -332,7 +365,7 @@ class ProgramRun:
         state = self.meaning.tasks[number].after[written.buffer]
         whole = native_box(full_box(state.decl.shape))
         if task.operation == "fill":
-            value = to_values(state.decl, state.words)[slices_of(task.box)].flat[0]
+            value = to_values(state.decl, state.words)[slices_of(task.box)][(0,) * len(task.box)]
             self.queue.fill(target, value, None if there == whole else there)
             return
         (here,) = read[0].mapper.region(task.box, task.box, self._shapes[read[0].buffer])
@@ -348,10 +381,15 @@ class ProgramRun:
         if is_repeated:
             kinds = tuple(getattr(argument.port, "kind", None) for argument in arguments)
             kernel = _REPEATED.setdefault((len(task.box), kinds, *given), celerity.kernel(_run_oracle))
-        arguments += [
-            celerity.reduction(self._buffers[r.buffer], r.op, include_current=r.include_current)
-            for r in task.reductions
-        ]
+        pairs = PairReductions(self.queue, f"S{number}")
+        for each in task.reductions:
+            target = self._buffers[each.buffer]
+            if each.op == "argmin":
+                arguments.append(pairs.begin(target, each))
+            elif each.op == "join":
+                arguments.append(reduction_by_callable(target, each))
+            else:
+                arguments.append(celerity.reduction(target, each.op, include_current=each.include_current))
         wants_native = self._choices.random() * 100 < self._native_percent
         if wants_native and self.native.can_run(task, self._shapes, self._dtypes):
             kernel, scalars = self.native.prepare(number, task, oracle, oracle.is_late)
@@ -367,10 +405,20 @@ class ProgramRun:
             hints=given,
             constrain=task.granularity,
         )
+        pairs.end()
 
-    def _fence(self, where: str, number: int, box: UserBox, expected: Values, on: FenceRanks = "all") -> None:
+    def _fence(
+        self,
+        where: str,
+        number: int,
+        box: UserBox,
+        expected: Values,
+        on: FenceRanks = "all",
+        *,
+        to: FencePlace = "host",
+    ) -> None:
         whole = full_box(self._shapes[number])
-        future = self.queue.fence(self._buffers[number], None if box == whole else native_box(box), on=on)
+        future = self.queue.fence(self._buffers[number], None if box == whole else native_box(box), on=on, to=to)
         self._fences.append((f"{where} fence of b{number} {box}", future, expected))
 
     def _fence_what_is_left(self) -> None:
@@ -390,10 +438,22 @@ class ProgramRun:
     def _compare(self, where: str, found: Values | None, expected: Values) -> None:
         if found is None:  # a fence on the master, seen by another rank
             return
+        found = to_numpy(found, "A fence gives")  # also from a GPU
         wrong = np.argwhere(found != expected)
         if found.shape != expected.shape or len(wrong):
             places = ", ".join(str(tuple(map(int, place))) for place in wrong[:4])
             self.mismatches.append(f"{where}: {len(wrong)} of {expected.size} elements are wrong, first at {places}")
+
+
+def _placed(array: Any, device: int) -> Any:
+    """The array, or a copy on a GPU of this rank."""
+    devices = current().devices
+    if not devices.is_cuda or device < 0 or not is_cupy_dtype(array.dtype):
+        return array
+    import cupy
+
+    with cupy.cuda.Device(devices.ordinals[device % devices.count]):
+        return cupy.asarray(array)
 
 
 #: Of the program that runs.

@@ -177,6 +177,10 @@ def _other_fence_place(draws: Draws, step: Step) -> Step | None:
     return replace(step, on_all=not step.on_all) if isinstance(step, Fence) else None
 
 
+def _other_fence_memory(draws: Draws, step: Step) -> Step | None:
+    return replace(step, to_device=not step.to_device) if isinstance(step, Fence) else None
+
+
 def _other_host_place(draws: Draws, step: Step) -> Step | None:
     if not isinstance(step, HostTask) or step.on == "split":
         return None
@@ -221,6 +225,7 @@ for _kind, _edit in {
     "initial contents are made otherwise": _other_initial,
     "box of a fence differs": _other_fence_box,
     "on= of a fence differs": _other_fence_place,
+    "to= of a fence differs": _other_fence_memory,
     "on= of a host task differs": _other_host_place,
     "operator differs": _other_operator,
     "include_current= differs": _other_inclusion,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import celerity_py as celerity
-from tests.property.programs import Access, Kernel, Mode, Operator
+from tests.property.programs import ON_HOST, Access, Kernel, Mode, Operator
 from tests.verification.elements import UserBox, flat_boxes, flat_indices, full_box, to_flat
 
 Values = npt.NDArray[Any]
@@ -58,7 +58,7 @@ class NativeKernels:
         """Whether items can do all of the task on their own: none overwrites an element that another one accesses."""
         if not self._is_cuda or len(task.accesses) + len(task.reductions) > _MOST_ARGUMENTS:
             return False
-        if any(max(shapes[reduction.buffer], default=1) > 1 for reduction in task.reductions):
+        if any(max(shapes[each.buffer], default=1) > 1 or each.op in ON_HOST for each in task.reductions):
             return False
         if any(dtypes[access.buffer] not in _C_TYPES for access in task.accesses):
             return False
@@ -79,7 +79,7 @@ class NativeKernels:
         types = []
         for access in task.accesses:
             expected, left = contents.before[access.buffer], contents.after[access.buffer]
-            types.append((access.mode, expected.dtype, expected.ndim))
+            types.append((access.mode, expected.dtype, expected.ndim, access.mapper.is_periodic))
             starts, elements = item_tables(access, task.box, expected.shape)
             shape = np.array([*expected.shape, 1, 1, 1][:3], np.int64)
             scalars += [_address(self._pinned(table)) for table in (shape, starts, elements, expected, left)]
@@ -121,15 +121,16 @@ def item_tables(access: Access, whole: UserBox, shape: tuple[int, ...]) -> tuple
     return starts, np.concatenate([*parts, np.empty(0, np.intp)]).astype(np.int64)
 
 
-def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]], operators: list[Operator]) -> str:
-    """The kernel `run_item` for accesses of these modes, element types and dimensions, and for these reductions."""
+def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int, bool]], operators: list[Operator]) -> str:
+    """The kernel `run_item` for these reductions, and accesses: mode, element type, dimensions, whether periodic."""
     parameters = [f"celerity::chunk<{dims}> chunk"]
     tables = []
     checks = []
     writes = []
-    for n, (mode, dtype, ndim) in enumerate(types):
+    for n, (mode, dtype, ndim, is_periodic) in enumerate(types):
         element = _C_TYPES[dtype]
-        parameters.append(f"celerity::accessor<{'const ' if mode == 'read' else ''}{element}, {ndim}> a{n}")
+        wrap = ", celerity::wrap" if is_periodic else ""
+        parameters.append(f"celerity::accessor<{'const ' if mode == 'read' else ''}{element}, {ndim}{wrap}> a{n}")
         tables += [f"unsigned long long {name}{n}" for name in ("shape", "starts", "elements", "before", "after")]
         starts = f"((const long long*)starts{n})"
         loop = (
@@ -138,7 +139,7 @@ def source_of(dims: int, types: list[tuple[Mode, np.dtype[Any], int]], operators
             f"        %s\n"
             f"    }}"
         )
-        place = f"a{n}.data[{_offset(n, ndim)}]"
+        place = f"a{n}({_coordinates(n, ndim)})" if is_periodic else f"a{n}.data[{_offset(n, ndim)}]"
         if mode != "write":
             checks.append(loop % f"if({place} != ((const {element}*)before{n})[e]) ++wrong;")
         if mode != "read":
@@ -182,6 +183,15 @@ def _offset(n: int, ndim: int) -> str:
         f"e / ({extents}[1] * {extents}[2]) * a{n}.stride[0] + e / {extents}[2] % {extents}[1] * a{n}.stride[1]"
         f" + e % {extents}[2]"
     )
+
+
+def _coordinates(n: int, ndim: int) -> str:
+    """Those of element `e`."""
+    extents = f"((const long long*)shape{n})"
+    coordinates = [f"e / ({extents}[1] * {extents}[2])", f"e / {extents}[2] % {extents}[1]", f"e % {extents}[2]"]
+    if ndim == 2:
+        coordinates = [f"e / {extents}[1]", f"e % {extents}[1]"]
+    return ", ".join(coordinates if ndim > 1 else ["e"])
 
 
 def _address(values: Values) -> int:

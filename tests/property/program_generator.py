@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 from tests.property.access_choice import (
@@ -27,6 +28,7 @@ from tests.property.programs import (
     HostTask,
     Initial,
     Kernel,
+    LocalPart,
     Mode,
     ObjectFence,
     Operator,
@@ -38,8 +40,8 @@ from tests.property.programs import (
 from tests.support import mappers, uneven_mappers
 from tests.verification.elements import UserBox, full_box
 
-INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function")]
-OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max")
+INITIALS: list[tuple[int, Initial]] = [(4, "array"), (3, "none"), (3, "function"), (3, "local")]
+OPERATORS: tuple[Operator, ...] = ("sum", "prod", "min", "max", "join", "argmin")
 MODES: tuple[Mode, ...] = ("read_write", "write", "read")
 OBJECTS = (1, 2, 3)
 PLACES: list[Literal["split", "once", "master"]] = ["split", "once", "master"]
@@ -129,7 +131,9 @@ class ProgramGenerator:
             )
         contents: Initial = initial if initial is not None else weighted(self.draws, INITIALS)
         size = 4 if all(extent == 1 for extent in shape) else choice(self.draws, [4, 4, 4, 8])
-        decl = BufferDecl(self.made, shape, contents, size)
+        device = self._random_place() if contents == "array" else -1
+        parts = self._random_parts(shape) if contents == "local" else ()
+        decl = BufferDecl(self.made, shape, contents, size, parts, device)
         self.made += 1
         buffer = LiveBuffer(decl, 0)
         if decl.initial != "none":
@@ -137,6 +141,26 @@ class ProgramGenerator:
         self.live[decl.number] = buffer
         self.program.steps.append(decl)
         return buffer
+
+    def _random_place(self) -> int:
+        """A device of a rank, or the host."""
+        devices = self.program.settings.num_devices
+        return self.draws.integer(0, devices - 1) if chance(self.draws, 40) else -1
+
+    def _random_parts(self, shape: tuple[int, ...]) -> tuple[LocalPart, ...]:
+        """Cuts along one dimension, with a rank for each part; some ranks may have none."""
+        num_ranks = self.program.settings.num_ranks
+        whole = full_box(shape)
+        if not shape:
+            return (LocalPart(self.draws.integer(0, num_ranks - 1), whole, self._random_place()),)
+        dim = self.draws.integer(0, len(shape) - 1)
+        cuts = sorted({0, shape[dim], *(self.draws.integer(0, shape[dim]) for _ in range(3))})
+        return tuple(
+            LocalPart(
+                self.draws.integer(0, num_ranks - 1), (*whole[:dim], cut, *whole[dim + 1 :]), self._random_place()
+            )
+            for cut in pairwise(cuts)
+        )
 
     def destroy_buffer(self) -> None:
         if len(self.live) > 2:
@@ -251,7 +275,8 @@ class ProgramGenerator:
         buffer = self._random_live()
         box = full_box(buffer.decl.shape) if chance(self.draws, 50) else random_box(self.draws, buffer.decl.shape)
         if not buffer.mask([box]) & ~buffer.initialised:
-            self._submit(Fence(buffer.decl.number, box, on_all=not chance(self.draws, 30)))
+            on_all, to_device = not chance(self.draws, 30), chance(self.draws, 40)
+            self._submit(Fence(buffer.decl.number, box, on_all, to_device))
 
     def add_final_fence(self, number: int) -> None:
         buffer = self.live[number]
@@ -364,7 +389,8 @@ class ProgramGenerator:
             event = choice(self.draws, SCALAR_EVENTS)
             if event == "reduce" or not has_value:
                 reduction = Reduction(number, choice(self.draws, OPERATORS), has_value and chance(self.draws, 70))
-                whole = full_box(self.base_shape)
+                # Fewer items than ranks, often: the last ranks then have no share.
+                whole = full_box((self.draws.integer(1, 3),) if chance(self.draws, 40) else self.base_shape)
                 self._submit(Kernel(whole, (), (reduction,), *self._split_options(len(whole), True)))
             elif event == "nothing" and shape:
                 access = Access(number, choice(self.draws, MODES), nothing)

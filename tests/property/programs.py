@@ -6,15 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tests.support.mappers import Mapper, show_box
 from tests.verification.elements import UserBox
 
 Mode: TypeAlias = Literal["read", "write", "read_write"]
-Initial: TypeAlias = Literal["none", "array", "function"]
-Operator: TypeAlias = Literal["sum", "prod", "min", "max"]
+Initial: TypeAlias = Literal["none", "array", "function", "local"]
+#: `join` is a callable. `argmin` has the high bits of a word as value, and the low ones as place.
+Operator: TypeAlias = Literal["sum", "prod", "min", "max", "join", "argmin"]
+#: These combine on the host.
+ON_HOST: tuple[Operator, ...] = ("join", "argmin")
 Operation: TypeAlias = Literal["kernel", "fill", "copy"]
+
+
+@dataclass(frozen=True)
+class LocalPart:
+    """Initial contents that one rank has, on one of its devices, or on the host: -1."""
+
+    rank: int
+    box: UserBox
+    device: int
 
 
 @dataclass(frozen=True)
@@ -25,10 +37,20 @@ class BufferDecl:
     shape: tuple[int, ...]
     initial: Initial
     element_size_bytes: int = 4
+    parts: tuple[LocalPart, ...] = ()
+    """Disjoint, of initial="local": together the whole buffer."""
+    device: int = -1
+    """Of initial="array": the device of each rank on which the array lies, or -1."""
 
     @property
     def name(self) -> str:
         return f"b{self.number}"
+
+    def arrays_of(self, rank: int) -> list[tuple[UserBox, int]]:
+        """The boxes of which this rank has arrays at first, and the devices of these."""
+        if self.initial == "array":
+            return [(tuple((0, extent) for extent in self.shape), self.device)]
+        return [(part.box, part.device) for part in self.parts if part.rank == rank]
 
     @property
     def kind(self) -> tuple[int, int]:
@@ -38,7 +60,9 @@ class BufferDecl:
 
     def __str__(self) -> str:
         size = "" if self.element_size_bytes == 4 else f", element_size={self.element_size_bytes}"
-        return f'{self.name} = Buffer({self.shape}, initial="{self.initial}"{size})'
+        parts = "".join(f", rank {p.rank}: {show_box(p.box)} on device {p.device}" for p in self.parts)
+        device = f", device={self.device}" if self.device >= 0 else ""
+        return f'{self.name} = Buffer({self.shape}, initial="{self.initial}"{size}{device}{parts})'
 
 
 @dataclass(frozen=True)
@@ -56,6 +80,13 @@ class Reduction:
     buffer: int
     op: Operator
     include_current: bool = False
+
+    @property
+    def native(self) -> tuple[Any, ...]:
+        """As the scheduler takes it, without the buffer."""
+        if self.op in ON_HOST:
+            return "callable", "other", self.include_current, ON_HOST.index(self.op), self.op, 0
+        return self.op, "uint32", self.include_current
 
     def __str__(self) -> str:
         return f'reduction(b{self.buffer}, "{self.op}"{", include_current=True" if self.include_current else ""})'
@@ -124,9 +155,11 @@ class Fence:
     buffer: int
     box: UserBox
     on_all: bool = True
+    to_device: bool = False
 
     def __str__(self) -> str:
-        return f"fence(b{self.buffer}, {show_box(self.box)}{'' if self.on_all else ', on=master'})"
+        on = "" if self.on_all else ", on=master"
+        return f"fence(b{self.buffer}, {show_box(self.box)}{on}{', to=device' if self.to_device else ''})"
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py import _native_testing
-from celerity_py._native import BoundAccess, ExecutorSettings, HostTaskCall, InitializeCall, KernelCall, Payload
+from celerity_py._native import (
+    BoundAccess,
+    CombineCall,
+    ExecutorSettings,
+    HostTaskCall,
+    InitializeCall,
+    KernelCall,
+    Payload,
+)
 from tests.property.distribution import paths_of
 from tests.property.interpreter import Meaning, fold_by_element
-from tests.property.programs import Fence, HostTask, Kernel, ObjectFence, Program
+from tests.property.programs import ON_HOST, Fence, HostTask, Kernel, ObjectFence, Program
 from tests.support.allocations import CELL_BYTES, cells_of
 from tests.verification.contexts import RankContext
-from tests.verification.elements import FlatBox, flat_indices, flat_size, to_flat
+from tests.verification.elements import FlatBox, flat_covers, flat_indices, flat_size, to_flat
 from tests.verification.graph_records import Trace
 
 if TYPE_CHECKING:
@@ -60,6 +68,23 @@ def cells_of_payload(payload: Payload) -> Cells:
     return whole[tuple(slice(low, low + extent) for low, extent in zip(lows, extents, strict=True))]
 
 
+def pieces(binding: Any) -> list[Any]:
+    """The parts of an access as accesses of their own, each in one allocation."""
+    if binding is None or not binding.parts:
+        return [] if binding is None else [binding]
+    return [
+        BoundAccess(
+            binding.buffer,
+            part.allocation,
+            part.address,
+            part.allocated_box,
+            part.bounding_box,
+            [box for box in binding.accessed if flat_covers(tuple(part.bounding_box), tuple(box))],
+        )
+        for part in binding.parts
+    ]
+
+
 class Functions:
     """Bodies of kernels and host tasks of one rank: they check the data that they read, and write the program's."""
 
@@ -79,7 +104,7 @@ class Functions:
             if self.last_user.get(number, 0) > submission:
                 raise SimulationError(f"rank {self.trace.rank}: S{submission} uses h{number} too late")
             self.last_user[number] = submission
-        bound = [(a, binding) for a, binding in zip(task.accesses, accesses, strict=True) if binding is not None]
+        bound = [(a, part) for a, given in zip(task.accesses, accesses, strict=True) for part in pieces(given)]
         for access, binding in bound:
             if access.mode != "write":
                 expected = meaning.before[access.buffer].words
@@ -105,6 +130,12 @@ class Functions:
             number, BoundAccess(buffer, address=address, allocated_box=allocated, accessed=boxes)
         )
         memory[cells] = np.repeat(self.meaning.initial[number][elements].astype(np.uint32), factor)
+
+    def combine(self, call: CombineCall) -> None:
+        count = flat_size(self.spaces[self.trace.buffer_numbers[call.buffer]])
+        partials = memory_at(call.source, call.num_partials * count).astype(np.uint64)
+        places = np.arange(partials.size)
+        memory_at(call.destination, count)[:] = fold_by_element(ON_HOST[call.callable], partials, places, count)
 
     def _place(self, number: int, binding: Any) -> tuple[Cells, Any, Any, int]:
         factor = self.factors[number]
@@ -153,7 +184,7 @@ class SimulatedRank:
         self.executor, self.devices = _native_testing.make_scripted_executor(planned, **devices)
         self.kernels: dict[tuple[int, int], KernelCall] = {}
         """Handed out, and waiting on their lanes."""
-        self.host_calls: list[HostTaskCall | InitializeCall] = []
+        self.host_calls: list[HostTaskCall | InitializeCall | CombineCall] = []
         self.user_memory: dict[int, Cells] = {}
         self.freed: set[int] = set()
         self.fulfilled: set[int] = set()
@@ -198,8 +229,10 @@ class SimulatedRank:
     def _add_user_memory(self, raw: int) -> None:
         kind, number = self.context.trace.user_allocations[raw]
         if kind == "buffer":
-            space = self.functions.spaces[number]
-            cells = np.repeat(self.world.meaning.initial[number].astype(np.uint32), self.functions.factors[number])
+            space = to_flat(self.context.trace.array_places[raw][1])
+            elements = flat_indices(self.functions.spaces[number], (space,))
+            words = self.world.meaning.initial[number][elements].astype(np.uint32)
+            cells = np.repeat(words, self.functions.factors[number])
         else:
             task = self.world.meaning.tasks[number].task
             assert isinstance(task, Fence)
@@ -312,10 +345,12 @@ class SimulatedRank:
         assert call is not None
         self.host_calls.append(call)
 
-    def _run_host_call(self, call: HostTaskCall | InitializeCall) -> None:
+    def _run_host_call(self, call: HostTaskCall | InitializeCall | CombineCall) -> None:
         self.host_calls.remove(call)
         if call.kind == "host_task":
             self.functions.run(call.submission, call.chunk, call.accesses, [])
+        elif call.kind == "combine":
+            self.functions.combine(call)
         else:
             self.functions.initialize(call.buffer, call.address, call.allocated_box, call.boxes)
         self.executor.host_task_done(call.ticket)

@@ -92,6 +92,46 @@ def test_replays_of_parts_of_a_period_go_on_with_the_template() -> None:
     assert expanded[-1] >= 90
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize(
+    "stops", [(Epoch(),), (Epoch("barrier"),), (Fence(0, LINE),), (Fence(1, ((3, 9),), on_all=False), Epoch())], ids=str
+)
+@pytest.mark.parametrize("times", [1, 3])
+def test_replays_with_a_wait_behind_each_come_from_a_template(
+    machine: Settings, stops: tuple[Epoch | Fence, ...], times: int
+) -> None:
+    expanded = run(machine, *STEP, *[Replay(0, STEP, times), *stops] * 40)
+    assert expanded[-1] >= 20 * times
+
+
+def test_a_program_that_goes_on_otherwise_in_the_middle_of_a_period() -> None:
+    other = Kernel(LINE, (Access(0, "read_write", ONE), Access(1, "read", ONE)))
+    rounds: list[ReplayedStep] = [*STEP]
+    for number in range(40):
+        rounds += [Replay(0, STEP, 1), Replay(0, STEP, 1)]
+        rounds += [other] if number % 8 == 7 else [Epoch()] if number % 8 == 3 else [Fence(0, LINE), Epoch()]
+    expanded = run(Settings(num_ranks=2, num_devices=2), *rounds)
+    assert expanded[-1] >= 20
+
+
+def test_a_program_that_changes_the_number_of_repetitions_between_waits() -> None:
+    steps: list[ReplayedStep] = [*STEP]
+    for times in (1, 5, 2):
+        steps += [Replay(0, STEP, times), Epoch()] * 20
+    expanded = run(Settings(), *steps)
+    shares = [(later - earlier) for earlier, later in itertools.pairwise([0, expanded[19], expanded[39], expanded[59]])]
+    assert shares[0] >= 10
+    assert shares[1] >= 50
+    assert shares[2] >= 20
+
+
+def test_replays_of_two_lengths_take_turns_before_waits() -> None:
+    short: list[ReplayedStep] = [Replay(0, STEP, 1), Epoch()]
+    longer: list[ReplayedStep] = [Replay(0, STEP, 3), Epoch()]
+    expanded = run(Settings(), *STEP, *short * 6, *longer * 6, *[*short, *longer] * 10)
+    assert expanded[-1] - expanded[11] == 40
+
+
 def test_recordings_take_turns() -> None:
     other = (Kernel(LINE, (Access(2, "read_write", ONE),)),)
     replays = [Replay(n % 2, (STEP, other)[n % 2], 30) for n in range(10)]
@@ -121,3 +161,52 @@ def test_reductions_in_a_replay(machine: Settings) -> None:
     )
     expanded = run(machine, BufferDecl(4, (), "none"), *step, Replay(0, step, 100))
     assert expanded[0] >= 50
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_single_replays_before_waits_behind_a_long_one(machine: Settings) -> None:
+    single: list[ReplayedStep] = [Replay(0, STEP, 1), Epoch()]
+    expanded = run(machine, *STEP, Replay(0, STEP, 100), *single * 40)
+    assert expanded[-1] - expanded[0] >= 20
+
+
+def test_single_replays_before_a_fence_after_every_tenth() -> None:
+    steps: list[ReplayedStep] = [*[Replay(0, STEP, 1)] * 10, Fence(0, LINE)]
+    expanded = run(Settings(num_devices=2), *STEP, *steps * 20)
+    assert expanded[-1] - expanded[79] == 120
+
+
+def test_long_replays_with_waits_in_no_order_come_from_the_template_of_repetitions() -> None:
+    lengths = [5 + 7 * number % 13 for number in range(80)]
+    steps = [step for times in lengths for step in (Replay(0, STEP, times), Epoch())]
+    expanded = run(Settings(horizon_step=3), *STEP, *steps)
+    assert expanded[-1] - expanded[39] >= sum(lengths[40:]) // 3
+
+
+@pytest.mark.parametrize("machine", MACHINES[:4], ids=str)
+@pytest.mark.parametrize("stop", [Epoch(), Fence(0, LINE)], ids=str)
+@pytest.mark.parametrize("times", [10, 25])
+def test_waits_between_replays_that_have_a_template_themselves(
+    machine: Settings, stop: Epoch | Fence, times: int
+) -> None:
+    expanded = run(machine, *STEP, *[Replay(0, STEP, times), stop] * 40)
+    assert expanded[-1] - expanded[19] == 20 * times
+
+
+@pytest.mark.parametrize("length", [1, 3, 10])
+def test_longer_replays_before_waits_follow_shorter_ones(length: int) -> None:
+    step = (Kernel(LINE, (Access(0, "read_write", ONE),)),) * length
+    short: list[ReplayedStep] = [Replay(0, step, 1), Epoch()]
+    longer: list[ReplayedStep] = [Replay(0, step, 10), Epoch()]
+    expanded = run(Settings(), *step, *short * 30, *longer * 30)
+    assert expanded[-1] - expanded[39] == 200
+
+
+def test_parts_of_replays_between_waits_are_batches_that_come_again() -> None:
+    """The executor makes few graphs, each for the batches of one identity."""
+    pipelines = TwoPipelines(Settings())
+    parts: list[ReplayedStep] = [Replay(0, STEP, 6), Replay(0, STEP, 4), Epoch()]
+    for step in [*FIELDS, *STEP, *parts * 40]:
+        pipelines.apply(step)
+    assert [count > 30 for count in sorted(pipelines.contexts[0].native.replayed_batches())[-2:]] == [True, True]
+    assert pipelines.contexts[1].native.replayed_batches() == []

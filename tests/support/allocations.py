@@ -17,6 +17,13 @@ CELL_BYTES = 4
 UNWRITTEN = -2
 PENDING = -3
 """A receive is under way."""
+FIRST_DEVICE = 2
+"""The memory of the first device."""
+
+
+def user_allocation(memory: int, number: int) -> AllocationId:
+    """The id of an array of the user, as `allocation_id::of_user` gives it."""
+    return memory, number if memory == 0 else (1 << 48) + number
 
 
 @lru_cache(maxsize=1 << 16)

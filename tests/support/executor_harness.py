@@ -87,6 +87,8 @@ class Script:
             "allocation": allocation,
             "bounding_box": row(0, count),
             "accessed": [row(0, count)] if allocation[1] else [],
+            "whole": row(0, count),
+            "parts": [],
         }
         return self.add(
             "device_kernel",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from tests.verification.elements import Interval, UserBox, clamp, full_box, is_empty
@@ -34,7 +34,12 @@ class Mapper:
 
     @property
     def is_callable(self) -> bool:
-        return self.kind == "callable"
+        return self.kind in {"callable", "gather"}
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether the access goes on at the opposite side of the buffer."""
+        return self.kind == "neighborhood" and bool(self.arguments[2])
 
     def region(self, chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
         """The elements that `chunk` touches, clamped to the buffer; boxes may overlap."""
@@ -183,6 +188,18 @@ def corners() -> Mapper:
     return custom(
         "corners()", lambda chunk, whole, shape: [((0, 1), *_rest(shape)), ((shape[0] - 1, shape[0]), *_rest(shape))]
     )
+
+
+def gather(indices: Sequence[Sequence[int]], gap: int) -> Mapper:
+    """Item i of a 1-D kernel touches the rows `indices[i]`. A chunk also touches gaps of up to `gap` rows."""
+
+    def rule(chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
+        listed = sorted({row for item in range(*chunk[0]) for row in indices[item]})
+        runs = [(row, row + 1) for row in listed]
+        runs += [(low, high) for low, high in pairwise(listed) if high - low <= gap + 1]
+        return [(run, *_rest(shape)) for run in runs]
+
+    return Mapper(f"gather({indices}, gap={gap})", rule, "gather", (indices, gap))
 
 
 def history(row: int) -> Mapper:

@@ -9,7 +9,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from celerity_py import _native
-from celerity_py._native import ActiveInstruction, Box, HostTaskCall, InitializeCall, KernelCall, UnclaimedPilot
+from celerity_py._native import (
+    ActiveInstruction,
+    Box,
+    CombineCall,
+    HostTaskCall,
+    InitializeCall,
+    KernelCall,
+    UnclaimedPilot,
+)
 from celerity_py.executor.network.communicator import Arrivals, Notice
 from celerity_py.vocabulary.notation import show
 
@@ -138,7 +146,7 @@ class ScriptedRuntime:
     def run_kernel(self, device: int, call: KernelCall) -> None:
         self.functions[call.submission]()
 
-    def run_host_task(self, call: HostTaskCall | InitializeCall) -> None:
+    def run_host_task(self, call: HostTaskCall | InitializeCall | CombineCall) -> None:
         assert call.kind == "host_task"
         self.functions[call.submission]()
 

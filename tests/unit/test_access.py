@@ -117,17 +117,17 @@ def test_a_mapper_is_shown_as_it_is_written() -> None:
 @pytest.mark.parametrize("factory", [access.one_to_one, access.all, access.neighborhood, access.slice, access.permute])
 def test_a_factory_that_was_not_called_is_recognised(factory: Any) -> None:
     with pytest.raises(ArgumentTypeError, match=rf"access\.{factory.__name__}\(\.\.\.\)"):
-        check_mapper(factory, 'B1 "u"')
+        check_mapper(factory, 'B1 "u"', READ)
 
 
 def test_a_box_is_no_mapper_but_fixed_makes_it_one() -> None:
     with pytest.raises(ArgumentTypeError, match=r"access\.fixed\(Box\(\(0,\), \(1,\)\)\)"):
-        check_mapper(Box((0,), (1,)), 'B1 "u"')
+        check_mapper(Box((0,), (1,)), 'B1 "u"', READ)
 
 
 def test_what_is_not_callable_is_no_mapper() -> None:
     with pytest.raises(ArgumentTypeError, match="not 'rows'") as caught:
-        check_mapper("rows", 'B1 "u"')
+        check_mapper("rows", 'B1 "u"', READ)
     assert isinstance(caught.value, TypeError)
 
 

@@ -50,6 +50,22 @@ def test_a_kernel_with_an_index_outside_is_told_what_to_write() -> None:
     )
 
 
+def test_a_kernel_with_an_index_outside_of_the_target_of_a_reduction_is_told() -> None:
+    read: Any = SimpleNamespace(id=3, dtype=np.dtype("f4"), shape=(100,), label="B3", runtime=None)
+    target: Any = SimpleNamespace(
+        id=4, dtype=np.dtype("f4"), shape=(5, 7), label='B4 "sums"', runtime=None, box=Box((0, 0), (5, 7))
+    )
+    args = [ReductionPort(target, "sum"), Port(read, READ)]
+    task: Any = SimpleNamespace(args=args, describe=lambda: 'kernel "step" (submitted at app.py:12)')
+    delegate = RuntimeDelegate(SimpleNamespace(submissions={7: task}))  # type: ignore[arg-type]
+    error = delegate.explain_violation(7, 1, (4, 7, 0), [])
+    assert isinstance(error, OutOfBoundsAccess)
+    assert str(error) == (
+        'kernel "step" (submitted at app.py:12) combines a value into B4 "sums" at [4, 7], outside of the buffer '
+        "[0:5, 0:7]. Test the index in the kernel, or make the buffer larger."
+    )
+
+
 class FakeStream:
     def __init__(self, handle: int, log: list[str]) -> None:
         self.handle = handle

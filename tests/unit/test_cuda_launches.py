@@ -24,6 +24,7 @@ from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.kernels import CudaKernel
 from celerity_py.runtime import lifecycle
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
+from celerity_py.vocabulary.combinations import combination_of_name
 from celerity_py.vocabulary.submissions import Submission
 
 CudaFunction = _native.CudaFunction  # tests replace it
@@ -209,6 +210,20 @@ def test_structured_elements_are_left_to_the_compiler(gpus: FakeGpus) -> None:
     assert gpus.programs[0].checks[0].startswith("static_assert(sizeof(Particle) == 12,")
 
 
+def test_arrays_as_elements_are_compared_with_the_parameter(gpus: FakeGpus) -> None:
+    prepare(gpus, "accessor<const celerity::element<float, 3, 3>, 2> a", port(dtype=(np.float32, (3, 3))))
+    assert gpus.native["parameters"][1] == ("accessor", 2, 36, b"")
+    assert gpus.programs[0].checks == ()
+    prepare(gpus, "accessor<const Matrix, 2> a", port(dtype=(np.float32, (3, 3))), prelude="struct Matrix {};\n")
+    assert gpus.programs[1].checks[0].startswith("static_assert(sizeof(Matrix) == 36,")
+
+
+def test_the_executor_learns_which_accessors_are_periodic(gpus: FakeGpus) -> None:
+    parameters = "accessor<const float, 2, celerity::wrap> a, accessor<const float, 2> b"
+    prepare(gpus, parameters, port().periodic, port())
+    assert gpus.native["parameters"][1:] == [("periodic_accessor", 2, 4, b""), ("accessor", 2, 4, b"")]
+
+
 # ---- when things happen
 
 
@@ -256,11 +271,35 @@ def test_streams_are_drained_before_code_is_loaded_and_only_then(gpus: FakeGpus)
             ArgumentTypeError,
             "argument 2, .* elements are int8, those of the parameter Particle. Write signed char in the kernel",
         ),
+        (
+            "accessor<const celerity::element<float, 3>, 2> a",
+            [port(dtype=(np.float32, (3, 3)))],
+            ArgumentTypeError,
+            r"float32 with element=\(3, 3\), .*float32 with element=\(3,\)\). Write celerity::element<float, 3, 3>",
+        ),
+        (
+            "float a",
+            [port(dtype=(np.float32, (3,)))],
+            ArgumentTypeError,
+            "Buffers are passed as accessor<const celerity::element<float, 3>, 2>",
+        ),
         ("accessor<const int, 2> a", [port(dtype=">i4")], ArgumentTypeError, "are >i4, .* Use a type of 4 bytes"),
         ("accessor<const float, 1> a", [port()], DimensionMismatch, r"has 2 dimension\(s\), the accessor 1"),
         ("accessor<float, 2> a", [port()], ArgumentTypeError, "it must be const: accessor<const float, 2>"),
         ("accessor<const float, 2> a", [port(WRITE)], ArgumentTypeError, "must not be const: accessor<float, 2>"),
         ("float a", [port()], ArgumentTypeError, "Buffers are passed as accessor<const float, 2>"),
+        (
+            "accessor<const float, 2> a",
+            [port().periodic],
+            ArgumentTypeError,
+            "goes on at the opposite side. A mapper with wrap=True needs accessor<const float, 2, celerity::wrap>",
+        ),
+        (
+            "accessor<const float, 2, celerity::wrap> a",
+            [port()],
+            ArgumentTypeError,
+            r"ends at the buffer. A mapper without wrap=True needs accessor<const float, 2>\.",
+        ),
         ("reducer<float, celerity::sum> a", [port()], ArgumentTypeError, "Buffers are passed as"),
         ("accessor<const float, 2> a", [3], ArgumentTypeError, "3 of type int, .* needs an access such as buffer.read"),
         ("reducer<float, celerity::sum> a", [3], ArgumentTypeError, r"needs celerity.reduction\(\) there"),
@@ -271,7 +310,31 @@ def test_streams_are_drained_before_code_is_loaded_and_only_then(gpus: FakeGpus)
             "accessor<float, 2> a",
             [ReductionPort(fake_record((1,)), "sum")],
             ArgumentTypeError,
-            r"""the reduction 'sum' into B3 "u", .* passed as celerity::reducer<T, Op>""",
+            r"""the reduction 'sum' into B3 "u", .* passed as celerity::reducer<float, celerity::sum>\.""",
+        ),
+        (
+            "accessor<float, 2> a",
+            [ReductionPort(fake_record((4, 5), np.uint32), "and")],
+            ArgumentTypeError,
+            "passed as celerity::reducer<unsigned int, celerity::logical_and, 2>",
+        ),
+        (
+            "reducer<float, celerity::sum> a",
+            [ReductionPort(fake_record((8,)), "sum")],
+            DimensionMismatch,
+            r"the shape \(8,\), the reducer is for a single element. Write celerity::reducer<float, celerity::sum, 1>",
+        ),
+        (
+            "reducer<float, celerity::sum, 1> a",
+            [ReductionPort(fake_record((4, 2)), "sum")],
+            DimensionMismatch,
+            r"the shape \(4, 2\), the reducer 1. Write celerity::reducer<float, celerity::sum, 2>",
+        ),
+        (
+            "reducer<float, celerity::sum, 1> a",
+            [ReductionPort(fake_record(()), "sum")],
+            DimensionMismatch,
+            r"0 dimension\(s\) and the shape \(\), the reducer 1. Write celerity::reducer<float, celerity::sum>",
         ),
         (
             "reducer<double, celerity::sum> a",
@@ -296,6 +359,47 @@ def test_a_mismatch_names_both_sides_and_the_line(
     assert "test_cuda_launches.py:" in str(caught.value)
     assert str(caught.value).endswith("Nothing was submitted.")
     assert not gpus.programs
+
+
+def test_reducers_fit_buffers_of_their_dimensions_and_those_of_one_element(gpus: FakeGpus) -> None:
+    parameters = "reducer<float, celerity::min, 2> a, reducer<int, celerity::sum, 1> b, reducer<int, celerity::sum> c"
+    prepare(
+        gpus,
+        parameters,
+        ReductionPort(fake_record((4, 5)), "min"),
+        ReductionPort(fake_record((1,), np.int32), "sum"),
+        ReductionPort(fake_record((1,), np.int32), "sum"),
+    )
+    assert gpus.native["parameters"][1:] == [
+        ("reducer", 2, 0, np.float32(np.inf).tobytes()),
+        ("reducer", 1, 0, bytes(4)),
+        ("reducer", 0, 0, bytes(4)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameter"),
+    [((), "celerity::placed<float, 2>, celerity::argmin"), ((3,), "celerity::placed<float, 2>, celerity::argmin, 1")],
+)
+def test_elements_with_places_begin_nowhere(gpus: FakeGpus, shape: tuple[int, ...], parameter: str) -> None:
+    dtype = celerity.placed(np.float32, 2)
+    record = fake_record(shape, dtype)
+    record.combinations = []
+    record.runtime = SimpleNamespace(completion=SimpleNamespace(kept={}))
+    found = ReductionPort(record, "argmin", combination=combination_of_name("argmin", record))
+    prepare(gpus, f"reducer<{parameter}> found", found)
+    expected = np.zeros((), dtype)
+    expected["value"], expected["place"] = np.inf, -1
+    assert gpus.native["parameters"][1] == ("reducer", len(shape), 0, expected.tobytes())
+    with pytest.raises(ArgumentTypeError, match=r"Write celerity::placed<float, 2>"):
+        prepare(gpus, "reducer<celerity::placed<float>, celerity::argmin> found", found)
+
+
+def test_reductions_into_other_shapes_are_of_another_kind() -> None:
+    shapes = [(), (1,), (4,), (1, 1), (4, 5)]
+    kinds = {ReductionPort(fake_record(shape), "sum").kind for shape in shapes}
+    assert len(kinds) == len(shapes)
+    assert ReductionPort(fake_record((4,)), "sum").kind == ReductionPort(fake_record((9,)), "sum").kind
 
 
 def test_an_index_space_of_other_dimensions_is_refused(gpus: FakeGpus) -> None:

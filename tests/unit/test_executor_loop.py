@@ -27,7 +27,7 @@ def test_data_goes_from_user_memory_through_devices_and_back(harness: Callable[.
     raw_out = h.executor.register_user_memory(result.ctypes.data, row(0, result.size))
 
     def double(call: tuple[Any, ...]) -> None:
-        _, _, _, [(_, _, address, _, _, _)], _, _ = call
+        _, _, _, [(_, _, address, *_)], _, _ = call
         array_at(address, count)[:] *= 2
 
     h.body = double
@@ -172,7 +172,8 @@ def test_a_kernel_call_carries_submission_chunk_accesses_and_reductions(harness:
     h.run_until("completed", 6)
     ((_, submission, chunk, [access, empty], [reduction], stream),) = h.kernels
     assert (submission, chunk, stream) == (5, row(0, 10), 0)
-    buffer, allocation, address, allocated, bounding, accessed = access
+    buffer, allocation, address, allocated, bounding, accessed, parts = access
+    assert parts == []
     assert (buffer, allocation, allocated, bounding, accessed) == (
         1,
         (DEVICE0, 7),
@@ -217,6 +218,7 @@ def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> N
     s.add(
         "reduce",
         reduction=1,
+        buffer=1,
         op="sum",
         type="float64",
         source=(USER, raw_in),
@@ -224,6 +226,7 @@ def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> N
         num_elements=2,
         destination=(USER, raw_out),
         is_all_of_it=True,
+        callable=0,
     )
     s.epoch(1)
     s.submit(h.executor)

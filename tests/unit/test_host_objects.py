@@ -7,7 +7,6 @@ import gc
 import threading
 import time
 import weakref
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,9 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
+from tests.support.host_task_graphs import assert_chain, graphs
 from tests.support.mappers import all_, one_to_one
 from tests.verification.contexts import Cluster
-from tests.verification.graph_query import Graph
-
-
-def graphs(cluster: Cluster, rank: int = 0) -> list[Graph]:
-    return [cluster.tasks(), cluster.commands(rank), cluster.instructions(rank)]
-
 
 # ---- graphs
 
@@ -35,10 +29,7 @@ def test_tasks_that_share_an_object_are_a_chain_in_all_graphs(num_ranks: int) ->
     for name in names:
         task = cluster.host_task(name=name).unordered().side_effects(1)
         task.read(cluster.buffer(8, "array")).submit()
-    for graph in graphs(cluster):
-        for earlier, later in pairwise(names):
-            assert graph.all(name=later).predecessors(name=earlier).count_is(1)
-        assert graph.all(name="third").predecessors(name="first").is_empty()
+    assert_chain(graphs(cluster), names)
     cluster.finish().verify()
 
 
@@ -68,9 +59,8 @@ def test_parts_of_a_divided_task_are_ordered_on_the_ranks_that_have_one() -> Non
     for rank, names in enumerate(
         (["everywhere", "two ranks", "master", "again"], ["everywhere", "two ranks", "again"], ["everywhere", "again"])
     ):
+        assert_chain(graphs(cluster, rank)[1:], names)
         for graph in graphs(cluster, rank)[1:]:
-            for earlier, later in pairwise(names):
-                assert graph.all(name=later).predecessors(name=earlier).count_is(1)
             assert graph.all(name="master").count_is(1 if rank == 0 else 0)
     cluster.finish().verify()
 

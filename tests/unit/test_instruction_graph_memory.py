@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.mappers import Mapper, custom, fixed, history, neighborhood, one_to_one, row_of_columns
 from tests.verification.contexts import Cluster
-from tests.verification.elements import flat_size
+from tests.verification.elements import FlatBox, flat_size
 from tests.verification.graph_query import copies, in_memory
 
 HOST = 1
@@ -52,6 +52,50 @@ def test_an_access_is_bound_to_one_allocation_that_holds_its_bounding_box() -> N
     assert cluster.instructions().all("alloc").one()["allocated_box"] == (0, 0, 0, 8, 7, 1)
     copied = [box for record in cluster.instructions().all("copy") for box in record["boxes"]]
     assert sum(map(flat_size, copied)) == 8
+    cluster.finish().verify()
+
+
+def periodic_boxes(cluster: Cluster, near: Mapper) -> list[list[FlatBox]]:
+    """The boxes that each device of rank 0 allocates of a buffer of 24 x 24 elements, for a step that reads it."""
+    u, v = cluster.buffer((24, 24), "array"), cluster.buffer((24, 24))
+    cluster.kernel((24, 24), "step").read(u, near).write(v, one_to_one()).split_2d().submit()
+    binding = next(iter(cluster.instructions().all(name="step")))["accesses"][0]
+    made = [record for record in cluster.instructions().all("alloc") if record["buffer"] == binding["buffer"]]
+    memories = range(2, 2 + cluster.program.settings.num_devices)
+    return [sorted(alloc["allocated_box"] for alloc in made if alloc["allocation"][0] == m) for m in memories]
+
+
+def test_far_rows_of_a_periodic_access_have_an_allocation_of_their_own() -> None:
+    cluster = Cluster(num_devices=3)  # which divide the rows
+    boxes = periodic_boxes(cluster, neighborhood(2, 1, wrap=True))
+    assert boxes == [
+        [(0, 0, 0, 10, 24, 1), (22, 0, 0, 24, 24, 1)],
+        [(6, 0, 0, 18, 24, 1)],
+        [(0, 0, 0, 2, 24, 1), (14, 0, 0, 24, 24, 1)],
+    ]
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("shape", ["box", "axes"])
+def test_a_corner_of_a_periodic_buffer_has_a_part_at_each_side(shape: str) -> None:
+    cluster = Cluster(num_devices=4)
+    first, *_, last = periodic_boxes(cluster, neighborhood(1, 2, shape=shape, wrap=True))
+    if shape == "box":
+        assert first == [(0, 0, 0, 13, 14, 1), (0, 22, 0, 13, 24, 1), (23, 0, 0, 24, 14, 1), (23, 22, 0, 24, 24, 1)]
+        assert last == [(0, 0, 0, 1, 2, 1), (0, 10, 0, 1, 24, 1), (11, 0, 0, 24, 2, 1), (11, 10, 0, 24, 24, 1)]
+    else:
+        assert first == [(0, 0, 0, 13, 14, 1), (0, 22, 0, 12, 24, 1), (23, 0, 0, 24, 12, 1)]
+        assert last == [(0, 12, 0, 1, 24, 1), (11, 10, 0, 24, 24, 1), (12, 0, 0, 24, 2, 1)]
+    kernels = list(cluster.instructions().all(name="step"))
+    assert [len(kernel["accesses"][0]["parts"]) for kernel in kernels] == [len(first)] * 4
+    assert kernels[0]["accesses"][0]["bounding_box"] == (0, 0, 0, 24, 24, 1)
+    cluster.finish().verify()
+
+
+def test_a_device_with_all_of_a_periodic_buffer_has_one_allocation() -> None:
+    cluster = Cluster()
+    assert periodic_boxes(cluster, neighborhood(1, 1, wrap=True)) == [[(0, 0, 0, 24, 24, 1)]]
+    assert not cluster.instructions().all(name="step").one()["accesses"][0]["parts"]
     cluster.finish().verify()
 
 

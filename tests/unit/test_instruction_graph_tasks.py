@@ -75,6 +75,34 @@ def test_a_fence_copies_its_box_and_nothing_else() -> None:
     cluster.finish().verify()
 
 
+@pytest.mark.parametrize("device_peers", [True, False])
+def test_a_fence_to_the_device_leaves_the_host_out_if_devices_reach_each_other(device_peers: bool) -> None:
+    cluster = Cluster(num_devices=2, device_peers=device_peers, user_device_peers=False)
+    buffer = cluster.buffer((16,))
+    cluster.kernel((16,), name="writer").write(buffer, one_to_one()).submit()
+    cluster.fence(buffer, ((6, 10),), to_device=True)
+    graph = cluster.instructions()
+    fence = graph.all("copy", reason="fence")
+    cluster.finish().verify()
+    assert fence.each_reaches(graph.all("fence"))
+    assert all(copy["destination"][0] == 2 and copy["destination"][1] > 1 << 48 for copy in fence)
+    assert bool([a for a in graph.all("alloc") if a["allocation"][0] == 1]) == (not device_peers)
+
+
+def test_a_fence_to_the_device_receives_on_the_device_from_a_direct_peer() -> None:
+    cluster = Cluster(num_ranks=2, direct=True)
+    buffer = cluster.buffer((16,))
+    cluster.kernel((16,), name="writer").write(buffer, one_to_one()).submit()
+    cluster.fence(buffer, on_all=False, to_device=True)
+    graph = cluster.instructions()
+    cluster.finish().verify()
+    received = graph.all("receive")
+    assert [receive["destination"][0] for receive in received] == [2]
+    assert not [a for a in graph.all("alloc") if a["allocation"][0] == 1]
+    assert graph.all("copy", reason="fence").count_is(2)
+    assert received.each_reaches(graph.all("fence"))
+
+
 def test_a_fence_does_not_wait_for_unrelated_work() -> None:
     cluster = Cluster()
     u, v = cluster.buffer(16), cluster.buffer(16)

@@ -19,7 +19,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py._native import BoundAccess, BoundReduction, Box
+from celerity_py._native import BoundAccess, BoundPart, BoundReduction, Box
 from celerity_py.calls.execution import Binder
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.errors import KeptArray
@@ -53,6 +53,34 @@ def call(function: Callable[..., Any], modes: tuple[int, ...] = (READ_WRITE,)) -
     ports = [Port(RECORD, mode) for mode in modes]
     submission = Submission("kernel", "step", function, ports, RECORD.box, sys._getframe())
     Binder().call(submission, Chunk(RECORD.box, RECORD.box, 0, None, np), [binding] * len(modes), ())
+
+
+def call_with_parts(function: Callable[..., Any]) -> None:
+    """Call a kernel with a view of a periodic access: MEMORY lies at both sides of a larger buffer."""
+    record: Any = FakeRecord()
+    rows, columns = SHAPE
+    address = MEMORY.__array_interface__["data"][0]
+    boxes = [record.box.flat(), Box((10 * rows, 0), (11 * rows, columns)).flat()]
+    parts = [BoundPart((1, 9 + n), address, box, box) for n, box in enumerate(boxes)]
+    whole = Box((0, 0), (11 * rows, columns))
+    record.box = whole
+    binding = BoundAccess(3, (1, 0), 0, boxes[0], whole.flat(), boxes, parts)
+    submission = Submission("kernel", "step", function, [Port(record, READ)], whole, sys._getframe())
+    Binder().call(submission, Chunk(whole, whole, 0, None, np), [binding], ())
+
+
+def test_arrays_of_each_part_of_a_periodic_view_are_found() -> None:
+    rows = SHAPE[0]
+    seen = []
+    call_with_parts(lambda chunk, u: seen.append(float(u[10 * rows, 0] + u[1, 1])))
+    assert seen == [MEMORY[0, 0] + MEMORY[1, 1]]
+    for first in (0, 10 * rows):
+        with pytest.raises(KeptArray, match=r'array that it has taken from its view of B3 "u"'):
+            call_with_parts(lambda chunk, u, first=first: KEPT.append(u[first, :]))
+        KEPT.clear()
+    call_with_parts(lambda chunk, u: KEPT.append(u))
+    with pytest.raises(KeptArray, match="has returned"):
+        _ = KEPT[0][0, :]
 
 
 class Holder:

@@ -298,9 +298,7 @@ def test_buffers_that_cannot_be_kept_are_refused(fields: Fields) -> None:
     with pytest.raises(ArgumentTypeError, match=r"keep=...\) takes a function that returns a buffer or .*, not array"):
         look(lambda: START)
     different = iter([fields.old, fields.largest])
-    with pytest.raises(
-        UsageError, match=r"keep='<lambda>'.*\(4, 3\), dtype\('float64'\).*at first, and \[\(\(\), dtype"
-    ):
+    with pytest.raises(UsageError, match=r"keep='<lambda>'.*\(4, 3\), 'float64'.*at first, and \[\(\(\), 'float64'"):
         look(lambda: next(different))
 
 

@@ -39,13 +39,13 @@ class Notebook:
     """Runs cells, in any order and as often as a user likes."""
 
     def __init__(self, client: Any) -> None:
-        self._client = client
+        self.client = client
 
     def run(self, source: str) -> str:
         """Run a cell; its output, and the error that it ends with."""
         cell = nbformat.v4.new_code_cell(source)
-        self._client.nb.cells.append(cell)
-        self._client.execute_cell(cell, len(self._client.nb.cells) - 1)
+        self.client.nb.cells.append(cell)
+        self.client.execute_cell(cell, len(self.client.nb.cells) - 1)
         texts = [
             out["text"] if out["output_type"] == "stream" else f"{out['ename']}: {out['evalue']}"
             for out in cell.outputs
@@ -102,3 +102,19 @@ def test_a_with_block_fails_in_its_cell_and_runs_again(notebook: Notebook) -> No
     assert "factor" in notebook.run(block)
     assert notebook.run("factor = 5\n" + block) == "40.0"
     assert notebook.run(block) == "40.0"
+
+
+def test_progress_is_a_display_of_the_cell_that_began_it(notebook: Notebook) -> None:
+    notebook.run(SET_UP)
+    notebook.run(START)
+    notebook.run("factor = 2\n" + WRONG)
+    loop = "for step in celerity.progress(range(8), label='scales'):\n    "
+    loop += "queue.parallel_for(8, scale, u.read_write(access.one_to_one()))\nqueue.close()"
+    cell = nbformat.v4.new_code_cell(loop)
+    notebook.client.nb.cells.append(cell)
+    notebook.client.execute_cell(cell, len(notebook.client.nb.cells) - 1)
+    (display,) = cell.outputs
+    assert display["output_type"] == "display_data"
+    assert display["data"]["text/plain"].startswith(
+        "scales  ██████████████████████████████  8 done, 8 submitted of 8  "
+    )

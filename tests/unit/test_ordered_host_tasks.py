@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,14 +15,9 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.vocabulary.static_types import HostTaskPlace
+from tests.support.host_task_graphs import assert_chain, graphs
 from tests.support.mappers import all_, one_to_one
 from tests.verification.contexts import Cluster
-from tests.verification.graph_query import Graph
-
-
-def graphs(cluster: Cluster) -> list[Graph]:
-    """Those in which host tasks of rank 0 lie."""
-    return [cluster.tasks(), cluster.commands(0), cluster.instructions(0)]
 
 
 @pytest.mark.parametrize("on", ["once", "master"])
@@ -33,10 +27,7 @@ def test_host_tasks_on_one_rank_are_a_chain_in_all_graphs(on: Literal["once", "m
     names = ["first", "second", "third"]
     for name in names:
         cluster.host_task(name=name, on=on).read(cluster.buffer(8, "array")).submit()
-    for graph in graphs(cluster):
-        for earlier, later in pairwise(names):
-            assert graph.all(name=later).predecessors(name=earlier).count_is(1)
-        assert graph.all(name="third").predecessors(name="first").is_empty()
+    assert_chain(graphs(cluster), names)
     cluster.finish().verify()
 
 

@@ -19,28 +19,39 @@ import celerity_py.configuration
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 HEADERS = "cuda/celerity_device.cuh", "cuda/celerity_random.cuh"
+PAGE = "report/page.html", "report/page.css", "report/page.js"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ access buffer configuration errors fences hints host_objects kernels loops queue random recordings
-        reductions small_operations trace
+        __init__ __main__ access buffer configuration errors fences hints host_objects kernels loops
+        progress_bars queue random recordings reductions small_operations
     """,
     "celerity_py/calls": """
-        __init__ call_checks empty_reductions execution fill_patterns kept_arrays outer_variables
-        padding partial_results views
+        __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
+        outer_variables padding partial_results views
     """,
+    "celerity_py/cli": "__init__ bind_rank completion demo dry_run info launchers main report run trace words",
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
-    "celerity_py/cuda": "__init__ compilation contexts execution kernel_folder launches signatures small_copies",
-    "celerity_py/runtime": """
-        __init__ closed collective_groups devices executor_delegate forks futures lifecycle log native_objects outputs
-        planning_notices run_state run_summary runtime spinning statistics submissions_in_flight
-        user_memory
+    "celerity_py/cuda": """
+        __init__ compilation contexts device_arrays execution kernel_folder launches library_streams signatures
+        small_copies
     """,
-    "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
+    "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",
+    "celerity_py/report": """
+        __init__ advice analysis comparison critical_path instructions intervals levels make markup measures page
+        runs words
+    """,
+    "celerity_py/runtime": """
+        __init__ closed collective_groups devices executor_delegate forks futures initial_contents lifecycle live_view
+        log native_objects outputs planning_notices profiling run_state run_summary runtime spinning statistics
+        submissions_in_flight user_memory
+    """,
+    "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
     "celerity_py/timeline": "__init__ chrome recorder tracks",
     "celerity_py/vocabulary": """
-        __init__ accesses buffer_records foreign_arrays index_spaces integers notation operations parts
+        __init__ accesses buffer_records combinations foreign_arrays frozen_arrays gathered_rows index_spaces
+        integers notation operations parts
         refused_operators side_effects static_types submissions type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
@@ -115,10 +126,18 @@ def test_the_package_requires_what_it_imports_and_nothing_else() -> None:
     required = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
     sources = [path.read_text() for folder in INSTALLED for path in (ROOT / folder).glob("*.py")]
     imported = {name for text in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)}
-    foreign = (
-        imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy", "typing_extensions"}
-    )  # CuPy is an extra, looked for at run time; type checkers bring typing_extensions
+    # CuPy is an extra, looked for at run time; type checkers bring typing_extensions, and notebooks IPython.
+    foreign = imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy", "typing_extensions", "IPython"}
     assert required == foreign
+
+
+def test_the_command_starts_the_function_of_the_command_line() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    ((name, target),) = scripts.items()
+    assert name == "celerity-py"
+    module, function = target.split(":")
+    result = _python(f"import {module}; {module}.{function}(['--version'])")
+    assert result.stdout == f"celerity_py {celerity_py.__version__}\n"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("scikit_build_core") is None, reason="the build backend is not installed")
@@ -132,5 +151,7 @@ def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_p
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"{folder}/{module}.py" for folder, modules in INSTALLED.items() for module in modules.split()}
-    assert names == expected | {f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed", *HEADERS)}
+    assert names == expected | {
+        f"celerity_py/{name}" for name in (EXTENSION, "_native.pyi", "py.typed", *HEADERS, *PAGE)
+    }
     assert "abi3" not in wheel.name

@@ -12,7 +12,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py._native import Region
-from celerity_py.calls.views import View
+from celerity_py.calls.views import View, ViewPart
 from celerity_py.errors import DimensionMismatch, OutOfBoundsAccess, UnsupportedIndex, UsageError
 from celerity_py.vocabulary.static_types import PaddingMode
 from tests.unit.test_views import contents, view_of
@@ -128,6 +128,84 @@ def test_a_mistake_names_task_buffer_box_and_value(arguments: Any, kind: type[Ex
     assert 'kernel "step" (submitted at app.py:12)' in str(caught.value)
     assert 'B3 "u"' in str(caught.value)
     assert text in str(caught.value)
+
+
+def periodic_view(writable: bool = True) -> View:
+    """Of a 10 x 6 buffer, rows 0 to 4 and 8 to 10, in allocations of rows 0 to 5 and 8 to 10."""
+    declared = Region([Box((0, 0), (4, 6)), Box((8, 0), (10, 6))])
+    view = view_of((10, 6), Box((0, 0), (10, 6)), Box((0, 0), (5, 6)), declared, writable)
+    far = contents((10, 6))[8:]
+    far.flags.writeable = writable
+    return View(
+        view._base,
+        Box((0, 0), (5, 6)),
+        view.box,
+        declared,
+        writable,
+        view._buffer,
+        view._owner,
+        (ViewPart(far, Box((8, 0), (10, 6)), "u"),),
+    )
+
+
+def test_a_periodic_view_finds_the_part_of_each_index() -> None:
+    view, whole = periodic_view(), contents((10, 6))
+    indices: list[Any] = [
+        Box((8, 1), (10, 4)),
+        Box((1, 1), (3, 4)),
+        (slice(8, 10), slice(2, 6, 3)),
+        (9, slice(None)),
+        (8, 5),
+        (3, ...),
+        (slice(0, 4, 2), 1),
+    ]
+    for index in indices:
+        where = index.slices if isinstance(index, Box) else index
+        np.testing.assert_array_equal(view[index], whole[where], strict=True)
+    view[9, 2:4] = [-1, -2]
+    np.testing.assert_array_equal(view[9, :], [54, 55, -1, -2, 58, 59])
+    view = periodic_view(writable=False)
+    padded = view.padded(Box((0, 0), (2, 6)), (2, 1), mode="wrap")
+    np.testing.assert_array_equal(padded, np.pad(whole, [(2, 2), (1, 1)], mode="wrap")[:6])
+
+
+def test_elements_of_two_parts_are_no_array() -> None:
+    view = periodic_view()
+    with pytest.raises(UnsupportedIndex, match=r"at opposite sides .* in separate memory. Use view.padded\("):
+        _ = view.array
+    with pytest.raises(OutOfBoundsAccess, match="between the boxes of that region"):
+        view[...]
+    with pytest.raises(UnsupportedIndex, match="These elements lie at opposite sides"):
+        view[0:9:8, :]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("hint", [celerity.hints.split_1d(), celerity.hints.split_2d()], ids=repr)
+def test_each_device_allocates_its_share_of_a_periodic_buffer_and_the_halo(hint: Any, check: bool) -> None:
+    shape, steps = (320, 240), 4
+    values = np.random.default_rng(6).integers(0, 100, shape)
+
+    def shift(chunk: celerity.Chunk, after: celerity.View, before: celerity.View) -> None:
+        near = before.padded(chunk.box, 1, mode="wrap")
+        after[chunk.box] = near[2:, 1:-1] + near[1:-1, :-2] - near[:-2, :-2]
+
+    celerity.configure(devices="cpu:4", check=check)
+    try:
+        with celerity.Queue() as queue:
+            u, v = celerity.Buffer.from_array(values), celerity.Buffer(shape, np.int64)
+            mapper = access.neighborhood(1, 1, wrap=True)
+            for _ in range(steps):
+                queue.parallel_for(shape, shift, v.write(access.one_to_one()), u.read(mapper), hints=hint)
+                u, v = v, u
+                values = np.roll(values, -1, 0) + np.roll(values, 1, 1) - np.roll(values, (1, 1), (0, 1))
+            queue.wait()
+            peaks = [memory["peak_bytes"] for memory in queue.statistics().executor["memories"][2:]]
+            share = 2 * values.nbytes / 4
+            assert len(peaks) == 4
+            assert all(share <= peak <= 1.05 * share for peak in peaks), peaks
+            np.testing.assert_array_equal(queue.fence(u).result(), values)
+    finally:
+        celerity.configure(devices=None, check=None)
 
 
 @pytest.mark.parametrize("wrap", [1, None, "x"])

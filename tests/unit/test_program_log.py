@@ -63,15 +63,23 @@ DIFFERENCES: dict[str, Callable[[Planned], None]] = {
         rank.buffer(), reductions=[(rank.buffer((1,)), "max", "float32", False)]
     ),
     "current value": lambda rank: rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "max", "float32", True)]),
+    "callable": lambda rank: _reduce(rank, "join", 7),
+    "name of a callable": lambda rank: _reduce(rank, "merge", 7),
+    "code of a callable": lambda rank: _reduce(rank, "join", 8),
     "a host task": lambda rank: _host_task(rank, "master"),
     "on once": lambda rank: _host_task(rank, "once"),
     "fence": lambda rank: _fence(rank, 8, True),
     "fence of a box": lambda rank: _fence(rank, 4, True),
     "fence on the master": lambda rank: _fence(rank, 8, False),
+    "fence to a device": lambda rank: _fence(rank, 8, True, to_device=True),
     "wait": lambda rank: _epoch(rank, "none"),
     "barrier": lambda rank: _epoch(rank, "barrier"),
     "nothing more": lambda rank: _forget(rank.buffer()),
 }
+
+
+def _reduce(rank: Planned, name: str, digest: int) -> None:
+    rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "callable", "other", False, 0, name, digest)])
 
 
 def _host_task(rank: Planned, on: str) -> None:
@@ -80,10 +88,9 @@ def _host_task(rank: Planned, on: str) -> None:
     _native_testing.submit_task(rank.scheduler, _native_testing.with_accesses(task, accesses, "step"))
 
 
-def _fence(rank: Planned, stop: int, on_all: bool) -> None:
-    _native_testing.submit_task(
-        rank.scheduler, _native_testing.make_fence(rank.buffer(), Box((0,), (stop,)), 0, on_all)
-    )
+def _fence(rank: Planned, stop: int, on_all: bool, *, to_device: bool = False) -> None:
+    fence = _native_testing.make_fence(rank.buffer(), Box((0,), (stop,)), 0, on_all, to_device)
+    _native_testing.submit_task(rank.scheduler, fence)
 
 
 def _epoch(rank: Planned, action: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access
-from celerity_py.errors import OutOfMemory
+from celerity_py.errors import OutOfMemory, UsageError
 from tests.support.kernels import iota, scale
 from tests.support.scripts import run
 
@@ -33,6 +33,38 @@ def test_a_fence_gives_a_fresh_writable_array_of_the_box(queue: celerity.Queue) 
     np.testing.assert_array_equal(second.result(10), expected)
     assert second.result().flags.writeable
     assert queue.fence(buffer, Box((2, 2), (2, 2))).result(10).shape == (0, 0)
+
+
+def test_a_fence_to_the_device_gives_an_array_of_numpy_on_cpu_devices(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer((6, 5), np.dtype([("a", "i8"), ("b", "f4")]))
+
+    def fill(chunk: celerity.Chunk, out: Any) -> None:
+        out[chunk.box]["a"] = np.arange(*(chunk.box.slices[0].start, chunk.box.slices[0].stop))[:, None]
+        out[chunk.box]["b"] = 1
+
+    queue.parallel_for((6, 5), fill, buffer.write(access.one_to_one()))
+    result = queue.fence(buffer, Box((1, 2), (4, 5)), to="device").result(10)
+    assert isinstance(result, np.ndarray)
+    assert result.flags.writeable
+    np.testing.assert_array_equal(result["a"], [[1] * 3, [2] * 3, [3] * 3])
+    assert queue.fence(buffer, Box((2, 2), (2, 2)), to="device").result(10).shape == (0, 0)
+    assert queue.fence(buffer, on="master", to="device").result(10).shape == (6, 5)
+
+
+@pytest.mark.parametrize("to", ["gpu", None, 1])
+def test_a_fence_refuses_other_places(queue: celerity.Queue, to: Any) -> None:
+    with pytest.raises(UsageError, match=rf"fence of B\d+: to= takes 'host' or 'device', not {to!r}"):
+        queue.fence(celerity.Buffer(4), to=to)
+
+
+def test_a_host_object_has_no_place_on_a_device(queue: celerity.Queue) -> None:
+    with pytest.raises(UsageError, match="got to='device', but a host object stays where it is"):
+        queue.fence(celerity.HostObject([1]), to="device")  # type: ignore[call-overload]
+
+
+def test_a_result_offers_dlpack(queue: celerity.Queue) -> None:
+    result = queue.fence(celerity.Buffer.from_array(np.arange(4.0)), to="device").result(10)
+    np.testing.assert_array_equal(np.from_dlpack(result), np.arange(4.0))
 
 
 def test_a_result_belongs_to_the_program_alone(queue: celerity.Queue) -> None:

@@ -15,6 +15,7 @@ import celerity_py
 from celerity_py import _native
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
+from celerity_py.vocabulary.combinations import PLACED
 from celerity_py.vocabulary.operations import OPERATIONS
 from tests.support.scripts import line_of, run
 
@@ -99,6 +100,7 @@ def test_half_an_item_does_not_vanish_in_an_integer_sum(tmp_path: Path) -> None:
 
 
 def test_python_the_core_and_the_device_header_know_the_same_operations() -> None:
-    assert tuple(OPERATIONS) == _native.REDUCTION_OPERATIONS
+    assert (*OPERATIONS, "callable") == _native.REDUCTION_OPERATIONS
     types = re.findall(r"^struct (\w+) \{\};$", HEADER.read_text(), flags=re.MULTILINE)
-    assert types == [operation.device_type for operation in OPERATIONS.values()]
+    boundaries = ["ends", "wrap"]
+    assert types == [*boundaries, *(operation.device_type for operation in OPERATIONS.values()), *PLACED]

@@ -18,7 +18,7 @@ from celerity_py.errors import ResourceError
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.runtime import native_objects, runtime
 from celerity_py.runtime.devices import Devices
-from celerity_py.runtime.run_summary import _describe_rank, _describe_ranks, _describe_run
+from celerity_py.runtime.run_summary import describe_rank, describe_ranks, describe_run
 from tests.failures.launching import run
 
 PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue.wait()"
@@ -28,7 +28,7 @@ PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue
     ("ranks", "text"), [([1], "rank 1"), ([0, 1, 2], "ranks 0-2"), ([0, 2, 3, 7], "ranks 0, 2-3, 7")]
 )
 def test_ranks_are_told_as_ranges(ranks: list[int], text: str) -> None:
-    assert _describe_ranks(ranks) == text
+    assert describe_ranks(ranks) == text
 
 
 def test_each_rank_tells_how_it_reaches_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_each_rank_tells_how_it_reaches_each_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("celerity_py._native.cuda_device_name", lambda ordinal: f"H{ordinal}00")
     devices = Devices("cuda", 2, (1, 2), all_peers=False)
-    assert _describe_rank(Fake(), devices, [True, False, False, True, False, False]) == (  # type: ignore[arg-type]
+    assert describe_rank(Fake(), devices, [True, False, False, True, False, False]) == (  # type: ignore[arg-type]
         "Rank 2 drives GPU 1 (H100), GPU 2 (H200), which do not all reach each other's memory. It exchanges data by "
         "direct transfers with ranks 0, 3 and messages of MPI with ranks 1, 4-5."
     )
@@ -64,7 +64,7 @@ def test_a_run_tells_what_it_has_found_and_chosen(num_ranks: int | None, transpo
 def test_a_run_without_gpus_tells_why() -> None:
     settings = resolve({"CELERITY_CHECK": "1", "CELERITY_DEVICES": "2"}, {})
     devices = Devices("cpu", 2, why_no_gpus="no CUDA driver")
-    text = _describe_run(settings, LocalCommunicator(), devices)
+    text = describe_run(settings, LocalCommunicator(), devices)
     assert text.endswith(" No GPUs: no CUDA driver. Settings: CELERITY_DEVICES=2, CELERITY_CHECK=1.")
 
 

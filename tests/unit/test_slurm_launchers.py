@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster_jobs.slurm.launchers import (
-    Mpi,
-    Processes,
-    Trial,
-    candidates,
-    check_launcher_name,
-    command,
-    explain,
-    judge,
-    last_words,
-    parse_interfaces,
-)
+from celerity_py.cli.launchers import Mpi, candidates, last_words, parse_interfaces
+from cluster_jobs.slurm.launchers import Processes, Trial, check_launcher_name, command, explain, judge
 
 NEW = """MPI plugin types are...
 \tpmix

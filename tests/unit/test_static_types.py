@@ -17,6 +17,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import configuration
 from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.vocabulary.combinations import PLACED
 from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.static_types import ReductionName
 
@@ -85,6 +86,10 @@ with celerity.Queue() as queue:
     length: float = queue.norm(u).result()
     queue.dot(u, v)  # finds: Cannot infer value of type parameter "Element"
     queue.fill(reads, 0)  # finds: expected "Buffer[Any]"
+    queue.fence(u, to="device").result().get()
+    queue.fence(u, slice(1), "master", to="device")
+    queue.fence(u, to="gpu")  # finds: No overload variant of "fence"
+    queue.fence(log, to="device")  # finds: No overload variant of "fence"
     queue.fence(u, on="mastr")  # finds: No overload variant of "fence"
     queue.fence(reads)  # finds: No overload variant of "fence"
 
@@ -122,7 +127,7 @@ def test_a_type_checker_finds_these_mistakes_and_no_others(tmp_path: Path) -> No
 
 
 def test_words_are_listed_once() -> None:
-    assert get_args(ReductionName) == tuple(OPERATIONS)
+    assert get_args(ReductionName) == (*OPERATIONS, *PLACED)
     assert list(configuration.Settings.__annotations__) == [name.lower() for name in configuration._TABLE]
 
 

@@ -42,7 +42,7 @@ def test_a_writer_without_readers_between_is_ordered_behind_the_writer_before() 
     buffer = cluster.buffer(SIZE)
     write(cluster, buffer, "first")
     write(cluster, buffer, "second")
-    assert edge_kinds(cluster, "second")["first"] == "anti"
+    assert edge_kinds(cluster, "second")["first"] == "output"
     cluster.finish().verify()
 
 

@@ -15,12 +15,12 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native, access
+from celerity_py.cli.main import main
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.timeline import recorder
 from celerity_py.timeline.chrome import rows_of
 from celerity_py.timeline.recorder import Clock, agree_on_clock
 from celerity_py.timeline.tracks import Slice
-from celerity_py.trace import main
 from tests.support.timelines import Timeline, read_timeline
 
 # ---- the recorder
@@ -156,6 +156,98 @@ def test_what_the_executor_issues_is_inside_of_its_work(traced: tuple[Timeline, 
     assert timeline.slices("executor", name="Python")
 
 
+def test_slices_name_the_dependency_that_was_complete_last(traced: tuple[Timeline, Any]) -> None:
+    timeline, _ = traced
+    lanes = timeline.lanes()
+    ends = {item["args"]["instruction"]: item["ts"] + item["dur"] for item in lanes}
+    names = {item["args"]["instruction"]: item["name"] for item in lanes}
+    for device in range(2):
+        for kernel in timeline.slices(f"D{device} compute")[1:]:
+            blocker = kernel["args"]["after"]
+            assert names[blocker].startswith(("smooth", "u: coherence", "v: coherence"))
+            assert ends[blocker] <= kernel["ts"] + 1e-3
+            assert kernel["args"]["known_us"] >= kernel["args"]["queued_us"] - 1e-3
+    (look,) = timeline.slices("host tasks", name="look")
+    copied = [
+        end
+        for number, end in ends.items()
+        if names[number].startswith("u: coherence") and number < look["args"]["instruction"]
+    ]
+    assert ends[look["args"]["after"]] == max(copied)
+
+
+def test_kernels_tell_the_bytes_that_they_read_and_write(traced: tuple[Timeline, Any]) -> None:
+    timeline, _ = traced
+    for device in range(2):  # 32 rows of 32 floats are written, and 33 are read
+        assert {item["args"]["bytes"] for item in timeline.slices(f"D{device} compute")} == {(32 + 33) * 32 * 4}
+
+
+def test_copies_and_allocations_tell_their_memories(traced: tuple[Timeline, Any]) -> None:
+    timeline, statistics = traced
+    copies = [item["args"] for item in timeline.lanes() if item["cat"] == "copy"]
+    assert {("D0", "D1"), ("D1", "D0"), ("D1", "host")} <= {(item["from"], item["to"]) for item in copies}
+    assert {item["buffer"] for item in copies} == {"u", "v"}
+    for number, memory in enumerate(("host", "D0", "D1"), 1):
+        held: dict[int, int] = {}
+        peak = 0
+        for item in sorted(timeline.slices("executor"), key=lambda item: item["ts"]):
+            if item["cat"] in {"alloc", "free"} and item["args"].get("memory") == memory:
+                if item["cat"] == "alloc":
+                    held[item["args"]["allocation"]] = item["args"]["bytes"]
+                    peak = max(peak, sum(held.values()))
+                else:
+                    assert held.pop(item["args"]["allocation"]) == item["args"]["bytes"]
+        assert peak == statistics.executor["memories"][number]["peak_bytes"]
+
+
+def test_a_dependency_beyond_those_of_one_event_is_known(tmp_path: Path) -> None:
+    def program(queue: celerity.Queue) -> None:
+        buffers = [celerity.Buffer.from_array(np.zeros(8)) for _ in range(20)]
+        for number, buffer in enumerate(buffers):
+            queue.host_task(
+                lambda part, view, number=number: time.sleep(0.02 if number == 17 else 0),
+                buffer.read_write(access.all()),
+                name=f"fill {number}",
+            )
+        queue.host_task(lambda part, *views: None, *(buffer.read(access.all()) for buffer in buffers), name="gather")
+
+    run_traced(tmp_path / "run.json", program)
+    timeline = read_timeline(tmp_path / "run.json")
+    last = max(timeline.slices("host tasks", name="fill"), key=lambda item: item["ts"] + item["dur"])
+    (gather,) = timeline.slices("host tasks", name="gather")
+    assert gather["args"]["after"] == last["args"]["instruction"]
+
+
+def test_calls_of_mappers_lie_within_their_submit(tmp_path: Path) -> None:
+    def slow_mapper(chunk: celerity.Chunk) -> celerity.Box:
+        time.sleep(0.002)
+        return chunk.box
+
+    def program(queue: celerity.Queue) -> None:
+        buffer = celerity.Buffer.from_array(np.zeros(64), name="u")
+        for _ in range(3):
+            queue.parallel_for(64, lambda chunk, view: None, buffer.read(slow_mapper), name="mapped")
+
+    run_traced(tmp_path / "run.json", program)
+    timeline = read_timeline(tmp_path / "run.json")
+    submits = timeline.slices("application", name="submit mapped")
+    mapped = timeline.slices("application", name="map chunks of mapped")
+    assert len(submits) == len(mapped) == 3
+    for submit, mapping in zip(submits, mapped, strict=True):
+        assert mapping["dur"] >= 2e3
+        assert submit["ts"] <= mapping["ts"] <= mapping["ts"] + mapping["dur"] <= submit["ts"] + submit["dur"] + 1e-3
+
+
+def test_the_file_tells_versions_settings_and_statistics(traced: tuple[Timeline, Any]) -> None:
+    about = traced[0].about["rank 0"]
+    assert about["versions"]["celerity_py"] == _native.version()
+    assert about["versions"]["NumPy"] == np.__version__
+    assert about["settings"]["devices"] == about["changed_settings"]["CELERITY_DEVICES"] == "cpu:2"
+    assert (about["backend"], about["num_devices"], about["bytes_per_second"]) == ("cpu", 2, [])
+    assert "pytest" in about["command"]
+    assert about["statistics"]["scheduler"]["tasks"] >= traced[1].scheduler["tasks"]
+
+
 def test_without_the_setting_nothing_is_recorded(queue: celerity.Queue) -> None:
     assert queue._runtime.tracer is None
 
@@ -199,7 +291,9 @@ def test_a_dry_run_shows_how_it_was_planned(tmp_path: Path) -> None:
 
 def test_slices_that_overlap_get_rows_of_their_own() -> None:
     spans = [(0, 10), (1, 9), (2, 3), (5, 12), (10, 20), (12, 13)]
-    rows = [(row, (item.start_ns, item.end_ns)) for row, item in rows_of([Slice("", *span, args={}) for span in spans])]
+    rows = [
+        (row, (item.start_ns, item.end_ns)) for row, item in rows_of([Slice("", "", *span, args={}) for span in spans])
+    ]
     assert rows == [(0, (0, 10)), (0, (1, 9)), (0, (2, 3)), (1, (5, 12)), (0, (10, 20)), (0, (12, 13))]
 
 
@@ -218,7 +312,7 @@ def _write_trace(path: Path, rank: int, origin_ns: int) -> str:
 
 def test_files_of_several_ranks_are_merged(tmp_path: Path) -> None:
     files = [_write_trace(tmp_path / f"out.{rank}.json", rank, 17) for rank in range(3)]
-    assert main([*files, "-o", str(tmp_path / "all.json")]) == 0
+    assert main(["trace", "merge", *files, "-o", str(tmp_path / "all.json")]) == 0
     merged = json.loads((tmp_path / "all.json").read_text())
     assert [event["pid"] for event in merged["traceEvents"]] == [0, 1, 2]
     assert list(merged["otherData"]) == ["rank 0", "rank 1", "rank 2"]
@@ -231,7 +325,7 @@ def test_files_that_do_not_belong_together_are_not_merged(
     rank: int, origin_ns: int, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [_write_trace(tmp_path / "a.json", 0, 17), _write_trace(tmp_path / "b.json", rank, origin_ns)]
-    assert main([*files, "-o", str(tmp_path / "all.json")]) == 1
+    assert main(["trace", "merge", *files, "-o", str(tmp_path / "all.json")]) == 1
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "all.json").exists()
 

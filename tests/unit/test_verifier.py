@@ -44,6 +44,7 @@ def kernel(id_: int, device: int, box: tuple[int, ...]) -> Record:
         "allocation": (2 + device, 1),
         "bounding_box": box,
         "accessed": [box],
+        "parts": [],
     }
     fields = {"device": device, "submission": 1, "chunk": box, "accesses": [binding], "reductions": []}
     return instruction(id_, "device_kernel", 1, [1 + device], **fields)

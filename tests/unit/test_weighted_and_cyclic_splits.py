@@ -65,6 +65,13 @@ def test_weights_per_device_divide_the_shares_of_ranks() -> None:
     cluster.finish().verify()
 
 
+def test_each_rank_takes_the_weights_of_its_own_devices() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2)
+    cluster.kernel(16, "kernel").weights(1, 3, 2, 2, 9).submit()  # an odd number: one per device, the first four
+    assert intervals(cluster) == [[(0, 2)], [(2, 8)], [(8, 12)], [(12, 16)]]
+    cluster.finish().verify()
+
+
 def test_a_device_without_weight_gets_nothing() -> None:
     cluster = Cluster(num_ranks=1, num_devices=3)
     cluster.kernel(16, "kernel").weights(1, 0, 1).submit()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from celerity_py import _native, _native_testing, access, hints
+from celerity_py._native import Box
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -18,6 +19,7 @@ from tests.property.programs import (
     HostTask,
     Initial,
     Kernel,
+    LocalPart,
     Mode,
     ObjectFence,
     Operator,
@@ -28,6 +30,7 @@ from tests.property.programs import (
     Task,
 )
 from tests.support import mappers
+from tests.support.allocations import FIRST_DEVICE
 from tests.support.mappers import Mapper
 from tests.verification.elements import UserBox, full_box
 from tests.verification.graph_query import Graph
@@ -130,15 +133,21 @@ class RankContext:
         self.trace.user_allocations[self._user_allocations] = (kind, number)
         return self._user_allocations
 
+    def _new_array(self, number: int, box: UserBox, device: int) -> tuple[Box, int, int]:
+        allocation = self._new_user_allocation("buffer", number)
+        self.trace.array_places[allocation] = (FIRST_DEVICE + device if device >= 0 else 0, box)
+        return native_box(box), allocation, device
+
     def _create_buffer(self, decl: BufferDecl) -> None:
-        allocation = self._new_user_allocation("buffer", decl.number) if decl.initial == "array" else 0
         size = decl.element_size_bytes
+        ranks = range(self.settings.num_ranks) if decl.initial == "local" else ()
         info = _native.BufferInfo(
             shape=decl.shape,
             element_size=size,
             alignment=min(size, 8),
             initial=decl.initial,
-            user_allocation=allocation,
+            arrays=[self._new_array(decl.number, box, device) for box, device in decl.arrays_of(self.trace.rank)],
+            held_by_ranks=[[native_box(box) for box, _ in decl.arrays_of(rank)] for rank in ranks],
             name=decl.name,
         )
         native = self.native.create_buffer(info)
@@ -176,7 +185,7 @@ class RankContext:
         division = hints.Division(split, task.oversubscribe, task.border, task.block, weights)
         if task.reductions:
             division = division.whole_shares()
-        reductions = [(self._buffers[r.buffer][0], r.op, "uint32", r.include_current) for r in task.reductions]
+        reductions = [(self._buffers[r.buffer][0], *r.native) for r in task.reductions]
         return _native.Task.kernel(box, task.granularity, division, reductions)
 
     def _submit_fence(self, task: Fence) -> int:
@@ -185,7 +194,9 @@ class RankContext:
             allocation = self._new_user_allocation("fence", self.native.next_submission())
         box = native_box(task.box)
         return int(
-            self.native.submit(_native_testing.make_fence(self._buffers[task.buffer][0], box, allocation, task.on_all))
+            self.native.submit(
+                _native_testing.make_fence(self._buffers[task.buffer][0], box, allocation, task.on_all, task.to_device)
+            )
         )
 
 
@@ -289,10 +300,16 @@ class Cluster:
         self._names: dict[int, str] = {}
 
     def buffer(
-        self, shape: int | Sequence[int], initial: Initial = "none", *, element_size_bytes: int = 4
+        self,
+        shape: int | Sequence[int],
+        initial: Initial = "none",
+        *,
+        element_size_bytes: int = 4,
+        device: int = -1,
+        parts: Sequence[LocalPart] = (),
     ) -> BufferHandle:
         full = (shape,) if isinstance(shape, int) else tuple(shape)
-        decl = BufferDecl(len(self.program.buffers), full, initial, element_size_bytes)
+        decl = BufferDecl(len(self.program.buffers), full, initial, element_size_bytes, tuple(parts), device)
         self._apply(decl)
         return BufferHandle(decl.number, full)
 
@@ -310,8 +327,10 @@ class Cluster:
             return TaskBuilder(self, (), name, on)
         return TaskBuilder(self, as_user_box(where), name, "split")
 
-    def fence(self, buffer: BufferHandle, box: UserBox | None = None, *, on_all: bool = True) -> int:
-        return self.submit(Fence(buffer.number, full_box(buffer.shape) if box is None else box, on_all))
+    def fence(
+        self, buffer: BufferHandle, box: UserBox | None = None, *, on_all: bool = True, to_device: bool = False
+    ) -> int:
+        return self.submit(Fence(buffer.number, full_box(buffer.shape) if box is None else box, on_all, to_device))
 
     def fence_object(self, number: int, *, on_all: bool = True) -> int:
         return self.submit(ObjectFence(number, on_all))

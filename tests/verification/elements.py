@@ -71,6 +71,11 @@ def flat_covers(outer: FlatBox, inner: FlatBox) -> bool:
     return flat_size(inner) == 0 or flat_overlap(outer, inner) == inner
 
 
+def hull(boxes: Sequence[FlatBox]) -> FlatBox:
+    """The smallest box around all of them; there is at least one."""
+    return to_flat(tuple((min(b[d] for b in boxes), max(b[3 + d] for b in boxes)) for d in range(3)))
+
+
 def flat_boxes(boxes: Iterable[UserBox]) -> tuple[FlatBox, ...]:
     return tuple(to_flat(box) for box in boxes if not is_empty(box))
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from tests.verification.elements import UserBox
+
 Record: TypeAlias = dict[str, Any]
 
 
@@ -20,7 +22,10 @@ class Trace:
     buffer_numbers: dict[int, int] = field(default_factory=dict)
     """Program's number of a buffer, by the id that records use."""
     user_allocations: dict[int, tuple[Literal["buffer", "fence"], int]] = field(default_factory=dict)
-    """Raw id in memory 0 -> the buffer (by number) that it initialises, or the fence (by submission) that fills it."""
+    """Number of an array of the user -> the buffer (by number) that it initialises, or the fence (by submission) that
+    fills it."""
+    array_places: dict[int, tuple[int, UserBox]] = field(default_factory=dict)
+    """Number of an array of the user that initialises a buffer -> its memory, and its box of the buffer."""
     is_finished: bool = False
     """The shutdown epoch was submitted, so that nothing may be left over."""
 

@@ -44,7 +44,11 @@ class RankCommands:
         self.reduced: set[Transfer] = set()
         for number, decl in oracle.decls.items():
             size = int(np.prod(decl.shape, dtype=np.int64))
-            self.versions[number] = np.full(size, UNINITIALISED if decl.initial == "none" else INITIAL, dtype=np.int64)
+            is_everywhere = decl.initial in {"array", "function"}
+            self.versions[number] = np.full(size, INITIAL if is_everywhere else UNINITIALISED, dtype=np.int64)
+            if decl.initial == "local":
+                held = [to_flat(box) for box, _ in decl.arrays_of(trace.rank)]
+                self.versions[number][list(bits(oracle.mask(number, held)))] = INITIAL
 
     def run(self) -> None:
         for record in self.trace.commands:

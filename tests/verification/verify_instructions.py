@@ -14,14 +14,16 @@ from tests.property.interpreter import INITIAL
 from tests.property.programs import Fence, HostTask, Kernel, ObjectFence
 from tests.support.allocations import (
     CELL_BYTES,
+    FIRST_DEVICE,
     PENDING,
     UNWRITTEN,
     Allocation,
     AllocationId,
     cells_of,
     linear_cells,
+    user_allocation,
 )
-from tests.verification.elements import FlatBox, Indices, flat_covers, flat_size, to_flat
+from tests.verification.elements import FlatBox, Indices, flat_covers, flat_size, hull, to_flat
 from tests.verification.graph_records import Record, Trace
 from tests.verification.verifier import (
     Oracle,
@@ -66,8 +68,7 @@ class RankInstructions(RankMemory):
             allocation = self._allocation(binding["allocation"])
             if (
                 allocation.memory != memory
-                or binding["op"] != task.reductions[position].op
-                or binding["type"] != "uint32"
+                or (binding["op"], binding["type"]) != task.reductions[position].native[:2]
                 or self.shares.by_id.get(binding["reduction"]) != (submission, position)
             ):
                 raise self.error(f"reduction {position} is not as submitted, or its result lies in another memory")
@@ -95,20 +96,17 @@ class RankInstructions(RankMemory):
         updates: list[tuple[Allocation, Indices]] = []
         touched: dict[AllocationId, tuple[int, int]] = {}
         for position, (binding, access) in enumerate(zip(record["accesses"], task.accesses, strict=True)):
-            boxes = self._check_binding(record, position, binding, memory)
-            if not boxes:
-                continue
-            allocation = self._allocation(binding["allocation"])
-            size = self.oracle.decl(access.buffer).element_size_bytes
-            cells, mask = allocation.cells(boxes, size)
-            reads, writes = touched.get(allocation.id, (0, 0))
-            if access.mode != "write":
-                reads |= mask
-                self._expect(access.buffer, submission, boxes, allocation.versions[cells], "reads")
-            if access.mode != "read":
-                writes |= mask
-                updates.append((allocation, cells))
-            touched[allocation.id] = (reads, writes)
+            for allocation, boxes in self._check_binding(record, position, binding, memory):
+                size = self.oracle.decl(access.buffer).element_size_bytes
+                cells, mask = allocation.cells(boxes, size)
+                reads, writes = touched.get(allocation.id, (0, 0))
+                if access.mode != "write":
+                    reads |= mask
+                    self._expect(access.buffer, submission, boxes, allocation.versions[cells], "reads")
+                if access.mode != "read":
+                    writes |= mask
+                    updates.append((allocation, cells))
+                touched[allocation.id] = (reads, writes)
         for name, (reads, writes) in touched.items():
             self._access(place, self.allocations[name], reads, writes)
         for allocation, cells in updates:
@@ -118,7 +116,10 @@ class RankInstructions(RankMemory):
         if missing := self.awaited.find_missing(record, self.allocations.values()):
             raise self.error(missing)
 
-    def _check_binding(self, record: Record, position: int, binding: Record, memory: int) -> tuple[FlatBox, ...]:
+    def _check_binding(
+        self, record: Record, position: int, binding: Record, memory: int
+    ) -> list[tuple[Allocation, tuple[FlatBox, ...]]]:
+        """The allocations of an access, each with the boxes of the access that lie there."""
         task = self.oracle.tasks[record["submission"]]
         assert isinstance(task, Kernel | HostTask)
         access = task.accesses[position]
@@ -129,18 +130,27 @@ class RankInstructions(RankMemory):
         if self.oracle.mask(access.buffer, boxes) != expected:
             raise self.error(f"access {position}: {boxes} is not what {access} means for this chunk")
         if not expected:
-            return ()
-        allocation = self._allocation(binding["allocation"])
-        if allocation.buffer != access.buffer or allocation.memory != memory or allocation.box is None:
-            raise self.error(
-                f"access {position}: bound to allocation {allocation.id} of b{allocation.buffer}, {allocation.box}"
-            )
-        lows = tuple(min(b[d] for b in boxes) for d in range(3))
-        highs = tuple(max(b[3 + d] for b in boxes) for d in range(3))
-        bounding_box = tuple(binding["bounding_box"])
-        if bounding_box != lows + highs or not flat_covers(allocation.box, bounding_box):
-            raise self.error(f"access {position}: bounding box must be {lows + highs} and lie in the allocation")
-        return boxes
+            return []
+        if tuple(binding["bounding_box"]) != hull(boxes):
+            raise self.error(f"access {position}: bounding box must be {hull(boxes)}")
+        parts = binding["parts"] or [{"allocation": binding["allocation"], "bounding_box": hull(boxes)}]
+        if len(parts) > 1 and not access.mapper.is_periodic:
+            raise self.error(f"access {position} has parts, but is not periodic")
+        found = []
+        for part in parts:
+            allocation = self._allocation(part["allocation"])
+            if allocation.buffer != access.buffer or allocation.memory != memory or allocation.box is None:
+                raise self.error(
+                    f"access {position}: bound to allocation {allocation.id} of b{allocation.buffer}, {allocation.box}"
+                )
+            inside = tuple(box for box in boxes if flat_covers(tuple(part["bounding_box"]), box))
+            bounds = hull(inside or boxes)
+            if not inside or tuple(part["bounding_box"]) != bounds or not flat_covers(allocation.box, bounds):
+                raise self.error(f"access {position}: {part} must be the box around its elements, and be allocated")
+            found.append((allocation, inside))
+        if sorted(box for _, inside in found for box in inside) != sorted(boxes):
+            raise self.error(f"access {position}: each of {boxes} must lie in one of {parts}")
+        return found
 
     def _replay_initialize(self, record: Record, place: int) -> None:
         buffer = self.trace.buffer_numbers[record["buffer"]]
@@ -268,7 +278,7 @@ class RankInstructions(RankMemory):
         raws = [raw for raw, use in self.trace.user_allocations.items() if use == ("fence", submission)]
         if not raws or flat_size(to_flat(task.box)) == 0:
             return
-        allocation = self.allocations[(0, raws[0])]
+        allocation = self.allocations[user_allocation(FIRST_DEVICE if task.to_device else 0, raws[0])]
         self._access(place, allocation, (1 << allocation.versions.size) - 1, 0)
         self._expect(task.buffer, submission, (to_flat(task.box),), allocation.versions, "fulfils a fence with")
 

@@ -12,11 +12,13 @@ from tests.property.interpreter import INITIAL, Versions
 from tests.property.programs import Fence
 from tests.support.allocations import (
     CELL_BYTES,
+    FIRST_DEVICE,
     PENDING,
     UNWRITTEN,
     Allocation,
     AllocationId,
     cells_of,
+    user_allocation,
 )
 from tests.verification.elements import FlatBox, Indices, bits, flat_size, to_flat
 from tests.verification.graph_records import Record, Trace
@@ -73,14 +75,15 @@ class RankMemory:
         for raw, (kind, number) in self.trace.user_allocations.items():
             if kind == "buffer":
                 decl = self.oracle.decl(number)
-                count = flat_size(self.oracle.spaces[number])
-                box = self.oracle.spaces[number]
+                memory, place = self.trace.array_places[raw]
+                box = to_flat(place)
             else:
                 task = self.oracle.tasks[number]
                 assert isinstance(task, Fence)
                 decl, box = self.oracle.decl(task.buffer), to_flat(task.box)
-                count = flat_size(box)
-            allocation = Allocation((0, raw), count * decl.element_size_bytes, None, decl.number, box)
+                memory = FIRST_DEVICE if task.to_device else 0
+            size_bytes = flat_size(box) * decl.element_size_bytes
+            allocation = Allocation(user_allocation(memory, raw), size_bytes, None, decl.number, box)
             if kind == "buffer":
                 allocation.versions[:] = INITIAL
             self.allocations[allocation.id] = allocation
@@ -176,6 +179,7 @@ class RankMemory:
         boxes = flat_tuple(record["boxes"])
         size = record["element_size_bytes"]
         source, destination = self._allocation(record["source"]), self._allocation(record["destination"])
+        self._check_reach(source.memory, destination.memory)
         from_cells, from_mask = self._copied_cells(source, boxes, size, record["source_offset_bytes"])
         to_cells, to_mask = destination.cells(boxes, size, record["destination_offset_bytes"])
         if source is destination:
@@ -184,6 +188,15 @@ class RankMemory:
             self._access(place, source, from_mask, 0)
             self._access(place, destination, 0, to_mask)
         self._carry(record, boxes, source.versions[from_cells], destination, to_cells)
+
+    def _check_reach(self, source: int, destination: int) -> None:
+        settings = self.oracle.program.settings
+        on_device = min(source, destination) >= FIRST_DEVICE
+        if on_device and source != destination and not settings.device_peers:
+            raise self.error("copies between devices that do not reach each other")
+        is_across = min(source, destination) == 0 and max(source, destination) >= FIRST_DEVICE
+        if is_across and not settings.user_device_peers:
+            raise self.error("copies between a device and memory of the user that it does not reach")
 
     def _copied_cells(
         self, source: Allocation, boxes: tuple[FlatBox, ...], size: int, offset_bytes: int = 0
@@ -214,6 +227,7 @@ class RankMemory:
         for source in record["sources"]:
             boxes = flat_tuple(source["boxes"])
             allocation = self._allocation(source["allocation"])
+            self._check_reach(allocation.memory, destination.memory)
             from_cells, from_mask = self._copied_cells(allocation, boxes, size)
             to_cells, to_mask = destination.cells(boxes, size)
             if written & to_mask:

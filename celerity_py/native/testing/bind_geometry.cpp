@@ -86,7 +86,7 @@ void bind_geometry(nb::module_& m) {
 	m.def(
 	    "split_into_blocks",
 	    [](const user_box& space, const nb::tuple& granularity, const coordinate extent) {
-		    return as_list(split_into_blocks(space.b, granularity_of(granularity), extent).blocks, space.dims);
+		    return as_list(split_into_blocks(space.b, granularity_of(granularity), extent), space.dims);
 	    },
 	    "space"_a, "granularity"_a, "extent"_a,
 	    nb::sig("def split_into_blocks(space: celerity_py._native.Box, granularity: tuple[int, ...], extent: int) -> list[celerity_py._native.Box]"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Graph generation without threads or hardware, with everything recorded: for tests, and for whoever wants to look at a schedule.
+// Graph generation without threads or hardware, with everything recorded: for tests, and for people who want to look at a schedule.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -34,13 +34,16 @@ class graph_context final : public instruction_sink {
 	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
 	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); },
-	              [this](command_record&& r) { m_commands.push_back(std::move(r)); },
+	              [this](command_record&& r) { m_commands.push_back(std::move(r)); }, {},
 	              [this](planning_notice&& notice) { m_notices.push_back(std::move(notice)); }}) {}
 
 	graph_context(const graph_context&) = delete;
 	graph_context& operator=(const graph_context&) = delete;
 
-	void submit(instruction_batch&& batch) override { m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end()); }
+	void submit(instruction_batch&& batch) override {
+		m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end());
+		if(batch.replayed != nullptr) ++m_replayed[batch.replayed];
+	}
 
 	std::uint64_t create_buffer(buffer_info info) {
 		info.id = buffer_id(++m_last_buffer);
@@ -72,6 +75,12 @@ class graph_context final : public instruction_sink {
 	scheduling_pipeline& pipeline() { return m_pipeline; }
 	std::uint64_t next_submission() const { return m_last_submission + 1; }
 
+	std::vector<std::uint64_t> replayed_batches() const {
+		std::vector<std::uint64_t> counts;
+		for(const auto& [identity, count] : m_replayed) counts.push_back(count);
+		return counts;
+	}
+
 	nb::list take_tasks() { return take(m_tasks); }
 	nb::list take_commands() { return take(m_commands); }
 	nb::list take_instructions() { return take(m_instructions); }
@@ -90,6 +99,7 @@ class graph_context final : public instruction_sink {
 	std::vector<task_record> m_tasks;
 	std::vector<command_record> m_commands;
 	std::vector<const instruction*> m_instructions;
+	std::unordered_map<std::shared_ptr<const void>, std::uint64_t> m_replayed; ///< keeps the identities, so that none stands for two templates
 	std::vector<planning_notice> m_notices;
 	std::unordered_map<buffer_id, buffer_info> m_buffers;
 	std::uint64_t m_last_buffer = 0;
@@ -113,6 +123,7 @@ void bind_graphs(nb::module_& m) {
 	    .def(
 	        "chunks_for", [](const graph_context& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a)
 	    .def("submit", &graph_context::submit_task, "task"_a)
+	    .def("replayed_batches", &graph_context::replayed_batches, "How many batches there were of each identity, in no order.")
 	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "Submits the tasks of the program again and again.")
 	    .def_prop_ro("expanded_repetitions", [](graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
 	    .def("next_submission", &graph_context::next_submission)

@@ -41,7 +41,8 @@ void bind_inner_calls(nb::module_& m) {
 	            "name: str = ...) -> celerity_py._native.Task"),
 	    "The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.");
 	m.def("make_object_fence", &make_object_fence, "object"_a, "on_all"_a = true, "A task that waits for the users of a host object.");
-	m.def("make_fence", &make_fence, "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true, "A task that copies a part of a buffer to user memory.");
+	m.def("make_fence", &make_fence, "buffer"_a, "box"_a, "user_allocation"_a, "on_all"_a = true, "to_device"_a = false,
+	    "A task that copies a part of a buffer to an array of the user.");
 	m.def("make_epoch", &make_epoch, "action"_a = "none", "action: 'none', 'barrier' or 'shutdown'.");
 	m.def(
 	    "check_dimensions",

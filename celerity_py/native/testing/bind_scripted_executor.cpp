@@ -27,18 +27,25 @@ std::uintptr_t number_of(const void* const address) { return reinterpret_cast<st
 nb::object to_python(const scripted_backend::launched_kernel& kernel) {
 	const auto native = nb::module_::import_("celerity_py._native");
 	nb::list accesses;
-	for(std::size_t i = 0; i < kernel.accesses.size(); ++i) {
-		const auto& access = kernel.accesses[i];
-		if(access.allocation.is_null()) {
+	auto next_place = kernel.access_places.begin();
+	for(const auto& access : kernel.accesses) {
+		nb::list parts;
+		for(const auto& part : access.parts) {
+			const auto& at = *next_place++;
+			parts.append(native.attr("BoundPart")(nb::cast(flatten(part.allocation)), number_of(at.address), nb::cast(flatten(*at.array)),
+			    nb::cast(flatten(part.bounding_box))));
+		}
+		const auto place = access.parts.empty() ? *next_place++ : array_place{};
+		if(access.accessed.empty()) {
 			accesses.append(nb::none());
 			continue;
 		}
-		const auto& place = kernel.access_places[i];
+		const box array = place.array != nullptr ? *place.array : box();
 		accesses.append(native.attr("BoundAccess")(access.buffer.value, nb::cast(flatten(access.allocation)), number_of(place.address),
-		    nb::cast(flatten(*place.array)), nb::cast(flatten(access.bounding_box)), celerity::native::to_python(access.accessed)));
+		    nb::cast(flatten(array)), nb::cast(flatten(access.bounding_box)), celerity::native::to_python(access.accessed), parts));
 	}
 	nb::list reductions;
-	for(const auto* const address : kernel.reduction_addresses) reductions.append(native.attr("BoundReduction")(number_of(address)));
+	for(const auto& place : kernel.reduction_places) reductions.append(native.attr("BoundReduction")(number_of(place.address)));
 	return native.attr("KernelCall")(0, kernel.submission.value, nb::cast(flatten(kernel.chunk)), accesses, reductions);
 }
 

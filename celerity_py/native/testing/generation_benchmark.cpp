@@ -40,7 +40,7 @@ class program_builder {
 		info.element_size_bytes = info.element_alignment_bytes = 4;
 		if(host_initialized) {
 			info.initial = buffer_info::initial_contents::user_array;
-			info.user_allocation = allocation_id{user_memory, m_last_buffer};
+			info.arrays.push_back({box::full(extents), allocation_id{user_memory, m_last_buffer}});
 		}
 		create(info);
 		return info.id;

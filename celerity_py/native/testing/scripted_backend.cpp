@@ -123,7 +123,7 @@ void scripted_backend::enqueue_launch(const lane_position position, const lane_w
 	const auto& kernel = *launch.instruction;
 	op.launch = {kernel.submission, kernel.chunk, kernel.accesses, {}, {}};
 	op.launch.access_places.assign(launch.access_places.begin(), launch.access_places.end());
-	op.launch.reduction_addresses.assign(launch.reduction_addresses.begin(), launch.reduction_addresses.end());
+	op.launch.reduction_places.assign(launch.reduction_places.begin(), launch.reduction_places.end());
 	enqueue(position, std::move(op));
 }
 

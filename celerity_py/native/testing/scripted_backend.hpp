@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Devices for tests: whatever an executor puts on their lanes waits there until the test says which lane makes a step. Everything happens on one thread, so
+// Devices for tests: operations on their lanes wait until the test lets a lane make a step. Everything happens on one thread, so
 // that many ranks can live in one process, and every order of events that real devices could choose can be tried.
 #pragma once
 
@@ -35,7 +35,7 @@ class scripted_backend final : public backend {
 		box chunk;
 		std::span<const access_binding> accesses;
 		std::vector<array_place> access_places;
-		std::vector<void*> reduction_addresses;
+		std::vector<array_place> reduction_places;
 	};
 	/// The kind of a step; its names stand below the class.
 	enum class step_kind : std::uint8_t { copy, signal, pull, kernel, launch };
@@ -121,7 +121,7 @@ class scripted_backend final : public backend {
 	std::vector<std::pair<lane_position, operation>> m_kept; ///< signals until flush()
 	std::vector<early_flag> m_early;
 	std::map<const void*, std::size_t> m_live;
-	std::vector<std::pair<std::byte*, std::size_t>> m_dead; ///< kept to the end: whoever still touches them is found
+	std::vector<std::pair<std::byte*, std::size_t>> m_dead; ///< kept to the end, so that later accesses to them are found
 	std::vector<task_id> m_reached;
 	lane_position m_begun;
 	launched_kernel m_launched;

@@ -36,8 +36,8 @@ struct native_launch {
 struct launch_operation {
 	const native_launch* launch = nullptr;
 	const device_kernel_instruction* instruction = nullptr;
-	small_vector<array_place, 6> access_places; ///< of the allocations; without address for empty accesses
-	small_vector<void*, 2> reduction_addresses; ///< of the elements
+	small_vector<array_place, 6> access_places; ///< of the allocations, one per access or part of it; without address for empty accesses
+	small_vector<array_place, 2> reduction_places; ///< of the partial results: whole buffers
 	void* violation = nullptr; ///< for the backend: where a kernel that checks bounds reports
 };
 

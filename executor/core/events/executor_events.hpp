@@ -121,15 +121,24 @@ struct stopped_event {
 using executor_event = std::variant<pilot_event, send_event, receive_event, barrier_event, completed_event, retired_event, user_free_event,
     empty_reduction_event, failed_event, shutdown_event, stopped_event>;
 
+/// An access_part with its address.
+struct bound_part {
+	allocation_id allocation;
+	void* address = nullptr;
+	box allocated_box;
+	box bounding_box;
+	CELERITY_FIELDS(allocation, address, allocated_box, bounding_box)
+};
 /// An access_binding with its address, and without ties to the instruction. The boxes are in buffer coordinates.
 struct bound_access {
 	buffer_id buffer;
-	allocation_id allocation; ///< null if the access is empty
+	allocation_id allocation; ///< null if the access is empty, or has parts
 	void* address = nullptr;
 	box allocated_box;
 	box bounding_box;
 	box_vector accessed;
-	CELERITY_FIELDS(buffer, allocation, address, allocated_box, bounding_box, accessed)
+	std::vector<bound_part> parts;
+	CELERITY_FIELDS(buffer, allocation, address, allocated_box, bounding_box, accessed, parts)
 };
 struct bound_reduction {
 	void* address = nullptr;
@@ -166,6 +175,18 @@ struct initialize_call {
 	box_vector boxes;
 	CELERITY_KIND(initialize, ticket, buffer, address, allocated_box, boxes)
 };
-using host_call = std::variant<host_task_call, initialize_call>;
+/// Partial results of a reduction by a callable: `num_partials` of them, one behind the other at `source`, to be folded into `destination`.
+struct combine_call {
+	call_ticket ticket = 0;
+	buffer_id buffer;
+	reduction_id reduction;
+	std::uint64_t callable = 0; ///< see `task_reduction`
+	void* source = nullptr;
+	std::size_t num_partials = 0;
+	void* destination = nullptr;
+	bool is_all_of_it = false; ///< see `reduce_instruction`
+	CELERITY_KIND(combine, ticket, buffer, reduction, callable, source, num_partials, destination, is_all_of_it)
+};
+using host_call = std::variant<host_task_call, initialize_call, combine_call>;
 
 } // namespace celerity

@@ -6,7 +6,9 @@
 #include <new>
 #include <stdexcept>
 
+#include "events/labels.hpp"
 #include "executor_loop.hpp"
+#include "executor_trace.hpp"
 #include "instruction_facts.hpp"
 #include "memory/reduce_kernels.hpp"
 #include "scheduler/core/base/overloaded.hpp"
@@ -89,9 +91,9 @@ memory_holders executor_loop::find_holders(const alloc_instruction& lacking) con
 
 template <>
 void executor_loop::execute(const issue& item, const free_instruction& free) {
-	if(free.allocation.memory == user_memory) {
-		m_allocations.unregister_user_memory(free.allocation.raw);
-		m_announcements.add(user_free_event{free.allocation.raw});
+	if(free.allocation.is_of_user()) {
+		m_allocations.unregister_user_memory(free.allocation.user_number());
+		m_announcements.add(user_free_event{free.allocation.user_number()});
 	} else {
 		const auto entry = m_allocations.remove(free.allocation);
 		m_backend->deallocate(free.allocation.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
@@ -125,8 +127,11 @@ launch_operation executor_loop::operation_of(const device_kernel_instruction& ke
 	launch_operation operation;
 	operation.launch = &launch;
 	operation.instruction = &kernel;
-	for(const auto& access : kernel.accesses) operation.access_places.push_back(m_allocations.place(access.allocation));
-	for(const auto& reduction : kernel.reductions) operation.reduction_addresses.push_back(m_allocations.address(reduction.allocation));
+	for(const auto& access : kernel.accesses) {
+		if(access.parts.empty()) operation.access_places.push_back(m_allocations.place(access.allocation));
+		for(const auto& part : access.parts) operation.access_places.push_back(m_allocations.place(part.allocation));
+	}
+	for(const auto& reduction : kernel.reductions) operation.reduction_places.push_back(m_allocations.place(reduction.allocation));
 	return operation;
 }
 
@@ -145,7 +150,13 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 template <>
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
 	void* const destination = m_allocations.address(reduce.destination);
-	fold(reduce.op, reduce.type, m_allocations.address(reduce.source), reduce.count, reduce.num_elements, destination);
+	void* const source = m_allocations.address(reduce.source);
+	if(reduce.op == reduction_op::callable) {
+		++m_num_host_calls;
+		m_calls.push(combine_call{item.id.value, reduce.buffer, reduce.reduction, reduce.callable, source, reduce.count, destination, reduce.is_all_of_it});
+		return;
+	}
+	fold(reduce.op, reduce.type, source, reduce.count, reduce.num_elements, destination);
 	const bool has_no_values = reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination, reduce.num_elements);
 	if(has_no_values) m_announcements.add(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
@@ -158,8 +169,12 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 	bound.reserve(accesses.size());
 	for(const auto& access : accesses) {
 		const auto place = m_allocations.place(access.allocation);
-		bound.push_back(
-		    {access.buffer, access.allocation, place.address, place.array != nullptr ? *place.array : box(), access.bounding_box, box_vector(access.accessed)});
+		bound.push_back({access.buffer, access.allocation, place.address, place.array != nullptr ? *place.array : box(), access.bounding_box,
+		    box_vector(access.accessed), {}});
+		for(const auto& part : access.parts) {
+			const auto at = m_allocations.place(part.allocation);
+			bound.back().parts.push_back({part.allocation, at.address, *at.array, part.bounding_box});
+		}
 	}
 	return bound;
 }
@@ -252,6 +267,18 @@ void executor_loop::dispatch(const issue& item) {
 	// Not before a pull: its kernel may write the flags that the backend has kept back. Not before a signal: it may join them.
 	if(!std::holds_alternative<send_instruction>(operation) && !std::holds_alternative<receive_instruction>(operation)) m_backend->flush();
 	std::visit([&](const auto& kind) { execute(item, kind); }, operation);
+}
+
+void executor_loop::dispatch_observed(const issue& item) {
+	const std::int64_t start_ns = m_trace != nullptr ? now_ns() : 0;
+	const profiler_range range(m_options.ranges.get(), [&](const profiler_ranges& ranges) {
+		if(item.num_ids == 1) return name_for_profiler(*item.payload, ranges);
+		const auto& instructions = m_graphs.find(item.id).instructions;
+		const auto first = label(instructions.front()->key.task);
+		return first + " to " + label(instructions.back()->key.task) + ": " + std::to_string(instructions.size()) + " instructions as graphs";
+	});
+	dispatch(item);
+	if(m_trace != nullptr) trace_issue(*m_trace, item, m_allocations, start_ns);
 }
 
 } // namespace celerity

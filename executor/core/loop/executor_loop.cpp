@@ -31,7 +31,6 @@ constexpr std::chrono::microseconds shortest_pause{10};
 constexpr std::chrono::microseconds longest_pause{200};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
-constexpr std::chrono::microseconds longest_wait_for_periods{50};
 
 remote_waits remote_waits_of(const executor_options& options) {
 	if(!options.direct) return remote_waits::none;
@@ -53,7 +52,8 @@ executor_loop::executor_loop(const executor_options& options)
           [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get()); }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
-    : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()), m_backend(require(make_backend(m_wake_up))),
+    : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()),
+      m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_backend(require(make_backend(m_wake_up))),
       m_calls(options.num_devices, *m_backend, m_trace), m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}),
       m_direct{*m_backend, m_allocations, m_statistics, m_trace}, m_rules{*m_backend, m_launches, m_direct, options.num_ranks, options.num_devices},
       m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
@@ -80,6 +80,7 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 	if(m_left_at_ns != 0) m_trace->record({std::exchange(m_left_at_ns, 0), now_ns(), traced_python{}});
 	while(true) {
 		const auto seen = m_wake_up.prepare();
+		const auto round_began = event_count::clock::now();
 		bool must_return = m_is_woken.exchange(false, std::memory_order_relaxed);
 		{
 			const std::lock_guard lock(m_state_mutex);
@@ -104,7 +105,8 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			return events;
 		}
 		auto wake_up = m_announcements.is_empty() ? deadline : std::min(deadline, m_announcements.deadline());
-		if(m_staged_until_ns != 0) wake_up = std::min(wake_up, event_count::clock::now() + longest_wait_for_periods);
+		// A deadline from before the round has been looked at. The batch then waits for lanes or runs, which wake this thread.
+		if(m_staged_until > round_began) wake_up = std::min(wake_up, m_staged_until);
 		wait(seen, wake_up);
 	}
 }
@@ -218,6 +220,7 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	}
 	if(runs_as_graphs) return submit_as_runs(batch);
 	for(const auto* const item : batch.instructions) {
+		if(m_trace != nullptr) trace_handover(*m_trace, *item, static_cast<std::int64_t>(stamp));
 		m_engine.submit(make_request(*item, m_rules));
 		begin_transfer(*item, stamp);
 	}
@@ -330,10 +333,12 @@ int executor_loop::issue_ready() {
 		}
 		if(!m_engine.next(item, stamp)) break;
 		m_current = item.payload;
-		const std::int64_t start_ns = m_trace != nullptr ? now_ns() : 0;
-		dispatch(item);
+		if(m_is_observed) {
+			dispatch_observed(item);
+		} else {
+			dispatch(item);
+		}
 		if(m_direct.has_peers() && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
-		if(m_trace != nullptr) trace_issue(*m_trace, item, start_ns);
 		++num_issued;
 		if(!m_done.empty()) complete_done();
 	}

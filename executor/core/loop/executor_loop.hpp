@@ -27,6 +27,7 @@
 #include "engine_requests.hpp"
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
+#include "events/profiler_ranges.hpp"
 #include "executor_inbox.hpp"
 #include "memory/allocation_table.hpp"
 #include "period_graphs.hpp"
@@ -53,6 +54,7 @@ struct executor_options {
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	std::shared_ptr<profiler_ranges> ranges = nullptr; ///< null: no profiler looks
 	std::shared_ptr<program_log> program = nullptr;  ///< to compare with other ranks; null: there are none
 	bool overwrites_wait = false; ///< a writer waits on its lane until other ranks have fetched the old data; otherwise the host waits
 	std::chrono::nanoseconds idle_spin{0};           ///< so long the thread looks for work before it sleeps
@@ -72,12 +74,12 @@ class memory_shortage : public std::runtime_error {
 	memory_holders holders;
 };
 
-/// A batch that waits, and all later ones with it, until other ranks have announced what its graphs fetch.
+/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch.
 struct staged_batch {
 	instruction_batch batch;
 	bool runs_as_graphs = false;
 	std::size_t num_submitted = 0; ///< periods
-	std::size_t num_announced = 0; ///< instructions: the transfers among them are
+	std::size_t num_announced = 0; ///< instructions up to the first transfer that is not announced
 
 	instruction_span left() const {
 		return instruction_span(batch.instructions).subspan(num_submitted == 0 ? 0 : batch.instructions.size() / batch.num_periods * num_submitted);
@@ -174,6 +176,7 @@ class executor_loop final : public instruction_sink {
 	const executor_options m_options;
 	const bool m_may_spin;
 	trace_recorder* const m_trace;
+	const bool m_is_observed; ///< by a timeline or a profiler
 	progress_callback m_progress;
 	event_count m_wake_up;
 	std::atomic<bool> m_is_woken{false};
@@ -198,7 +201,7 @@ class executor_loop final : public instruction_sink {
 	period_graphs m_graphs; // gone before the backend
 	std::deque<staged_batch> m_staged;
 	std::unordered_map<instruction_id, bool> m_released_early; ///< transfers of staged batches; whether the data is ready
-	std::int64_t m_staged_until_ns = 0;                        ///< so long the first batch waits for more periods; 0: it does not
+	event_count::clock::time_point m_staged_until{};           ///< so long the first batch waits for more periods; 0: it does not
 	std::vector<rank_flag> m_flags;                            ///< of the latest run
 	direct_sender m_sender;
 	direct_receiver m_receiver;
@@ -229,7 +232,7 @@ class executor_loop final : public instruction_sink {
 	bool work();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
-	/// Tells the other rank, or learns what to expect of it.
+	/// Announces a send to the other rank, or expects the messages of a receive.
 	void begin_transfer(const instruction& item, std::uint64_t stamp);
 	/// Sends a pilot, or leaves that to the direct sender.
 	void announce(const instruction& item, const send_instruction& send, std::uint64_t stamp);
@@ -266,6 +269,8 @@ class executor_loop final : public instruction_sink {
 
 	// executor_dispatch.cpp: a specialisation per kind of instruction
 	void dispatch(const issue& item);
+	/// For a timeline or a profiler, too.
+	void dispatch_observed(const issue& item);
 	template <typename Operation>
 	void execute(const issue& item, const Operation& operation) = delete;
 	void allocate(instruction_id id, const alloc_instruction& alloc);

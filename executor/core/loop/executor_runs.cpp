@@ -2,10 +2,12 @@
 // Runs: periods of replays that devices carry out as graphs. With direct peers, a batch is staged until the peers have announced the data of its receives.
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 
 #include "executor_loop.hpp"
+#include "instruction_facts.hpp"
 #include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
@@ -14,12 +16,8 @@ namespace {
 
 /// A few keep the device busy. A driver whose queue is full blocks the thread, for which other ranks may wait.
 constexpr std::size_t most_runs_in_flight = 4;
-/// A run waits so long for the announcements of further periods. It must not wait for ever: the peer may need the first period before it can announce the others.
-constexpr std::int64_t longest_wait_for_periods_ns = 50'000;
-
-bool is_transfer(const instruction& item) {
-	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
-}
+/// A run waits so long for the announcements of further periods. It must not wait for ever: the peer may need the first period to announce the others.
+constexpr std::chrono::microseconds longest_wait_for_periods{50};
 
 } // namespace
 
@@ -57,7 +55,7 @@ bool executor_loop::submit_staged() {
 		const batch_part part{staged.batch, staged.num_submitted, periods_to_run(staged)};
 		if(staged.runs_as_graphs && part.num_periods == 0) break;
 		has_submitted = true;
-		m_staged_until_ns = 0;
+		m_staged_until = {};
 		if(staged.runs_as_graphs) {
 			for(const auto* const item : part.instructions()) m_released_early.erase(item->id);
 			const auto request = m_graphs.add_run(part, m_rules);
@@ -94,8 +92,9 @@ std::size_t executor_loop::periods_to_run(staged_batch& staged) {
 	}
 	batch_part part{staged.batch, staged.num_submitted, periods_of_next_run(staged.batch.num_periods - staged.num_submitted, period_size)};
 	if(num_announced < part.num_periods) {
-		if(m_staged_until_ns == 0) m_staged_until_ns = now_ns() + longest_wait_for_periods_ns;
-		if(now_ns() < m_staged_until_ns) return 0;
+		const auto now = event_count::clock::now();
+		if(m_staged_until == event_count::clock::time_point{}) m_staged_until = now + longest_wait_for_periods;
+		if(now < m_staged_until) return 0;
 		part.num_periods = std::bit_floor(num_announced);
 	}
 	// The driver may wait for the whole device while it makes a graph. No operation on the device may then wait for another rank, which may need this thread.
@@ -154,7 +153,7 @@ class run_builder {
 	std::vector<std::uint32_t> order() const {
 		std::vector<std::uint32_t> order(m_run.graph->steps.size());
 		for(std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-		// A wait for another rank comes behind all flags of smaller keys, whatever the device carries out first.
+		// A wait for another rank comes behind all flags of smaller keys, in any order that the device may choose.
 		if(m_run.graph->has_transfers) std::stable_sort(order.begin(), order.end(), [&](const auto a, const auto b) { return key_of(a) < key_of(b); });
 		return order;
 	}
@@ -193,7 +192,7 @@ class run_builder {
 	std::vector<std::optional<std::uint32_t>> m_answers; ///< by step: of a send, the flag
 	std::optional<fetch> m_latest_fetch;
 
-	/// What follows must not begin before the answers to those of the steps that are sends.
+	/// Some of the steps may be sends. The next operation waits for the answers to these, unless an earlier fetch can.
 	void await_answers(const std::span<const std::uint32_t> steps) {
 		const auto next = static_cast<std::uint32_t>(m_operations.size());
 		for(const auto send : steps) {

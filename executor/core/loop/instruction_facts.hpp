@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Facts about an instruction of any kind, for reports and timelines. They are found by the names of its fields.
+// Facts about an instruction of any kind, for reports, timelines and graphs of replays. Most are found by the names of its fields.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +66,11 @@ instruction_facts facts_of(const Operation& operation) {
 }
 inline instruction_facts facts_of(const instruction& item) {
 	return std::visit([](const auto& operation) { return facts_of(operation); }, item.operation);
+}
+
+/// With another rank.
+inline bool is_transfer(const instruction& item) {
+	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
 }
 
 inline void count_copies(executor_statistics& counts, const copy_instruction& copy) {

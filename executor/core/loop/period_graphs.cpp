@@ -23,7 +23,7 @@ constexpr std::size_t most_periods = 16;
 constexpr std::size_t most_instructions = 4096;
 constexpr std::size_t most_graphs = 32;
 
-bool uses_user_memory(const copy_instruction& copy) { return copy.source.memory == user_memory || copy.destination.memory == user_memory; }
+bool uses_user_memory(const copy_instruction& copy) { return copy.source.is_of_user() || copy.destination.is_of_user(); }
 
 /// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
 std::optional<device_id> device_of_step(const instruction& item, const request_rules& rules) {
@@ -123,10 +123,6 @@ void count(executor_statistics& counts, const instruction& item) {
 	               [](const auto&) {},
 	           },
 	    item.operation);
-}
-
-bool is_transfer(const instruction& item) {
-	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
 }
 
 template <typename Enum>

@@ -39,6 +39,7 @@ struct text_writer {
 	void operator()(const device_kernel_instruction& kernel) const { out.text += " on " + label(kernel.device) + words_of(call); }
 	void operator()(const host_task_instruction&) const { out.text += words_of(call); }
 	void operator()(const initialize_instruction&) const { out.text += words_of(call); }
+	void operator()(const reduce_instruction& reduce) const { out.text += reduce.op == reduction_op::callable ? words_of(call) : ""; }
 	void operator()(const send_instruction& send) const { out.text += numbered(" of message ", send.message.value) + " for " + label(send.transfer.consumer); }
 	template <typename Operation>
 	void operator()(const Operation& operation) const {

@@ -39,7 +39,7 @@ class allocation_table {
 	/// The box stays valid until the allocation is freed. The null allocation has no address.
 	array_place place(const allocation_id id) const {
 		if(id.is_null()) return {};
-		if(id.memory == user_memory) return user_place(id.raw);
+		if(id.is_of_user()) return user_place(id.user_number());
 		const auto found = m_entries.find(id);
 		if(found == m_entries.end()) throw std::logic_error("allocation " + label(id) + " does not exist");
 		return place_of(found->second);

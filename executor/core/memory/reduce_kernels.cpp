@@ -87,6 +87,7 @@ T combine(const reduction_op op, const T& a, const T& b) {
 	case reduction_op::bitwise_xor:
 		if constexpr(std::is_integral_v<T>) return wrap<T>(widen(a) ^ widen(b));
 		break;
+	case reduction_op::callable: break;
 	}
 	return a;
 }
@@ -100,6 +101,7 @@ boolean combine(const reduction_op op, const boolean a, const boolean b) {
 	case reduction_op::min:
 	case reduction_op::logical_and: return {static_cast<std::uint8_t>(a.value != 0 && b.value != 0)};
 	case reduction_op::bitwise_xor: return {static_cast<std::uint8_t>((a.value != 0) != (b.value != 0))};
+	case reduction_op::callable: break;
 	}
 	return a;
 }
@@ -148,6 +150,7 @@ auto visit_type(const scalar_type type, F&& f) {
 	case scalar_type::complex64: return f(std::type_identity<std::complex<float>>{});
 	case scalar_type::complex128: return f(std::type_identity<std::complex<double>>{});
 	case scalar_type::boolean: return f(std::type_identity<boolean>{});
+	case scalar_type::other: break;
 	}
 	throw std::invalid_argument("no such scalar type");
 }
@@ -159,6 +162,7 @@ std::size_t size_of(const scalar_type type) {
 }
 
 bool is_defined(const reduction_op op, const scalar_type type) {
+	if(op == reduction_op::callable || type == scalar_type::other) return false;
 	if(op != reduction_op::bitwise_xor) return true;
 	return type != scalar_type::float32 && type != scalar_type::float64 && type != scalar_type::complex64 && type != scalar_type::complex128;
 }

@@ -9,7 +9,7 @@ namespace celerity {
 
 std::size_t size_of(scalar_type type);
 
-/// Bitwise operations are not defined on floating-point and complex numbers.
+/// Whether native code knows the operation on the type. Bitwise operations are not defined on floating-point and complex numbers.
 bool is_defined(reduction_op op, scalar_type type);
 
 /// Whether all values are the result of `min` or `max` of no elements; false for other operations.

@@ -58,8 +58,8 @@ struct direct_context {
 	trace_recorder* const trace; ///< null if there is no timeline
 	std::size_t own_position = 0;
 	flag_segment own_flags{};
-	/// The words of this rank for graphs, on its device, by rank of the host and slot: first those that say that data for this rank is ready, and then those
-	/// that say that its own data has been fetched. 0: there are none.
+	/// The words of this rank for graphs, on its device, by rank of the host and slot: first the words that say that data for this rank is ready, then the words
+	/// that say that data of this rank has been fetched. 0: there are none.
 	std::uint64_t own_words = 0;
 	std::vector<neighbour> neighbours{}; ///< by rank; ranks of other hosts are no peers
 	bool has_agreed = false;             ///< with at least one peer

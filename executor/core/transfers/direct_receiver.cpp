@@ -40,10 +40,9 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 	message.data = open_slab(source, pilot.location) + pilot.location.offset_bytes;
 	message.allocated_box = pilot.allocated_box;
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
-	const auto slot = static_cast<std::uint32_t>(pilot.answer_slot);
-	message.answer = {peer.flags.answer_flag(m_shared.own_position, slot), static_cast<std::uint32_t>(pilot.answer_value)};
-	message.graph_ready = m_shared.ready_flag(false, peer, slot, pilot.answer_value, message.ready);
-	message.graph_answer = m_shared.answer_flag(false, peer, slot, pilot.answer_value, message.answer);
+	message.answer_slot = static_cast<std::uint32_t>(pilot.answer_slot);
+	message.answer_value = pilot.answer_value;
+	message.answer = {peer.flags.answer_flag(m_shared.own_position, message.answer_slot), static_cast<std::uint32_t>(pilot.answer_value)};
 }
 
 std::byte* direct_receiver::open_slab(const rank_id source, const shared_location& location) {
@@ -86,7 +85,7 @@ std::vector<fragment_id> direct_receiver::arrive(const message_key& key) {
 void direct_receiver::release_receive(const instruction_id id) {
 	auto& receive = m_receives.at(id);
 	receive.state = receive_state::state_type::announced;
-	// A graph fetches the parts in the same order each time, whichever rank has announced its part first.
+	// A graph fetches the parts in the same order each time. The ranks announce them in any order.
 	std::sort(receive.parts.begin(), receive.parts.end(), [](const part& a, const part& b) {
 		return a.key.source != b.key.source ? a.key.source < b.key.source : std::pair(a.key.message, a.where.min()) < std::pair(b.key.message, b.where.min());
 	});
@@ -121,11 +120,13 @@ std::vector<direct_receiver::graph_fetch> direct_receiver::begin_in_graph(const 
 	std::vector<graph_fetch> fetches;
 	for(const auto& fetched : state.parts) {
 		auto& message = *fetched.message;
-		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), message.graph_ready, std::nullopt});
+		const auto& peer = m_shared.neighbours[fetched.key.source.value];
+		const auto ready = m_shared.ready_flag(false, peer, message.answer_slot, message.answer_value, message.ready);
+		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), ready, std::nullopt});
 		message.unissued -= fetched.where.area();
 		// All receives of a message belong to one task, so that the graph carries out all of them.
 		if(!message.fetched_at.empty()) throw std::logic_error("a message is fetched by a graph and by others");
-		if(message.unissued == 0) fetch.answer = message.graph_answer;
+		if(message.unissued == 0) fetch.answer = m_shared.answer_flag(false, peer, message.answer_slot, message.answer_value, message.answer);
 	}
 	return fetches;
 }

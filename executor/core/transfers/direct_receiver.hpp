@@ -93,7 +93,8 @@ class direct_receiver {
 		std::vector<fragment_id> waiting; ///< until it is here
 		shared_flag ready;  ///< without address if the message comes by MPI
 		shared_flag answer; ///< likewise
-		rank_flag graph_ready, graph_answer;   ///< the same for graphs
+		std::uint32_t answer_slot = 0;         ///< of `answer`: graphs have other flags for the same slot
+		std::uint64_t answer_value = 0;        ///< of which `answer` has the lower half
 		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
 		std::size_t bounce_bytes = 0;          ///< of memory to give back
 		bool is_direct() const { return answer.address != nullptr; }

@@ -29,7 +29,7 @@ using instruction_id = strong_id<struct instruction_id_tag, std::uint64_t>;
 using message_id = strong_id<struct message_id_tag, std::uint64_t>;
 /// 0 means "no reduction" wherever a reduction is optional.
 using reduction_id = strong_id<struct reduction_id_tag, std::uint64_t>;
-/// An object of the program that host tasks use. 0 is the world outside: files, terminals, and whatever else a host task reaches.
+/// An object of the program that host tasks use. 0 is the world outside: files, terminals, and all else that a host task reaches.
 using host_object_id = strong_id<struct host_object_id_tag, std::uint64_t>;
 inline constexpr host_object_id outside_world{0};
 /// The application's handle on a submitted task: key of the Python-side table of callables, arguments and futures.
@@ -50,10 +50,20 @@ constexpr std::uint64_t bit_of(const memory_id memory) { return std::uint64_t{1}
 
 /// One allocation in one memory of this rank. `raw` counts from 1 per memory; raw 0 is the null allocation (empty access).
 struct allocation_id {
+	/// Arrays of the user have numbers from 1. Where they lie in a memory of the runtime, this is added, so that no allocation there has the same id.
+	static constexpr std::uint64_t first_user_raw = std::uint64_t{1} << 48;
+
 	memory_id memory;
 	std::uint64_t raw = 0;
 
+	/// An array of the user in user memory, or in the memory of a device.
+	static constexpr allocation_id of_user(const memory_id memory, const std::uint64_t number) {
+		return {memory, memory == user_memory || number == 0 ? number : first_user_raw + number};
+	}
 	constexpr bool is_null() const { return raw == 0; }
+	constexpr bool is_of_user() const { return memory == user_memory || raw >= first_user_raw; }
+	/// Of an array of the user.
+	constexpr std::uint64_t user_number() const { return raw % first_user_raw; }
 	friend constexpr auto operator<=>(const allocation_id&, const allocation_id&) = default;
 };
 

@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t at_option = 0; // of a slice; absent: the full extent
 constexpr std::size_t shape_option = 0; // of a neighborhood; absent: a box
 constexpr coordinate axes_shape = 1;
-constexpr std::size_t wrap_option = 1; // of a neighborhood; absent: cut off at the buffer
 
 /// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
 class chunk_table {
@@ -55,7 +54,8 @@ region clamp(region r, const box& buffer_box) {
 	return region_intersection(r, buffer_box);
 }
 
-box grow(const box& b, const std::size_t dim, const coordinate width) {
+/// `inline`, because GCC otherwise calls it for each dimension of each chunk.
+inline box grow(const box& b, const std::size_t dim, const coordinate width) {
 	return with_interval(b, dim, saturating_add(b.min(dim), -width), saturating_add(b.max(dim), width));
 }
 
@@ -310,7 +310,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::slice:
 		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_options[at_option], kernel_dims, buffer_box, buffer_dims), buffer_box);
 	case kind::neighborhood:
-		if(m_options[wrap_option] != absent) return grow_and_wrap(chunk, m_params, m_options[shape_option] == axes_shape, buffer_box);
+		if(wraps()) return grow_and_wrap(chunk, m_params, m_options[shape_option] == axes_shape, buffer_box);
 		if(m_options[shape_option] == axes_shape) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
 	case kind::even_split: {
@@ -354,8 +354,7 @@ std::string range_mapper::describe() const {
 	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
 	case kind::slice: return "slice(" + join(m_params, 1) + (m_options[at_option] == absent ? ")" : ", at=" + std::to_string(m_options[at_option]) + ")");
 	case kind::neighborhood:
-		return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes'" : "")
-		       + (m_options[wrap_option] != absent ? ", wrap=True)" : ")");
+		return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes'" : "") + (wraps() ? ", wrap=True)" : ")");
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
 	case kind::callable: break;

@@ -16,6 +16,11 @@ constexpr coordinate max_blocks = coordinate{1} << 16;
 
 coordinate round_up(const coordinate extent, const coordinate step) { return (extent + step - 1) / step * step; }
 
+/// The extent of a whole block.
+coordinate block_step(const box& space, const point& granularity, const coordinate extent) {
+	return round_up(std::max(extent, (space.extent(0) + max_blocks - 1) / max_blocks), granularity[0]);
+}
+
 /// The cuts of one dimension: blocks of the granularity dealt evenly, one more to each of the first few chunks.
 class interval_split {
   public:
@@ -141,17 +146,22 @@ box_vector split_by_weights(const box& space, const point& granularity, const st
 	return chunks;
 }
 
-numbered_blocks split_into_blocks(const box& space, const point& granularity, const coordinate extent) {
-	const coordinate step = round_up(std::max(extent, (space.extent(0) + max_blocks - 1) / max_blocks), granularity[0]);
-	const coordinate begin = space.min(0), rest = begin % step;
-	numbered_blocks result{{}, begin / step - (rest < 0 ? 1 : 0)};
+box_vector split_into_blocks(const box& space, const point& granularity, const coordinate extent) {
+	const coordinate step = block_step(space, granularity, extent);
+	const coordinate rest = space.min(0) % step;
 	coordinate used = (rest < 0 ? rest + step : rest) / granularity[0] * granularity[0]; // of the first block, before the space
-	for(coordinate low = begin; low < space.max(0); used = 0) {
+	box_vector blocks;
+	for(coordinate low = space.min(0); low < space.max(0); used = 0) {
 		const coordinate high = space.max(0) - low > step - used ? low + step - used : space.max(0);
-		result.blocks.push_back(with_interval(space, 0, low, high));
+		blocks.push_back(with_interval(space, 0, low, high));
 		low = high;
 	}
-	return result;
+	return blocks;
+}
+
+coordinate first_block_number(const box& space, const point& granularity, const coordinate extent) {
+	const coordinate step = block_step(space, granularity, extent);
+	return space.min(0) / step - (space.min(0) % step < 0 ? 1 : 0);
 }
 
 } // namespace celerity

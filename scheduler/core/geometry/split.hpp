@@ -31,15 +31,11 @@ inline coordinate max_rows(const box& space, const point& granularity) { return 
 /// has items if there are enough; otherwise the first ones do. At least one weight must be positive.
 box_vector split_by_weights(const box& space, const point& granularity, std::span<const double> weights);
 
-/// Blocks of dimension 0, ascending, and their numbers: block n begins at n times the extent of a block.
-struct numbered_blocks {
-	box_vector blocks;
-	coordinate first_number = 0;
-};
-
-/// Cuts dimension 0 into blocks of `extent` items, counted from coordinate 0, so that a block has the same number in each index space. The extent is rounded
-/// up to a multiple of the granularity, and so that there are at most 65536 blocks and a part of one more. The first and the last block may be shorter. If
-/// the space begins at no multiple of the granularity, the cuts are shifted with it.
-numbered_blocks split_into_blocks(const box& space, const point& granularity, coordinate extent);
+/// Cuts dimension 0 into blocks of `extent` items, ascending. They are counted from coordinate 0, so that a block has the same number in each index space. The
+/// extent is rounded up to a multiple of the granularity, and so that there are at most 65536 blocks and a part of one more. The first and the last block may
+/// be shorter. If the space begins at no multiple of the granularity, the cuts are shifted with it.
+box_vector split_into_blocks(const box& space, const point& granularity, coordinate extent);
+/// The number of the first of these blocks. Block n begins at n times the extent of a block.
+coordinate first_block_number(const box& space, const point& granularity, coordinate extent);
 
 } // namespace celerity

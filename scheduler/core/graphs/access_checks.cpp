@@ -38,10 +38,7 @@ struct mapped_access {
 		return access->mapper.map(chunk, node.geometry.global, node.geometry.dims, box::full(buffer->extents), buffer->dims);
 	}
 	region map(const task& node, const std::span<const box> chunks) const {
-		if(chunks.size() == 1) return map(node, chunks.front());
-		box_vector boxes;
-		for(const box& chunk : chunks) boxes.append(map(node, chunk).boxes());
-		return region(std::move(boxes));
+		return map_chunks(chunks, [&](const box& chunk) { return map(node, chunk); });
 	}
 };
 

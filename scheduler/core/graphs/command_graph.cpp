@@ -23,7 +23,13 @@ void command_graph_generator::create_buffer(const buffer_info& info) {
 	local_state initial;
 	initial.front.writer = m_window.epoch();
 	initial.holders.add_first(m_num_ranks); // all ranks start with the same contents, so none ever has to be sent
-	m_buffers.emplace(info.id, buffer_state{info, domain, region_map<local_state>(domain, initial), std::nullopt, box(), true, {}});
+	region_map<local_state> local(domain, initial);
+	initial.holders = rank_set();
+	for(std::size_t rank = 0; rank < info.held_by_ranks.size(); ++rank) {
+		initial.is_fresh = rank == m_local_rank.value;
+		local.update(info.held_by_ranks[rank], initial);
+	}
+	m_buffers.emplace(info.id, buffer_state{info, domain, std::move(local), std::nullopt, box(), true, {}});
 }
 
 void command_graph_generator::destroy_buffer(const buffer_id id) { m_buffers.erase(id); }
@@ -68,10 +74,8 @@ region command_graph_generator::map_access(const task& node, const buffer_access
 	return access.mapper.map(chunk, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
 }
 
-region command_graph_generator::map_blocks(const task& node, const buffer_access& access, const buffer_state& buffer, const std::span<const box> blocks) const {
-	box_vector boxes;
-	for(const box& block : blocks) boxes.append(map_access(node, access, buffer, block).boxes());
-	return region(std::move(boxes));
+region command_graph_generator::map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const std::span<const box> share) const {
+	return map_chunks(share, [&](const box& chunk) { return map_access(node, access, buffer, chunk); });
 }
 
 void command_graph_generator::collect_local_accesses(const task& node) {
@@ -334,7 +338,7 @@ command_id command_graph_generator::emit(const std::shared_ptr<const task>& node
 			if(is_producer(access.mode)) state.front.depend_for_write(m_window);
 		});
 	}
-	m_window.depend_on_epoch_if_alone(true);
+	m_window.depend_on_epoch_if_alone(false);
 	for(const auto& access : accesses) {
 		m_recent.use(access.buffer->info.id, access.buffer->last_use);
 		if(access.mode == access_mode::read) access.buffer->local.modify(access.where, [&](local_state& state) { return state.front.add_reader(self); });

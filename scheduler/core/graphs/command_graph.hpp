@@ -152,10 +152,7 @@ class command_graph_generator {
 	void generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out);
 
 	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const box& chunk) const;
-	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, const std::span<const box> share) const {
-		return share.size() == 1 ? map_access(node, access, buffer, share.front()) : map_blocks(node, access, buffer, share);
-	}
-	region map_blocks(const task& node, const buffer_access& access, const buffer_state& buffer, std::span<const box> blocks) const;
+	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, std::span<const box> share) const;
 	const box& owned_bounds(buffer_state& buffer) const;
 	std::span<const box> local_share() const { return m_shares.of(m_local_rank.value); }
 	execution_command local_execution() const;
@@ -187,6 +184,7 @@ void command_graph_generator::walk_state(Walk& walk, const std::span<const buffe
 		auto& reduction = buffer.pending->reduction;
 		walk.number(reduction.buffer.value);
 		walk.number(reduction.op);
+		walk.number(reduction.callable);
 		walk.number(reduction.type);
 		walk.number(reduction.include_current);
 		walk.reduction(reduction.id);

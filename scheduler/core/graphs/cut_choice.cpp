@@ -28,7 +28,7 @@ class cut_probe {
 		return true;
 	}
 
-	/// Whether one half would access what the other one writes.
+	/// Whether one half would access elements that the other one writes.
 	bool is_forbidden(const halves& by) const {
 		for(std::size_t a = 0; a < m_buffers.size(); ++a) {
 			if(!is_producer(m_node.accesses[a].mode)) continue;

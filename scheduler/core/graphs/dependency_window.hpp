@@ -16,9 +16,18 @@
 
 namespace celerity {
 
-enum class dependency_kind : std::uint8_t { anti, dataflow };
+/// Why a node comes after another one. If an edge has several reasons, the last one of this list counts.
+enum class dependency_kind : std::uint8_t {
+	anti,        ///< it overwrites data that the other one reads
+	output,      ///< it overwrites data that the other one has written
+	order,       ///< one of them is a horizon or epoch
+	side_effect, ///< both use the same host object
+	dataflow,    ///< it reads data that the other one has written
+};
 template <>
-inline constexpr std::array<const char*, 2> names_of<dependency_kind>{"anti", "true"};
+inline constexpr std::array<const char*, 5> names_of<dependency_kind>{"anti", "output", "order", "side effect", "true"};
+/// Whether nothing passes from one node to the other; they only use the same memory one after the other.
+constexpr bool is_reuse(const dependency_kind kind) { return kind <= dependency_kind::output; }
 
 /// Hands out the ids of one graph in order, and collects the edges of the node under construction. The applied epoch replaces all nodes older than itself, so
 /// that no edge leads to a node that may be gone. A graph may name a *settled* node, which replaces itself and all nodes older than itself; the epoch then
@@ -40,18 +49,18 @@ class dependency_window {
 		++m_front_size;
 		m_edges.clear();
 		m_kinds.clear();
-		m_has_dataflow = false;
+		m_has_more_than_reuse = false;
 		return current();
 	}
 
-	/// Adds an edge from the node under construction; a second edge to the same node only upgrades its kind.
+	/// Adds an edge from the node under construction; a second edge to the same node only changes its kind.
 	void depend(Id on, const dependency_kind kind = dependency_kind::dataflow) {
 		if(on == Id{}) return;
 		on = resolve(on);
-		if(kind == dependency_kind::dataflow) m_has_dataflow = true;
+		if(!is_reuse(kind)) m_has_more_than_reuse = true;
 		slot& s = on.value < m_base ? m_settled_slot : m_slots[on.value - m_base];
 		if(s.last_dependent == current().value) {
-			if(kind == dependency_kind::dataflow) upgrade(on);
+			if(!is_reuse(kind)) upgrade(on, kind);
 			return;
 		}
 		s.last_dependent = current().value;
@@ -64,15 +73,15 @@ class dependency_window {
 	}
 
 	/// A node that depends on no other node depends on the epoch.
-	void depend_on_epoch_if_alone(const bool only_dataflow_counts) {
-		if(only_dataflow_counts ? !m_has_dataflow : m_edges.empty()) depend(m_epoch);
+	void depend_on_epoch_if_alone(const bool reuse_counts) {
+		if(reuse_counts ? m_edges.empty() : !m_has_more_than_reuse) depend(m_epoch, dependency_kind::order);
 	}
 
 	/// Edges to every node that nothing depends on yet, as horizons and epochs have.
 	void depend_on_front() {
 		const std::uint64_t self = current().value;
 		for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {
-			if(!m_slots[value - m_base].has_successor) depend(Id(value), dependency_kind::dataflow);
+			if(!m_slots[value - m_base].has_successor) depend(Id(value), dependency_kind::order);
 		}
 		m_front_begin = self; // everything older now has a successor
 	}
@@ -83,7 +92,7 @@ class dependency_window {
 	void walk_state(Walk& walk) {
 		forget_before(std::min(m_epoch.value, m_front_begin));
 		walk.enter(current().value + 1, m_epoch.value, m_settled.value);
-		walk.number(m_settled < m_epoch); // it replaces the epoch, too, if it is the epoch
+		walk.id(m_settled); // it replaces the epoch, too, if it is the epoch
 		walk.number(m_slots.size());
 		for(const slot& s : m_slots) walk.number(s.has_successor);
 		walk.number(m_front_size);
@@ -119,15 +128,17 @@ class dependency_window {
 	slot m_settled_slot{0, true}; ///< of the settled node once it has left m_slots; an epoch depends on it by then
 	small_vector<Id, 16> m_edges;
 	small_vector<dependency_kind, 16> m_kinds;
-	bool m_has_dataflow = false;
+	bool m_has_more_than_reuse = false;
 
 	void forget_before(const std::uint64_t keep_from) {
 		m_slots.erase(m_slots.begin(), m_slots.begin() + static_cast<std::ptrdiff_t>(keep_from - m_base));
 		m_base = keep_from;
 	}
-	void upgrade(const Id on) {
+	void upgrade(const Id on, const dependency_kind kind) {
 		for(std::size_t i = 0; i < m_edges.size(); ++i) {
-			if(m_edges[i] == on) m_kinds[i] = dependency_kind::dataflow;
+			if(m_edges[i] != on) continue;
+			m_kinds[i] = std::max(m_kinds[i], kind);
+			return;
 		}
 	}
 };
@@ -140,7 +151,7 @@ class side_effect_chains {
 	void append(const std::span<const host_object_id> objects, dependency_window<Id>& window) {
 		for(const host_object_id object : objects) {
 			Id& last = m_last.try_emplace(object, window.epoch()).first->second;
-			window.depend(last);
+			window.depend(last, dependency_kind::side_effect);
 			last = window.current();
 		}
 	}
@@ -208,7 +219,7 @@ struct access_front {
 	void depend_for_read(dependency_window<Id>& window) const { window.depend(writer, dependency_kind::dataflow); }
 	void depend_for_write(dependency_window<Id>& window) const {
 		if(readers.empty()) {
-			window.depend(writer, dependency_kind::anti);
+			window.depend(writer, dependency_kind::output);
 		} else {
 			for(const Id reader : readers) window.depend(reader, dependency_kind::anti);
 		}

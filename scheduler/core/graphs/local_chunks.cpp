@@ -68,8 +68,9 @@ box_vector split_among_whole_devices(const task_geometry& geometry, const box& s
 	return split_by_weights(share, geometry.granularity, std::span(&geometry.weights[parts.local_rank.value * count], count));
 }
 
-/// Whose turn it is at block `number`, of so many.
-std::size_t turn_of(const coordinate number, const std::size_t count) {
+/// Of a cyclic split: which of `count` takes the first block.
+std::size_t turn_of_first_block(const task_geometry& geometry, const std::size_t count) {
+	const coordinate number = first_block_number(geometry.global, geometry.granularity, geometry.block);
 	const auto modulus = static_cast<coordinate>(count);
 	return static_cast<std::size_t>((number % modulus + modulus) % modulus);
 }
@@ -90,8 +91,8 @@ rank_shares split_among_ranks(const task& node, const std::size_t num_ranks) {
 	}
 	rank_shares shares;
 	if(geometry.split == split_kind::cyclic) {
-		const auto [blocks, first_number] = split_into_blocks(geometry.global, geometry.granularity, geometry.block);
-		const std::size_t first_rank = turn_of(first_number, num_ranks);
+		const box_vector blocks = split_into_blocks(geometry.global, geometry.granularity, geometry.block);
+		const std::size_t first_rank = turn_of_first_block(geometry, num_ranks);
 		const auto first_of = [&](const std::size_t rank) { return (rank + num_ranks - first_rank) % num_ranks; };
 		std::size_t size = num_ranks;
 		while(first_of(size - 1) >= blocks.size()) --size;
@@ -121,8 +122,7 @@ void split_among_devices(const task& node, const std::span<const box> share, con
 	const auto memory_of_device = [](const std::size_t device) { return memory_of(device_id(static_cast<std::uint32_t>(device))); };
 	const bool is_cyclic = geometry.split == split_kind::cyclic;
 	if(is_cyclic && parts.num_ranks * parts.num_devices > 1) {
-		const coordinate first_number = split_into_blocks(geometry.global, geometry.granularity, geometry.block).first_number;
-		const std::size_t turn = turn_of(first_number, parts.num_ranks * parts.num_devices);
+		const std::size_t turn = turn_of_first_block(geometry, parts.num_ranks * parts.num_devices);
 		// Of `turn`, the rank is the lower digit. A rank before that of the first block begins a turn later.
 		const std::size_t first = turn / parts.num_ranks + (parts.local_rank.value < turn % parts.num_ranks ? 1 : 0);
 		for(std::size_t i = 0; i < share.size(); ++i) out.push_back({share[i], memory_of_device((first + i) % parts.num_devices)});

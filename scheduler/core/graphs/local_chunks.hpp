@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -44,6 +45,15 @@ class rank_shares {
 	std::vector<std::size_t> m_ends; ///< by rank, if not each has one chunk: the end of its chunks
 };
 
+/// The union of the regions map(chunk).
+template <typename Map>
+region map_chunks(const std::span<const box> chunks, const Map& map) {
+	if(chunks.size() == 1) return map(chunks.front());
+	box_vector boxes;
+	for(const box& chunk : chunks) boxes.append(map(chunk).boxes());
+	return region(std::move(boxes));
+}
+
 /// The same on every rank.
 rank_shares split_among_ranks(const task& node, std::size_t num_ranks);
 
@@ -54,9 +64,9 @@ struct local_chunk {
 	bool is_border = false; ///< other devices wait for its results
 };
 
-/// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns, by their numbers. In all other splits the share is one box, and so
-/// is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders first. Host tasks stay
-/// whole. So do the shares of tasks with reductions, because each device has one place for its partial result.
+/// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns, by their numbers. In all other splits the share
+/// is one box, and so is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders
+/// first. Host tasks stay whole. So do the shares of tasks with reductions, because each device has one place for its partial result.
 void split_among_devices(const task& node, std::span<const box> share, const partition& parts, std::vector<local_chunk>& out);
 
 } // namespace celerity

@@ -43,7 +43,7 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	out.add(geometry.granularity);
 	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{geometry.oversubscription} << 32U);
 	out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
-	        | std::uint64_t{node.fence_on_all_ranks} << 48U);
+	        | std::uint64_t{node.fence_on_all_ranks} << 48U | std::uint64_t{is_device_memory(node.fence_destination.memory)} << 49U);
 	out.add(static_cast<std::uint64_t>(geometry.block));
 	out.add(geometry.weights.size());
 	for(const double weight : geometry.weights) out.add(std::bit_cast<std::uint64_t>(weight));
@@ -59,6 +59,8 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	for(const auto& reduction : node.reductions) {
 		out.add(reduction.buffer.value);
 		out.add(static_cast<std::uint64_t>(reduction.op) | static_cast<std::uint64_t>(reduction.type) << 8U | std::uint64_t{reduction.include_current} << 16U);
+		out.add(reduction.callable_name);
+		out.add(reduction.callable_digest);
 	}
 	return out.value();
 }
@@ -72,6 +74,8 @@ std::uint64_t digest_of(const buffer_info& info) {
 	out.add(info.extents);
 	out.add(info.element_size_bytes);
 	out.add(info.contents_digest);
+	out.add(info.held_by_ranks.size());
+	for(const auto& held : info.held_by_ranks) out.add(held);
 	return out.value();
 }
 
@@ -123,8 +127,9 @@ std::string reductions_of(const task& node) {
 	std::string text;
 	for(const auto& reduction : node.reductions) {
 		if(!text.empty()) text += ", ";
-		text += std::string(name_of(reduction.op)) + " into B" + std::to_string(reduction.buffer.value)
-		        + (reduction.include_current ? " and its current value" : "");
+		const bool is_callable = reduction.op == reduction_op::callable;
+		text += is_callable ? reduction.callable_name + " (code " + hexadecimal(reduction.callable_digest) + ")" : name_of(reduction.op);
+		text += " into B" + std::to_string(reduction.buffer.value) + (reduction.include_current ? " and its current value" : "");
 	}
 	return text;
 }
@@ -178,6 +183,7 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("name", node.accesses.empty() ? "of " + objects_of(node) : "of B" + std::to_string(node.accesses.front().buffer.value));
 		out.aspects.emplace_back("box", to_string(node.fence_box, node.geometry.dims));
 		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
+		out.aspects.emplace_back("destination", is_device_memory(node.fence_destination.memory) ? "device" : "host");
 	}
 	return out;
 }

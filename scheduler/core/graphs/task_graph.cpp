@@ -10,7 +10,9 @@ task_graph::task_graph(const horizon_policy& policy, record_callback record, not
 
 void task_graph::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
-	const region uninitialized = info.initial == buffer_info::initial_contents::none ? region(domain) : region();
+	using initial_contents = buffer_info::initial_contents;
+	region uninitialized = info.initial == initial_contents::none || info.initial == initial_contents::local_arrays ? region(domain) : region();
+	for(const auto& held : info.held_by_ranks) uninitialized = region_difference(uninitialized, held);
 	m_buffers.emplace(info.id, buffer_state{info, domain, region_map<front>(domain, front{m_window.epoch(), {}}), uninitialized, false, {}});
 }
 
@@ -59,7 +61,7 @@ void task_graph::add_node(const std::shared_ptr<task>& node) {
 			if(is_producer(access.mode)) f.depend_for_write(m_window);
 		});
 	}
-	m_window.depend_on_epoch_if_alone(true);
+	m_window.depend_on_epoch_if_alone(false);
 	// All edges come from the state before this task; only then does the task itself enter the state, first as a reader.
 	for(const auto& access : accesses) {
 		if(access.mode == access_mode::read) access.buffer->accesses.modify(access.where, [&](front& f) { return f.add_reader(node->id); });

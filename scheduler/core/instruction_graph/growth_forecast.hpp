@@ -46,7 +46,7 @@ class growth_forecast {
 	}
 
   private:
-	/// A stencil's halos settle after two steps, that is within two horizons whatever their length.
+	/// A stencil's halos settle after two steps, and so within two horizons of any length.
 	static constexpr std::uint32_t times_until_certain = 3;
 
 	struct moves {

@@ -7,8 +7,8 @@
 
 namespace celerity {
 
-instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, notice_callback notify)
-    : m_capabilities(std::move(capabilities)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
+instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify)
+    : m_capabilities(std::move(capabilities)), m_record(std::move(record)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
       m_foreseen_bytes(m_capabilities.num_memories()) {
 	m_arenas.push_back(arena_bucket{task_id{}, arena(m_block_pool)});
 }
@@ -17,13 +17,14 @@ instruction_graph_generator::~instruction_graph_generator() = default;
 
 void instruction_graph_generator::create_buffer(const buffer_info& info) {
 	const box domain = box::full(info.extents);
-	const bool has_contents = info.initial != buffer_info::initial_contents::none;
-	const content_state initial{has_contents ? std::uint64_t{1} << user_memory.value : 0, m_window.epoch(), user_memory};
+	content_state initial{0, m_window.epoch(), user_memory};
+	if(info.initial == buffer_info::initial_contents::user_function) initial.up_to_date = bit_of(user_memory);
 	buffer_state buffer{info, domain, domain, region_map<content_state>(domain, initial), std::vector<memory_state>(m_capabilities.num_memories()), {}, {}};
-	if(info.initial == buffer_info::initial_contents::user_array) {
-		const std::size_t size_bytes = static_cast<std::size_t>(domain.area()) * info.element_size_bytes;
+	for(const auto& [where, allocation] : info.arrays) {
+		const std::size_t size_bytes = static_cast<std::size_t>(where.area()) * info.element_size_bytes;
 		buffer.memories[user_memory.value].allocations.push_back(allocation_state{
-		    info.user_allocation, domain, size_bytes, region_map<front>(domain, front{m_window.epoch(), {}})});
+		    allocation, where, size_bytes, region_map<front>(where, front{m_window.epoch(), {}})});
+		buffer.contents.update(where, content_state{bit_of(user_memory), m_window.epoch(), user_memory, allocation.memory});
 	}
 	m_buffers.emplace(info.id, std::move(buffer));
 }
@@ -69,10 +70,11 @@ void instruction_graph_generator::instruction_builder::note(allocation_state& al
 instruction_id instruction_graph_generator::instruction_builder::emit(instruction_operation&& operation, const instruction_priority priority) {
 	assert(!m_is_emitted);
 	m_is_emitted = true;
-	window().depend_on_epoch_if_alone(false);
+	window().depend_on_epoch_if_alone(true);
 	const instruction_id self = window().current();
 	arena& nodes = m_graph.nodes();
 	m_now.out.instructions.push_back(nodes.create<instruction>(self, m_now.key, priority + m_now.boost, nodes.copy(window().edges()), std::move(operation)));
+	if(m_graph.m_record) m_graph.m_record(*m_now.out.instructions.back(), window().kinds());
 	// Reads first: where an instruction reads and writes the same element, it counts as its writer.
 	for(const auto& [allocation, where, produced, is_write] : m_accesses) {
 		if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });
@@ -89,7 +91,7 @@ instruction_id instruction_graph_generator::instruction_builder::emit(instructio
 
 void instruction_graph_generator::compile_epoch(const command_phase& now, const task& node) {
 	if(node.action == epoch_action::shutdown) free_staging(now);
-	m_arenas.push_back(arena_bucket{node.id, arena(m_block_pool)});
+	open_bucket(node.id);
 	instruction_builder epoch(*this, now);
 	epoch.follow_all();
 	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.action}, priorities::horizon_or_epoch);
@@ -98,7 +100,7 @@ void instruction_graph_generator::compile_epoch(const command_phase& now, const 
 }
 
 void instruction_graph_generator::compile_horizon(const command_phase& now, const task& node) {
-	m_arenas.push_back(arena_bucket{node.id, arena(m_block_pool)});
+	open_bucket(node.id);
 	instruction_builder horizon(*this, now);
 	horizon.follow_all();
 	const instruction_id self = horizon.emit(horizon_instruction{node.id, node.submission}, priorities::horizon_or_epoch);
@@ -164,11 +166,18 @@ bool instruction_graph_generator::anticipate(const command& cmd, const execution
 	               [&](const execution_command&) { anticipate_execution(*cmd.node, plan, found_new); },
 	               [&](const push_command& push) { for_each_sent_from_host(push, [&](const region& where) { anticipate_on_host(push.transfer, where); }); },
 	               [&](const await_push_command& await) {
+		               const memory_id fenced = cmd.node->fence_destination.memory;
+		               if(is_device_memory(fenced) && m_capabilities.has_direct_peer()) {
+			               anticipate_boxes(m_buffers.at(await.transfer.buffer), fenced, contiguous_boxes(await.awaited), found_new);
+			               return;
+		               }
 		               anticipate_on_host(await.transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, await) : await.awaited);
 	               },
 	               [&](const reduction_command& reduction) { anticipate_on_host(reduction.transfer, m_buffers.at(reduction.transfer.buffer).domain); },
 	               [&](const fence_command&) {
-		               if(m_capabilities.can_copy(memory_of(device_id(0)), user_memory) || cmd.node->accesses.empty() || cmd.node->fence_box.empty()) return;
+		               const memory_id destination = cmd.node->fence_destination.memory;
+		               const memory_id last = memory_of(device_id(static_cast<std::uint32_t>(m_capabilities.num_devices) - 1));
+		               if(m_capabilities.can_copy(last, destination) || cmd.node->accesses.empty() || cmd.node->fence_box.empty()) return;
 		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
 	               },
 	           },
@@ -253,7 +262,9 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, bool& found_new) {
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		auto& buffer = m_buffers.at(node.accesses[a].buffer);
-		for(std::size_t c = 0; c < plan.chunks.size(); ++c) anticipate_box(buffer, plan.chunks[c].memory, plan.accessed(a, c).bounding_box(), found_new);
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+			anticipate_boxes(buffer, plan.chunks[c].memory, boxes_in_memory(node.accesses[a], plan.accessed(a, c)), found_new);
+		}
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);

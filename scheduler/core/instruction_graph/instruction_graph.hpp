@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -35,7 +36,10 @@ namespace celerity {
 
 class instruction_graph_generator {
   public:
-	instruction_graph_generator(system_capabilities capabilities, notice_callback notify);
+	/// Called with each new instruction, and the kinds of its dependencies.
+	using record_callback = std::function<void(const instruction&, std::span<const dependency_kind>)>;
+
+	instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify);
 	~instruction_graph_generator();
 
 	void create_buffer(const buffer_info& info);
@@ -72,13 +76,14 @@ class instruction_graph_generator {
 	/// The last epoch.
 	instruction_id settled() const { return m_settled; }
 	/// Appends an instruction of a template, moved by so many ids. `settled` was the last epoch when the template was planned. Boxes and bindings are shared.
-	void repeat(const instruction& known, const plan_position& by, instruction_id settled, instruction_batch& out);
+	/// A copy to user memory goes to `fence_destination`.
+	void repeat(const instruction& known, const plan_position& by, instruction_id settled, allocation_id fence_destination, instruction_batch& out);
 
   private:
 	using front = access_front<instruction_id>;
 	using phase = instruction_key::phase_type;
 
-	/// A dense row-major array over `allocated`, in buffer coordinates.
+	/// A dense row-major array over `allocated`, in buffer coordinates. The arrays of the user count as user memory, also those that lie on a device.
 	struct allocation_state {
 		allocation_id id;
 		box allocated;
@@ -99,6 +104,7 @@ class instruction_graph_generator {
 		std::uint64_t up_to_date = 0; ///< bit per memory; none: never written, or held by another rank
 		instruction_id origin;        ///< the instruction that produced the value (never a copy)
 		memory_id origin_memory;      ///< the memory in which it was produced; up to date as long as any memory is
+		memory_id user_place = user_memory; ///< the memory in which the array of the user lies, if user memory holds the value
 		friend bool operator==(const content_state&, const content_state&) = default;
 	};
 	struct buffer_state {
@@ -108,7 +114,7 @@ class instruction_graph_generator {
 		region_map<content_state> contents;
 		std::vector<memory_state> memories; ///< by memory id
 		std::vector<await_push_command> receives; ///< that no task has read yet
-		bool has_warned = false; ///< of many allocations, in whichever memory
+		bool has_warned = false; ///< of many allocations, in any memory
 		recent_buffers::round last_use = 0;
 	};
 	/// A part of the buffer in one memory.
@@ -172,7 +178,7 @@ class instruction_graph_generator {
 		instruction_builder(const instruction_builder&) = delete;
 		instruction_builder& operator=(const instruction_builder&) = delete;
 
-		void follow(const instruction_id earlier) { window().depend(earlier); }
+		void follow(const instruction_id earlier, const dependency_kind kind = dependency_kind::dataflow) { window().depend(earlier, kind); }
 		/// Follows the earlier users of the task's host objects.
 		void follow_side_effects(const task& node) { m_graph.m_side_effects.append(node.side_effects, window()); }
 		void follow_all() { window().depend_on_front(); }
@@ -180,9 +186,9 @@ class instruction_graph_generator {
 			allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });
 		}
 		/// Overwrites staging.
-		void fill(staging_allocation& staging) { use(staging, staging.ready); }
+		void fill(staging_allocation& staging) { use(staging, staging.ready, dependency_kind::output); }
 		/// Reads the data that `filler` has stored in staging.
-		void drain(staging_allocation& staging, const instruction_id filler) { use(staging, filler); }
+		void drain(staging_allocation& staging, const instruction_id filler) { use(staging, filler, dependency_kind::dataflow); }
 		void read(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::read, nullptr); }
 		void write(allocation_state& allocation, const region& where) { note(allocation, where, access_mode::write, nullptr); }
 		/// As the access of a kernel: the values that it writes are the newest ones of the buffer.
@@ -211,14 +217,15 @@ class instruction_graph_generator {
 		bool m_is_emitted = false;
 
 		dependency_window<instruction_id>& window() const { return m_graph.m_window; }
-		void use(staging_allocation& staging, const instruction_id after) {
-			follow(after);
+		void use(staging_allocation& staging, const instruction_id after, const dependency_kind kind) {
+			follow(after, kind);
 			m_staging.push_back(&staging);
 		}
 		void note(allocation_state& allocation, const region& where, access_mode mode, buffer_state* produced);
 	};
 
 	system_capabilities m_capabilities;
+	record_callback m_record; ///< may be empty
 	notice_callback m_notify; ///< may be empty
 	arena_block_pool m_block_pool;
 	std::deque<arena_bucket> m_arenas;
@@ -242,10 +249,15 @@ class instruction_graph_generator {
 	buffer_requirements m_requirements;
 	std::vector<access_binding> m_access_bindings;
 	std::vector<reduction_binding> m_reduction_bindings;
+	std::deque<region> m_bound_parts; ///< of the instruction under construction
 	std::vector<instruction_id> m_repeated_dependencies;
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
+	/// Before the instruction of this horizon or epoch. Its bucket is there already if the instruction has been repeated from a template.
+	void open_bucket(task_id opened_by) {
+		if(m_arenas.back().opened_by < opened_by) m_arenas.push_back(arena_bucket{opened_by, arena(m_block_pool)});
+	}
 	/// The buffer, for a command whose instructions will access it.
 	buffer_state& use_buffer(buffer_id id);
 	void compile_epoch(const command_phase& now, const task& node);
@@ -269,7 +281,8 @@ class instruction_graph_generator {
 	static void for_each_part(memory_state& memory, const region& where, F&& f);
 	static allocation_state* find_allocation(buffer_state& buffer, memory_id memory, const box& covered);
 	void require_contiguous(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements);
-	void require_on_host(const command_phase& now, buffer_state& buffer, const region& where);
+	void require_in(const command_phase& now, buffer_state& buffer, memory_id memory, const region& where);
+	void require_on_host(const command_phase& now, buffer_state& buffer, const region& where) { require_in(now, buffer, host_memory, where); }
 	void allocate_contiguous(const command_phase& now, buffer_state& buffer, memory_id memory, box_vector&& wanted);
 	/// Removes and returns the allocations that boxes of `target` contain but do not equal. Removes the boxes from `target` that are allocated already.
 	static std::vector<allocation_state> take_replaced(memory_state& memory, box_vector& target);
@@ -288,6 +301,10 @@ class instruction_graph_generator {
 	void make_coherent(const command_phase& now, buffer_state& buffer, std::span<const read_requirement> reads);
 	static std::vector<read_requirement> find_missing(const buffer_state& buffer, std::span<const read_requirement> reads);
 	void copy_missing(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::vector<staged_copy>& staged);
+	/// Whether one copy brings the value from a memory that holds it to the destination.
+	bool can_copy(const content_state& state, const memory_id from, const memory_id destination) const {
+		return m_capabilities.can_copy(from == user_memory ? state.user_place : from, destination);
+	}
 	memory_id select_source(const content_state& state, memory_id destination) const;
 	/// Data of one producer in one memory.
 	template <typename Boxes>
@@ -316,7 +333,7 @@ class instruction_graph_generator {
 	void compile_push(const command_phase& now, const push_command& push);
 	void compile_await_push(const await_push_command& await);
 	std::vector<source_region> find_host_sources(const command_phase& now, buffer_state& buffer, const region& where);
-	std::vector<source_region> find_direct_sources(const buffer_state& buffer, const region& where) const;
+	std::vector<source_region> find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where);
 	/// Calls f(region) for each region that is sent from host memory; once for consecutive ranks that need the same region.
 	template <typename F>
 	void for_each_sent_from_host(const push_command& push, F&& f) const;
@@ -333,8 +350,12 @@ class instruction_graph_generator {
 	void emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where);
 
 	// instruction_graph_tasks.cpp: kernels, host tasks, fences, reductions
+	/// Boxes around the elements of an access by one chunk, each of which must lie in a single allocation. The elements of a periodic access at the opposite side
+	/// have a box of their own, because the box around all would have the whole extent of the buffer.
+	static box_vector boxes_in_memory(const buffer_access& access, const region& where);
 	void compile_execution(const command_phase& now, const task& node, const execution_command& execution, const execution_plan& plan);
 	const buffer_requirements& collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution, const execution_plan& plan);
+	access_binding bind(instruction_builder& execution, const buffer_access& access, memory_id memory, const region& where);
 	void emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, std::size_t chunk_index);
 	std::vector<local_reduction> prepare_local_reductions(const command_phase& now, const task& node, const execution_command& execution,
 	    const execution_plan& plan);
@@ -415,6 +436,7 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 template <typename Walk>
 void instruction_graph_generator::walk_state(Walk& walk, const std::span<const buffer_id> buffers) {
 	m_window.walk_state(walk);
+	walk.id(m_settled);
 	m_side_effects.walk_state(walk);
 	m_recent.walk_state(walk);
 	walk.id(m_pending_horizon);
@@ -440,6 +462,7 @@ void instruction_graph_generator::walk_buffer(Walk& walk, buffer_state& buffer) 
 		walk.number(state.up_to_date);
 		walk.id(state.origin);
 		walk.number(state.origin_memory.value);
+		walk.number(state.user_place.value);
 	});
 	for(auto& memory : buffer.memories) {
 		walk.number(memory.allocations.size());

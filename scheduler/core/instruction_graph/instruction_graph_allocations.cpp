@@ -59,10 +59,10 @@ void instruction_graph_generator::require_contiguous(const command_phase& now, b
 	}
 }
 
-void instruction_graph_generator::require_on_host(const command_phase& now, buffer_state& buffer, const region& where) {
-	buffer_requirements on_host;
-	for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
-	require_contiguous(now, buffer, on_host);
+void instruction_graph_generator::require_in(const command_phase& now, buffer_state& buffer, const memory_id memory, const region& where) {
+	buffer_requirements required;
+	for(const box& contiguous : contiguous_boxes(where)) required.contiguous.emplace_back(memory, contiguous);
+	require_contiguous(now, buffer, required);
 }
 
 void instruction_graph_generator::allocate_contiguous(const command_phase& now, buffer_state& buffer, const memory_id memory, box_vector&& wanted) {
@@ -165,8 +165,8 @@ void instruction_graph_generator::free_staging(const command_phase& now) {
 	for(auto& pool : m_staging) {
 		for(const auto& staging : pool) {
 			instruction_builder free(*this, now);
-			free.follow(staging.ready);
-			for(const instruction_id use : staging.uses) free.follow(use);
+			free.follow(staging.ready, dependency_kind::output);
+			for(const instruction_id use : staging.uses) free.follow(use, dependency_kind::anti);
 			free.emit(free_instruction{staging.id, staging.size_bytes}, priorities::free);
 		}
 		pool.clear();

@@ -109,12 +109,11 @@ void instruction_graph_generator::copy_missing(const command_phase& now, buffer_
 	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
 	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
-		const bool is_direct = m_capabilities.can_copy(memory, destination);
 		const copy_reason reason = memory == user_memory ? copy_reason::initial : copy_reason::coherence;
 		// A staged piece lies in a single allocation on either side, too, because packed data has one order.
 		for_each_part(buffer.memories[memory.value], where, [&, memory = memory, origin = origin](allocation_state& from, const region& at_source) {
 			for_each_part(buffer.memories[destination.value], at_source, [&](allocation_state& to, const region& part) {
-				if(is_direct) {
+				if(m_capabilities.can_copy(from.id.memory, destination)) {
 					copy_between(now, buffer, part, from, to, reason);
 				} else {
 					staged.push_back(staged_copy{memory, origin, part, {destination}});
@@ -158,7 +157,7 @@ bool instruction_graph_generator::gather(const command_phase& now, buffer_state&
 }
 
 memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {
-	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && m_capabilities.can_copy(memory, destination); };
+	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && can_copy(state, memory, destination); };
 	if(usable(state.origin_memory)) return state.origin_memory;
 	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
 	memory_id best{};
@@ -264,7 +263,7 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 	end source = allocation_in(copy.source);
 	instruction_id packing;
 	if(should_linearize(buffer, copy.where, *source.allocation)) {
-		const end packed = pack_in(copy.source);
+		const end packed = pack_in(source.allocation->id.memory);
 		packing = emit_step(source, packed, {});
 		source = packed;
 	}

@@ -29,9 +29,14 @@ void instruction_graph_generator::move(const plan_position& by, const std::span<
 	m_num_held_horizons += by.held_horizons;
 }
 
-void instruction_graph_generator::repeat(const instruction& known, const plan_position& by, const instruction_id settled, instruction_batch& out) {
-	const auto* const horizon = std::get_if<horizon_instruction>(&known.operation);
-	if(horizon != nullptr) m_arenas.push_back(arena_bucket{task_id(horizon->task.value + by.tasks), arena(m_block_pool)});
+void instruction_graph_generator::repeat(const instruction& known, const plan_position& by, const instruction_id settled, const allocation_id fence_destination,
+    instruction_batch& out) {
+	std::visit(overloaded{
+	               [&](const horizon_instruction& horizon) { open_bucket(task_id(horizon.task.value + by.tasks)); },
+	               [&](const epoch_instruction& epoch) { open_bucket(task_id(epoch.task.value + by.tasks)); },
+	               [](const auto&) {},
+	           },
+	    known.operation);
 	auto* const made = nodes().create<instruction>(known);
 	made->id.value += by.instructions;
 	made->key.task.value += by.tasks;
@@ -62,7 +67,14 @@ void instruction_graph_generator::repeat(const instruction& known, const plan_po
 		               made_horizon.task.value += by.tasks;
 		               celerity::move(made_horizon.last_submission, by);
 	               },
-	               [](copy_instruction&) {},
+	               [&](copy_instruction& copy) {
+		               if(copy.destination.memory == user_memory) copy.destination = fence_destination;
+	               },
+	               [&](fence_instruction& fence) { celerity::move(fence.submission, by); },
+	               [&](epoch_instruction& epoch) {
+		               epoch.task.value += by.tasks;
+		               celerity::move(epoch.submission, by);
+	               },
 	               [](gather_copy_instruction&) {},
 	               [](auto&) { assert(false && "not part of a template"); },
 	           },

@@ -42,7 +42,7 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 			if(node.accesses[a].buffer != buffer.info.id) continue;
 			const region& where = plan.accessed(a, c);
 			if(where.empty()) continue;
-			require(plan.chunks[c].memory, where.bounding_box());
+			for(const box& wanted : boxes_in_memory(node.accesses[a], where)) require(plan.chunks[c].memory, wanted);
 			if(is_consumer(node.accesses[a].mode)) add_to(read, where);
 		}
 		if(!read.empty()) m_requirements.reads.push_back({plan.chunks[c].memory, std::move(read)});
@@ -68,24 +68,45 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 	return m_requirements;
 }
 
+box_vector instruction_graph_generator::boxes_in_memory(const buffer_access& access, const region& where) {
+	if(!access.mapper.wraps() || where.is_single_box()) return {where.bounding_box()};
+	box_vector boxes = connected_bounding_boxes(where);
+	merge_overlapping_bounding_boxes(boxes); // so that each element lies in one
+	return boxes;
+}
+
+access_binding instruction_graph_generator::bind(instruction_builder& execution, const buffer_access& access, const memory_id memory, const region& where) {
+	auto& buffer = m_buffers.at(access.buffer);
+	access_binding binding{access.buffer, access.mode, allocation_id{memory, 0}, box(), {}, buffer.domain};
+	if(where.empty()) return binding;
+	binding.bounding_box = where.bounding_box();
+	binding.accessed = nodes().copy(where.boxes());
+	if(auto* const allocation = find_allocation(buffer, memory, binding.bounding_box)) {
+		binding.allocation = allocation->id;
+		execution.access(buffer, *allocation, where, access.mode);
+		return binding;
+	}
+	std::vector<access_part> parts;
+	for(const box& b : boxes_in_memory(access, where)) {
+		auto* const allocation = find_allocation(buffer, memory, b);
+		assert(allocation != nullptr);
+		parts.push_back(access_part{allocation->id, b});
+		m_bound_parts.push_back(region_intersection(where, b));
+		execution.access(buffer, *allocation, m_bound_parts.back(), access.mode);
+	}
+	binding.parts = nodes().copy(parts);
+	return binding;
+}
+
 void instruction_graph_generator::emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
 	const auto& [chunk, memory, is_border] = plan.chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
+	m_bound_parts.clear();
 	instruction_builder execution(*this, now);
 	execution.follow_side_effects(node);
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
-		const auto& access = node.accesses[a];
-		const region& where = plan.accessed(a, chunk_index);
-		if(where.empty()) {
-			m_access_bindings.push_back(access_binding{access.buffer, access.mode, allocation_id{memory, 0}, box(), {}});
-			continue;
-		}
-		auto& buffer = m_buffers.at(access.buffer);
-		auto* const allocation = find_allocation(buffer, memory, where.bounding_box());
-		assert(allocation != nullptr);
-		m_access_bindings.push_back(access_binding{access.buffer, access.mode, allocation->id, where.bounding_box(), nodes().copy(where.boxes())});
-		execution.access(buffer, *allocation, where, access.mode);
+		m_access_bindings.push_back(bind(execution, node.accesses[a], memory, plan.accessed(a, chunk_index)));
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
@@ -147,7 +168,9 @@ void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_s
 	reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
 	const auto num_elements = static_cast<std::size_t>(buffer.domain.area());
-	reduce.emit(reduce_instruction{reduction.id, reduction.op, reduction.type, gather.id, count, num_elements, result->id, is_all_of_it}, priorities::reduce);
+	reduce.emit(reduce_instruction{reduction.id, buffer.info.id, reduction.op, reduction.type, gather.id, count, num_elements, result->id, is_all_of_it,
+	                reduction.callable},
+	    priorities::reduce);
 }
 
 void instruction_graph_generator::compile_reduction(const command_phase& now, const reduction_command& reduction) {
@@ -189,17 +212,19 @@ void instruction_graph_generator::compile_fence(const command_phase& now, const 
 std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, const task& node) {
 	auto& buffer = use_buffer(node.accesses.front().buffer);
 	const region where(node.fence_box);
+	const memory_id destination = node.fence_destination.memory;
 	const auto receiving = now.in(phase::receive);
 	materialize_initial_contents(receiving, buffer, where);
 	if(!buffer.receives.empty()) {
-		for(const auto& receive : buffer.receives) require_on_host(receiving, buffer, receive.awaited); // one, as a fence is one task
-		const read_requirement on_host_read{host_memory, where};
-		commit_receives(receiving, buffer, std::span(&on_host_read, 1));
+		const bool is_direct = is_device_memory(destination) && m_capabilities.has_direct_peer(); // otherwise all data arrives in host memory
+		const read_requirement arrival{is_direct ? destination : host_memory, where};
+		for(const auto& receive : buffer.receives) require_in(receiving, buffer, arrival.memory, receive.awaited); // one, as a fence is one task
+		commit_receives(receiving, buffer, std::span(&arrival, 1));
 	}
 	// Data that no single copy moves to the user's array goes through the buffer's host allocation.
 	box_vector indirect;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		if(state.up_to_date != 0 && !m_capabilities.can_copy(select_source(state, user_memory), user_memory)) indirect.push_back(part);
+		if(state.up_to_date != 0 && !can_copy(state, select_source(state, destination), destination)) indirect.push_back(part);
 	});
 	if(!indirect.empty()) {
 		const read_requirement on_host_read{host_memory, region(std::move(indirect))};
@@ -207,7 +232,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const com
 		make_coherent(now, buffer, std::span(&on_host_read, 1));
 	}
 	std::vector<instruction_id> copies;
-	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, user_memory); });
+	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, destination); });
 	for(const auto& found : sources) {
 		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
 			instruction_builder copy(*this, now);

@@ -40,7 +40,7 @@ void instruction_graph_generator::compile_push(const command_phase& now, const p
 	for(const auto& [rank, where] : push.targets) {
 		const bool is_direct = is_sent_directly(push, rank);
 		if(sources_of == nullptr || is_direct != are_direct || *sources_of != where) {
-			sources = is_direct ? find_direct_sources(buffer, where) : find_host_sources(now, buffer, where);
+			sources = is_direct ? find_direct_sources(now, buffer, where) : find_host_sources(now, buffer, where);
 			sources_of = &where;
 			are_direct = is_direct;
 		}
@@ -62,16 +62,23 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	return sources;
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const buffer_state& buffer,
-    const region& where) const {
-	return find_sources(buffer, where, [&](const content_state& state) {
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const command_phase& now, buffer_state& buffer,
+    const region& where) {
+	auto sources = find_sources(buffer, where, [&](const content_state& state) {
 		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
 			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
 		}
-		return source;
+		return source == user_memory ? host_memory : source; // no peer reaches arrays of the user, which may lie on a device
 	});
+	for(const auto& source : sources) {
+		if(source.memory != host_memory) continue;
+		require_on_host(now, buffer, source.where);
+		const read_requirement on_host{host_memory, source.where};
+		make_coherent(now, buffer, std::span(&on_host, 1));
+	}
+	return sources;
 }
 
 void instruction_graph_generator::emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/overloaded.hpp"
+#include "vocabulary/instruction_copies.hpp"
 
 namespace celerity {
 
@@ -15,8 +16,21 @@ constexpr std::size_t max_steps = 64;
 constexpr std::size_t max_templates = 16;
 /// States to look at without finding a template, before a pause.
 constexpr std::size_t max_patience = 512;
+/// A template that so many times in a row did not lead to its end is none of the program any more.
+constexpr unsigned max_misses = 2;
+/// Repetitions that are planned although a template has them, without finding one that has the stops behind them as well.
+constexpr std::size_t max_hope = 2 * max_steps;
 /// Repetitions that are planned without a look in the pause.
 constexpr std::size_t pause_length = 8 * max_patience;
+
+bool is_epoch(const std::shared_ptr<const task>& stop) { return stop != nullptr && stop->kind == task_kind::epoch; }
+
+/// Ids older than the start do not move from period to period. Nothing refers to them behind an epoch.
+bool starts_behind_stop(const replay_template& made) {
+	if(!made.has_stops) return true;
+	const bool has_epoch = std::any_of(made.parts.begin(), made.parts.end(), [](const template_part& part) { return is_epoch(part.stop); });
+	return has_epoch ? is_epoch(made.parts.back().stop) : made.parts.back().stop != nullptr;
+}
 
 } // namespace
 
@@ -31,45 +45,33 @@ std::vector<buffer_id> buffers_of(const std::vector<task>& tasks) {
 	return buffers;
 }
 
-void repetition_plan::add(const instruction& made) {
-	if(!is_repeatable) return;
-	const auto keep = [this](auto& span) { span = m_memory.copy(span); };
-	instruction kept = made;
-	keep(kept.dependencies);
-	const auto keep_accesses = [&](std::span<const access_binding>& accesses) {
-		std::vector<access_binding> bindings(accesses.begin(), accesses.end());
-		for(auto& binding : bindings) keep(binding.accessed);
-		accesses = m_memory.copy(bindings);
-	};
-	std::visit(overloaded{
-	               [&](copy_instruction& copy) { keep(copy.boxes); },
-	               [&](gather_copy_instruction& gather) {
-		               std::vector<copy_source> sources(gather.sources.begin(), gather.sources.end());
-		               for(auto& source : sources) keep(source.boxes);
-		               gather.sources = m_memory.copy(sources);
-	               },
-	               [&](device_kernel_instruction& kernel) {
-		               keep_accesses(kernel.accesses);
-		               keep(kernel.reductions);
-	               },
-	               [&](host_task_instruction& host_task) { keep_accesses(host_task.accesses); },
-	               [](send_instruction&) {},
-	               [&](receive_instruction& receive) { keep(receive.boxes); },
-	               [&](split_receive_instruction& receive) { keep(receive.boxes); },
-	               [&](await_receive_instruction& await) { keep(await.boxes); },
-	               [&](receive_partials_instruction& receive) {
-		               keep(receive.sources);
-		               keep(receive.slots);
-	               },
-	               [](reduce_instruction&) {},
-	               [this](horizon_instruction&) { ++num_horizons; },
-	               [this](auto&) { is_repeatable = false; },
-	           },
-	    kept.operation);
-	instructions.push_back(kept);
+bool can_be_stop(const task& submitted, const recorded_program& program) {
+	if(submitted.kind == task_kind::epoch) return submitted.action == epoch_action::none || submitted.action == epoch_action::barrier;
+	return submitted.kind == task_kind::fence && submitted.side_effects.empty() && submitted.accesses.size() == 1
+	       && std::binary_search(program.buffers.begin(), program.buffers.end(), submitted.accesses.front().buffer);
 }
 
-replay_memory::replay_memory() : m_patience(max_patience) {}
+bool are_equal_stops(const task& a, const task& b) {
+	if(a.kind != b.kind || a.action != b.action) return false;
+	if(a.kind == task_kind::epoch) return true;
+	return a.accesses.front().buffer == b.accesses.front().buffer && a.fence_box == b.fence_box && a.fence_on_all_ranks == b.fence_on_all_ranks
+	       && (a.fence_destination == allocation_id{}) == (b.fence_destination == allocation_id{});
+}
+
+void recorded_plan::add(const instruction& made) {
+	if(!is_repeatable) return;
+	std::visit(overloaded{
+	               [this](const alloc_instruction&) { is_repeatable = false; },
+	               [this](const free_instruction&) { is_repeatable = false; },
+	               [this](const initialize_instruction&) { is_repeatable = false; },
+	               [this](const horizon_instruction&) { ++num_horizons; },
+	               [](const auto&) {},
+	           },
+	    made.operation);
+	instructions.push_back(copy_into(m_memory, made));
+}
+
+replay_memory::replay_memory() : m_patience(max_patience), m_hope(max_hope) {}
 
 bool replay_memory::is_searching(const recorded_program& program) {
 	if(m_program.get() != &program) forget_steps();
@@ -78,64 +80,127 @@ bool replay_memory::is_searching(const recorded_program& program) {
 	return false;
 }
 
-void replay_memory::add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, const instruction_id settled) {
+bool replay_memory::prefers_steps(const std::uint32_t done) {
+	if(m_current->has_stops || m_steps.empty() || m_before_stop >= max_steps || m_since_stop + done >= m_before_stop || m_hope == 0) return false;
+	--m_hope;
+	return true;
+}
+
+std::shared_ptr<const void> replay_memory::identity_of_next(const std::uint32_t repetitions) {
+	auto& identity = m_templates.back().identities[{next_part, repetitions}];
+	if(identity == nullptr) identity = std::make_shared<const char>();
+	return identity;
+}
+
+void replay_memory::advance() {
+	m_steps.clear();
+	if(++next_part < m_current->parts.size()) return;
+	next_part = 0;
+	ahead = ahead + m_current->length;
+	m_templates.back().num_misses = 0;
+}
+
+bool replay_memory::choose_for(const std::uint32_t repetitions) {
+	if(m_current == nullptr || !m_current->has_stops || next_part > 0 || m_current->parts.front().num_repetitions == repetitions) return true;
+	bool has_more = m_current->parts.front().num_repetitions > repetitions;
+	for(std::size_t i = m_templates.size() - 1; i-- > 0;) {
+		const auto& known = *m_templates[i].known;
+		if(known.program != m_program || !known.has_stops || known.state != m_current->state) continue;
+		const auto found = known.parts.front().num_repetitions;
+		if(found < repetitions || (found > repetitions && has_more)) continue;
+		has_more = true;
+		make_current(i);
+		if(found == repetitions) return true;
+	}
+	return has_more;
+}
+
+void replay_memory::make_current(const std::size_t place) {
+	const auto it = m_templates.begin() + static_cast<std::ptrdiff_t>(place);
+	std::rotate(it, it + 1, m_templates.end());
+	m_current = m_templates.back().known;
+}
+
+void replay_memory::add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, const instruction_id settled,
+    std::shared_ptr<const task> stop) {
 	m_program = program;
 	auto plan = std::exchange(m_draft, nullptr);
 	if(plan != nullptr && !plan->is_repeatable) {
 		m_steps.clear();
 		plan = nullptr;
 	}
-	if(find_known()) return;
+	find_known();
+	const bool is_stop = stop != nullptr;
 	if(m_steps.size() == max_steps) m_steps.erase(m_steps.begin());
-	m_steps.push_back({m_next_state, now, std::move(plan)});
-	find_period(now, settled);
+	m_steps.push_back({m_next_state, now, std::move(plan), std::move(stop)});
+	// A known template that starts here has other numbers of repetitions before its stops: these have been planned.
+	if(m_current == nullptr || (is_stop && m_current->has_stops)) find_period(now, settled);
 	if(m_current != nullptr) {
 		m_patience = max_patience;
-		m_steps.clear();
+		// The template of repetitions alone is of no use if a wait follows now. Then a longer period may hold the wait.
+		if(m_current->has_stops) m_steps.clear();
 	} else if(--m_patience == 0) {
 		m_pause = pause_length;
 		m_steps.clear();
 	}
 }
 
-bool replay_memory::find_known() {
+void replay_memory::find_known() {
 	for(std::size_t i = m_templates.size(); i-- > 0;) {
-		if(m_templates[i]->program != m_program || m_templates[i]->state != m_next_state) continue;
-		std::rotate(m_templates.begin() + static_cast<std::ptrdiff_t>(i), m_templates.begin() + static_cast<std::ptrdiff_t>(i) + 1, m_templates.end());
-		m_current = m_templates.back();
-		m_patience = max_patience;
-		m_steps.clear();
-		return true;
+		const auto& known = *m_templates[i].known;
+		if(known.program != m_program || known.state != m_next_state) continue;
+		return make_current(i);
 	}
-	return false;
 }
 
 void replay_memory::find_period(const plan_position& now, const instruction_id settled) {
 	for(std::size_t first = m_steps.size() - 1; first-- > 0;) {
 		if(m_steps[first].state != m_next_state) continue;
-		replay_template made;
-		made.program = m_program;
-		made.state = m_next_state;
-		made.start = m_steps[first].at;
-		made.length = now - made.start;
-		made.settled = settled;
-		for(std::size_t i = first + 1; i < m_steps.size(); ++i) {
-			made.num_instructions += m_steps[i].plan->instructions.size();
-			made.num_horizons += m_steps[i].plan->num_horizons;
-			made.repetitions.push_back(m_steps[i].plan);
-		}
-		if(made.num_instructions != made.length.instructions || made.length.submissions != made.repetitions.size() * m_program->tasks.size()) return;
+		auto made = make_template(first, now, settled);
+		const auto is_whole = [&](const template_part& part) {
+			return part.plan->instructions.size() == part.length.instructions
+			       && part.length.submissions == (part.stop == nullptr ? m_program->tasks.size() : 1);
+		};
+		if(!std::all_of(made.parts.begin(), made.parts.end(), is_whole)) return;
+		if(!starts_behind_stop(made)) continue; // the same period has another start, too
 		if(m_templates.size() == max_templates) drop(0, now.tasks);
-		m_templates.push_back(std::make_shared<const replay_template>(std::move(made)));
-		m_current = m_templates.back();
+		if(made.has_stops) m_hope = max_hope;
+		m_templates.push_back({std::make_shared<const replay_template>(std::move(made))});
+		m_current = m_templates.back().known;
 		return;
 	}
 }
 
-void replay_memory::leave_template() {
-	m_steps.clear();
+replay_template replay_memory::make_template(const std::size_t first, const plan_position& now, const instruction_id settled) const {
+	replay_template made;
+	made.program = m_program;
+	made.state = m_next_state;
+	made.start = m_steps[first].at;
+	made.length = now - made.start;
+	made.settled = settled;
+	plan_position begin;
+	for(std::size_t i = first + 1; i < m_steps.size(); ++i) {
+		const auto& step = m_steps[i];
+		const auto length = step.at - m_steps[i - 1].at;
+		made.parts.push_back({step.plan, step.stop, begin, length, 0});
+		begin = begin + length;
+		made.has_stops |= step.stop != nullptr;
+		made.num_horizons += step.plan->num_horizons;
+		if(is_epoch(step.stop)) made.settled = instruction_id{};
+	}
+	for(std::size_t i = made.parts.size(); i-- > 0;) {
+		auto& part = made.parts[i];
+		if(part.stop != nullptr) continue;
+		part.num_repetitions = 1 + (i + 1 < made.parts.size() ? made.parts[i + 1].num_repetitions : 0);
+	}
+	return made;
+}
+
+void replay_memory::leave_template(const std::uint64_t last_task) {
 	if(m_current == nullptr) return;
 	m_current = nullptr;
+	const bool is_miss = std::exchange(next_part, 0) > 0;
+	if(is_miss && ++m_templates.back().num_misses == max_misses) drop(m_templates.size() - 1, last_task);
 }
 
 void replay_memory::forget_steps() {
@@ -146,13 +211,13 @@ void replay_memory::forget_steps() {
 }
 
 void replay_memory::drop(const std::size_t place, const std::uint64_t last_task) {
-	m_dropped.push_back({std::move(m_templates[place]), last_task});
+	m_dropped.push_back({std::move(m_templates[place].known), last_task});
 	m_templates.erase(m_templates.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
 void replay_memory::forget_buffer(const buffer_id id, const std::uint64_t last_task) {
 	for(std::size_t i = m_templates.size(); i-- > 0;) {
-		const auto& buffers = m_templates[i]->program->buffers;
+		const auto& buffers = m_templates[i].known->program->buffers;
 		if(std::find(buffers.begin(), buffers.end(), id) != buffers.end()) drop(i, last_task);
 	}
 }

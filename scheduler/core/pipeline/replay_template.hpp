@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/arena.hpp"
@@ -26,10 +28,10 @@ struct recorded_program {
 
 std::vector<buffer_id> buffers_of(const std::vector<task>& tasks);
 
-/// What planning has made of one repetition. Owns all that the instructions refer to.
-class repetition_plan {
+/// The plan of one repetition, or of one stop. Owns all data that its instructions refer to.
+class recorded_plan {
   public:
-	/// A repetition that allocates, frees or initializes is no part of a template.
+	/// Nothing that allocates, frees or initializes is part of a template.
 	bool is_repeatable = true;
 	std::vector<instruction> instructions;
 	std::vector<program_log::task_entry> tasks; ///< empty if there is no log
@@ -44,45 +46,82 @@ class repetition_plan {
 
 using program_state = std::vector<std::uint64_t>;
 
+/// A wait or fence of the program is a *stop* if it may lie between the repetitions of a period: planning it depends on the state of these buffers only.
+bool can_be_stop(const task& submitted, const recorded_program& program);
+/// Whether planning both stops in the same state has the same result, apart from the memory that receives the data of a fence.
+bool are_equal_stops(const task& a, const task& b);
+
+struct template_part {
+	std::shared_ptr<const recorded_plan> plan;
+	std::shared_ptr<const task> stop; ///< null: a repetition
+	plan_position begin;              ///< ids since the start of the period
+	plan_position length;
+	/// The number of repetitions from this one to the next stop or, without stops, to the end of the period.
+	std::uint32_t num_repetitions = 0;
+};
+
+/// A period of repetitions and stops. The program and the ids of a repetition or stop are the same in each period, apart from the start of the period.
 struct replay_template {
 	std::shared_ptr<const recorded_program> program;
 	program_state state; ///< at the start and at the end
 	plan_position start;
-	plan_position length; ///< ids per period
-	instruction_id settled; ///< the last epoch when it was planned
-	std::vector<std::shared_ptr<const repetition_plan>> repetitions;
-	std::size_t num_instructions = 0;
+	plan_position length;
+	/// The last epoch when it was planned. None if the template has an epoch itself, to which all older ids lead.
+	instruction_id settled;
+	bool has_stops = false; ///< then the last part is a stop: an epoch, if there is one
 	std::size_t num_horizons = 0;
-	/// For the executor, which must not own the template.
-	std::shared_ptr<const void> identity = std::make_shared<const char>();
+	std::vector<template_part> parts;
 };
 
 /// The templates of all recordings, and the search for new ones.
 class replay_memory {
   public:
 	/// Of the repetition that is planned now; null if nobody wants to know.
-	repetition_plan* draft() { return m_draft.get(); }
-	void begin_draft() { m_draft = std::make_shared<repetition_plan>(); }
+	recorded_plan* draft() { return m_draft.get(); }
+	void begin_draft() { m_draft = std::make_shared<recorded_plan>(); }
 
 	/// The template whose start is the current state; null: none is known.
 	const std::shared_ptr<const replay_template>& current() const { return m_current; }
-	/// The ids that expanded periods have used, as long as the graphs do not know.
+	/// The ids of expanded periods, as long as the graphs do not know of them.
 	plan_position ahead;
+	/// The first part of the next period that is not expanded yet.
+	std::size_t next_part = 0;
+	/// The ids of all expanded parts.
+	plan_position expanded() const { return next_part == 0 ? ahead : ahead + m_current->parts[next_part].begin; }
+	/// Stands for so many repetitions from the next part on, each time that they come. For the executor, which must not own the template.
+	std::shared_ptr<const void> identity_of_next(std::uint32_t repetitions);
+	/// The next part of the current template is expanded.
+	void advance();
+	/// So many repetitions follow. Of the templates that start in the current state, takes one with as many before its first stop, or else one with more. Returns
+	/// whether there is such a template, or nothing to choose.
+	bool choose_for(std::uint32_t repetitions);
+	/// The next state is one in which no template starts.
+	void begin_steps(program_state&& state, const plan_position& now) { m_steps.assign(1, {std::move(state), now, nullptr, nullptr}); }
 
 	/// Whether there is anything to forget.
 	bool is_replaying() const { return m_program != nullptr; }
 	/// Whether to look at the state after the next repetition; it costs about as much as planning it.
 	bool is_searching(const recorded_program& program);
 	bool has_start() const { return !m_steps.empty(); }
+	void note_repetitions(const std::uint32_t number) { m_since_stop += number; }
+	/// A wait or fence follows a replay.
+	void note_stop() { m_before_stop = std::exchange(m_since_stop, 0); }
+	/// Whether the next repetition is planned although the current template has it: a template with the stops between replays may come of that. `done` of the
+	/// replay's repetitions precede it.
+	bool prefers_steps(std::uint32_t done);
+	/// Whether planning this task may be a step, too.
+	bool is_searching_stop(const task& submitted) const { return has_start() && m_pause == 0 && can_be_stop(submitted, *m_program); }
 	/// Space for the numbers of the next state.
 	program_state& next_state() {
 		m_next_state.clear();
 		return m_next_state;
 	}
-	/// Planning a repetition has led to the next state at this position.
-	void add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, instruction_id settled);
-	/// The current state is not the start of the template any more, but a repetition after it.
-	void leave_template();
+	/// Planning a repetition, or a stop, has led to the next state at this position.
+	void add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, instruction_id settled,
+	    std::shared_ptr<const task> stop = nullptr);
+	const std::shared_ptr<const recorded_program>& program() const { return m_program; }
+	/// The program does not go on as the template does. The ids up to `last_task` are in use.
+	void leave_template(std::uint64_t last_task);
 	/// The next state follows from no earlier one.
 	void forget_steps();
 
@@ -90,30 +129,41 @@ class replay_memory {
 	void notify_epoch_reached(task_id reached);
 
   private:
-	/// A state, and the repetition that has led to it.
+	/// A state, and the repetition or stop that has led to it.
 	struct step {
 		program_state state;
 		plan_position at;
-		std::shared_ptr<const repetition_plan> plan; ///< null: no repetition
+		std::shared_ptr<const recorded_plan> plan; ///< null: neither
+		std::shared_ptr<const task> stop;          ///< null: a repetition
+	};
+	struct kept_template {
+		std::shared_ptr<const replay_template> known;
+		unsigned num_misses = 0;                                                                 ///< since the last whole period
+		std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<const void>> identities{}; ///< by first part and number
 	};
 	struct dropped_template {
 		std::shared_ptr<const replay_template> dropped;
 		std::uint64_t last_task; ///< the executor may look at its instructions until a later horizon or epoch
 	};
 
-	std::shared_ptr<repetition_plan> m_draft;
+	std::shared_ptr<recorded_plan> m_draft;
 	std::shared_ptr<const replay_template> m_current;
 	std::shared_ptr<const recorded_program> m_program; ///< of the steps
 	std::vector<step> m_steps;
 	program_state m_next_state;
-	std::vector<std::shared_ptr<const replay_template>> m_templates; ///< the least recently used one first
+	std::vector<kept_template> m_templates; ///< the least recently used one first
 	std::vector<dropped_template> m_dropped;
 	task_id m_last_reached;
 	std::size_t m_patience;
 	std::size_t m_pause = 0;
+	std::uint32_t m_since_stop = 0;  ///< repetitions since the last stop
+	std::uint32_t m_before_stop = 0; ///< as many between the last two stops
+	std::size_t m_hope; ///< repetitions to plan in search of stops
 
-	bool find_known();
+	void find_known();
+	void make_current(std::size_t place);
 	void find_period(const plan_position& now, instruction_id settled);
+	replay_template make_template(std::size_t first, const plan_position& now, instruction_id settled) const;
 	void drop(std::size_t place, std::uint64_t last_task);
 
   public:

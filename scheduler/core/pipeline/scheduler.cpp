@@ -83,14 +83,12 @@ const buffer_info& scheduler::find_buffer(const buffer_id id) const {
 	return it->second;
 }
 
-void scheduler::choose_cuts(task& node) const {
-	celerity::choose_cuts(node, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
-}
+void scheduler::choose_cuts(task& node) const { celerity::choose_cuts(node, m_partition, m_find_buffer); }
 
 submission_id scheduler::submit(task&& submitted) {
 	if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
 		choose_cuts(submitted);
-		check_accesses(submitted, m_partition, [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); });
+		check_accesses(submitted, m_partition, m_find_buffer);
 	}
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
@@ -212,9 +210,25 @@ scheduler_statistics scheduler::statistics() const {
 	return result;
 }
 
+plan_totals scheduler::totals() const {
+	const std::lock_guard lock(m_statistics_mutex);
+	return m_totals;
+}
+
+pipeline_observers scheduler::make_observers() {
+	pipeline_observers observers;
+	observers.notice = [this](planning_notice&& notice) { report(std::move(notice)); };
+	if(auto* const graphs = m_settings.graphs.get()) {
+		observers.task = [graphs](task_record&& record) { graphs->add(std::move(record)); };
+		observers.command = [graphs](command_record&& record) { graphs->add(std::move(record)); };
+		observers.instruction = [graphs](const instruction& made, const std::span<const dependency_kind> kinds) { graphs->add(made, kinds); };
+	}
+	return observers;
+}
+
 void scheduler::run() {
 	try {
-		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, pipeline_observers{{}, {}, [this](planning_notice&& notice) { report(std::move(notice)); }});
+		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, make_observers());
 		std::vector<event> events;
 		auto idle_since = clock::now();
 		bool may_report_idle = true;
@@ -250,7 +264,7 @@ void scheduler::run() {
 			report({.kind = planning_notice::kind_type::fault, .text = std::move(text)});
 		}
 		if(m_on_busy) m_on_busy(false);
-		// Whoever waits for planning must not wait for ever.
+		// A thread that waits for planning must not wait for ever.
 		m_num_planned.store(~std::uint64_t{0} >> 1);
 		m_num_accounted.store(~std::uint64_t{0} >> 1);
 		notify_progress();
@@ -292,8 +306,10 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
 		pipeline.submit(std::move(*submitted));
 	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
+		if(m_settings.graphs != nullptr) m_settings.graphs->create_buffer(created->info);
 		pipeline.create_buffer(created->info);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&e)) {
+		if(m_settings.graphs != nullptr) m_settings.graphs->destroy_buffer(destroyed->id);
 		pipeline.destroy_buffer(destroyed->id);
 	} else {
 		pipeline.flush();
@@ -357,6 +373,10 @@ void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {
 }
 
 void scheduler::dry_sink::submit(instruction_batch&& batch) {
+	{
+		const std::lock_guard lock(m_owner.m_statistics_mutex);
+		for(const auto* const node : batch.instructions) m_owner.m_totals.count(*node);
+	}
 	for(const auto* const node : batch.instructions) {
 		if(const auto* const horizon = std::get_if<horizon_instruction>(&node->operation)) {
 			m_owner.notify_reached(horizon->task, false);

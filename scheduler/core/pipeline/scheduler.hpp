@@ -18,6 +18,8 @@
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
 #include "graphs/cut_choice.hpp"
+#include "graph_log.hpp"
+#include "plan_totals.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
 
@@ -30,6 +32,7 @@ struct scheduler_settings {
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
+	std::shared_ptr<graph_log> graphs = nullptr; ///< null: nobody wants to see the graphs. It lacks what templates repeat.
 };
 
 struct scheduler_statistics {
@@ -57,7 +60,7 @@ class scheduler {
 
 	buffer_id create_buffer(buffer_info info);
 	void destroy_buffer(buffer_id id);
-	/// Decides what the hints of a task leave open. `submit` does the same; a recording needs it before.
+	/// Chooses the cuts that the hints of a task leave open. `submit` does the same; a recording needs it before.
 	void choose_cuts(task& node) const;
 	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
@@ -94,6 +97,8 @@ class scheduler {
 	std::vector<planning_notice> notices() const;
 	bool has_notices() const { return m_has_notices.load(std::memory_order_relaxed); }
 	scheduler_statistics statistics() const;
+	/// The plan so far, of a dry run; zeros without.
+	plan_totals totals() const;
 	const buffer_info& find_buffer(buffer_id id) const;
 
   private:
@@ -115,7 +120,7 @@ class scheduler {
 	struct flush_event {};
 	using event = std::variant<std::shared_ptr<task>, replay_event, buffer_event, destroy_event, reached_event, flush_event>;
 
-	/// Passes horizons and epochs as soon as they are planned.
+	/// Counts the instructions, and passes horizons and epochs as soon as they are planned.
 	class dry_sink final : public instruction_sink {
 	  public:
 		explicit dry_sink(scheduler& owner) : m_owner(owner) {}
@@ -138,6 +143,7 @@ class scheduler {
 	std::uint64_t m_last_submission = 0;
 	std::uint64_t m_last_buffer = 0;
 	std::unordered_map<buffer_id, buffer_info> m_buffers;
+	const buffer_lookup m_find_buffer = [this](const buffer_id id) -> const buffer_info& { return find_buffer(id); };
 	std::mutex m_dead_buffers_mutex; ///< buffers may die on any thread
 	std::vector<buffer_id> m_dead_buffers;
 
@@ -168,6 +174,7 @@ class scheduler {
 
 	mutable std::mutex m_statistics_mutex;
 	scheduler_statistics m_statistics;
+	plan_totals m_totals;
 
 	/// A replay counts as its tasks.
 	template <typename Event>
@@ -183,6 +190,7 @@ class scheduler {
 	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);
+	pipeline_observers make_observers();
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	void forget_dead_buffers();

@@ -18,7 +18,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
     : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program),
       m_tasks(settings.horizons, std::move(observers.task), observers.notice),
       m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
-      m_instructions(settings.capabilities, std::move(observers.notice)), m_uses_templates(settings.templates) {
+      m_instructions(settings.capabilities, std::move(observers.instruction), std::move(observers.notice)), m_uses_templates(settings.templates) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -44,6 +44,15 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
+	if(m_replays.current() != nullptr && expand_stop(submitted)) return;
+	if(m_replays.is_replaying() && can_be_stop(*submitted, *m_replays.program())) m_replays.note_stop();
+	if(m_replays.is_searching_stop(*submitted)) {
+		catch_up(); // leaves a template of repetitions alone, of which nothing is expanded
+		m_replays.begin_draft();
+		plan(submitted);
+		look_for_template(m_replays.program(), std::move(submitted));
+		return;
+	}
 	end_replay();
 	plan(std::move(submitted));
 }
@@ -51,7 +60,7 @@ void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 	m_new_tasks.clear();
 	m_tasks.add(std::move(submitted), m_new_tasks);
-	if(m_program != nullptr) { // before there are instructions that exchange something for it
+	if(m_program != nullptr && !m_is_catching_up) { // before there are instructions that exchange something for it
 		auto entry = m_program->entry_for(m_new_tasks.front());
 		m_program->add_task(entry, entry.described->id);
 		if(auto* const draft = m_replays.draft()) draft->tasks.push_back(std::move(entry));
@@ -137,6 +146,7 @@ void scheduling_pipeline::compile_or_destroy(held_event&& event) {
 
 void scheduling_pipeline::hand_over() {
 	if(m_batch.empty()) return;
+	if(m_is_catching_up) return m_batch.instructions.clear();
 	m_counts.instructions += m_batch.instructions.size();
 	if(auto* const draft = m_replays.draft()) {
 		for(const auto* const made : m_batch.instructions) draft->add(*made);

@@ -43,6 +43,7 @@ struct pipeline_settings {
 struct pipeline_observers {
 	task_graph::record_callback task;
 	command_graph_generator::record_callback command;
+	instruction_graph_generator::record_callback instruction; ///< not of instructions that are repeated from a template
 	notice_callback notice;
 };
 
@@ -73,7 +74,7 @@ class scheduling_pipeline {
 	    bool may_leave_rest);
 	/// Compiles everything that is held back.
 	void flush();
-	/// The executor has passed this horizon or epoch. The graphs drop what they keep of the time before it.
+	/// The executor has passed this horizon or epoch. The graphs drop all that they keep of the time before it.
 	void notify_epoch_reached(task_id reached);
 
 	bool is_holding_back() const { return !m_held.empty(); }
@@ -111,6 +112,7 @@ class scheduling_pipeline {
 	std::uint64_t m_num_released_horizons = 0;
 	bool m_uses_templates;
 	replay_memory m_replays;
+	bool m_is_catching_up = false; ///< the executor has the instructions of what is planned now
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;
@@ -118,13 +120,24 @@ class scheduling_pipeline {
 	void plan(std::shared_ptr<task> submitted);
 	/// Something else than a repetition of a recording is about to be planned.
 	void end_replay();
-	plan_position position() const;
+	/// The last ids that the graphs know of.
+	plan_position position_of_graphs() const;
+	plan_position position() const { return position_of_graphs() + m_replays.expanded(); }
+	bool is_next(const submission_id id) const { return position().submissions + 1 == id.value; }
+	/// The graphs learn of the parts that have been expanded.
 	void catch_up();
+	void plan_again(const replay_template& known, std::size_t num_parts);
 	void plan_repetition(const recorded_program& program, submission_id first, std::uint64_t site);
-	void look_for_template(const std::shared_ptr<const recorded_program>& program);
+	void look_for_template(const std::shared_ptr<const recorded_program>& program, std::shared_ptr<const task> stop = nullptr);
 	bool read_state(std::span<const buffer_id> buffers);
-	void expand(const replay_template& known, std::uint64_t num_periods, std::uint64_t site);
-	void log_again(const repetition_plan& repetition, const plan_position& by, std::uint64_t site);
+	/// Expands some of the next repetitions, if the template goes on with repetitions. Returns their number.
+	std::uint32_t expand(const replay_template& known, std::uint32_t repetitions, std::uint64_t site);
+	void expand_periods(const replay_template& known, std::uint64_t num_periods, std::uint64_t site);
+	/// Expands the next part of the current template if it is a stop equal to this task.
+	bool expand_stop(const std::shared_ptr<task>& submitted);
+	/// `fence_destination`: of a fence.
+	void append_part(const replay_template& known, allocation_id fence_destination, instruction_batch& batch);
+	void log_again(const recorded_plan& repetition, const plan_position& by, std::uint64_t site);
 	/// Appends the command to the lookahead queue, which `compile_ready` empties, often at once.
 	void hold(command&& cmd);
 	bool may_compile_next() const;

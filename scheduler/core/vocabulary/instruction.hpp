@@ -75,17 +75,25 @@ struct gather_copy_instruction {
 	CELERITY_KIND(gather_copy, sources, destination, element_size_bytes, buffer)
 };
 
+/// Elements of a periodic access that lie together.
+struct access_part {
+	allocation_id allocation;
+	box bounding_box; ///< of the elements
+	CELERITY_FIELDS(allocation, bounding_box)
+};
 /// An access of a task, for one chunk on this rank.
 struct access_binding {
 	buffer_id buffer;
 	access_mode mode;
-	allocation_id allocation;   ///< null if the access is empty for this chunk
-	box bounding_box;           ///< of `accessed`
+	allocation_id allocation;      ///< null if the access is empty for this chunk, or has parts
+	box bounding_box;              ///< of `accessed`
 	std::span<const box> accessed; ///< the mapped region
-	CELERITY_FIELDS(buffer, mode, allocation, bounding_box, accessed)
+	box whole = {};                ///< of the buffer
+	std::span<const access_part> parts = {}; ///< of a periodic access whose bounding box no allocation covers; their bounding boxes are disjoint
+	CELERITY_FIELDS(buffer, mode, allocation, bounding_box, accessed, whole, parts)
 };
-/// The allocation in which a kernel leaves its partial result of a reduction: as many elements as the buffer. Whoever starts the
-/// kernel stores the identity there first.
+/// The allocation in which a kernel leaves its partial result of a reduction: as many elements as the buffer. The thread that
+/// starts the kernel stores the identity there first.
 struct reduction_binding {
 	reduction_id reduction;
 	buffer_id buffer;
@@ -161,9 +169,11 @@ struct receive_partials_instruction {
 	std::span<const std::uint32_t> slots;
 	CELERITY_KIND(receive_partials, transfer, destination, bytes_per_slot, sources, slots)
 };
-/// Folds `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, element by element and in order.
+/// Folds `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, in order: element by element, or by calls of the
+/// application.
 struct reduce_instruction {
 	reduction_id reduction;
+	buffer_id buffer;
 	reduction_op op;
 	scalar_type type;
 	allocation_id source;
@@ -171,7 +181,8 @@ struct reduce_instruction {
 	std::size_t num_elements;
 	allocation_id destination;
 	bool is_all_of_it; ///< there are no further partial results, and the current value of the buffer is not included
-	CELERITY_KIND(reduce, reduction, op, type, source, count, num_elements, destination, is_all_of_it)
+	std::uint64_t callable; ///< see `task_reduction`
+	CELERITY_KIND(reduce, reduction, buffer, op, type, source, count, num_elements, destination, is_all_of_it, callable)
 };
 /// Fulfils the future of `submission`: all data of the fence is in user memory.
 struct fence_instruction {

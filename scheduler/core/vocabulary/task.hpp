@@ -43,15 +43,16 @@ enum class split_kind : std::uint8_t { rows, split_1d, split_2d, split_3d, split
 template <>
 inline constexpr std::array<const char*, 7> names_of<split_kind>{"rows", "split_1d", "split_2d", "split_3d", "split_auto", "weights", "cyclic"};
 
-/// Scalar types that native reductions understand.
-enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean };
+/// Element types of reductions. Native code combines all but `other`.
+enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean, other };
 /// As NumPy calls them.
 template <>
-inline constexpr std::array<const char*, 13> names_of<scalar_type>{
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool"};
-enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bitwise_xor };
+inline constexpr std::array<const char*, 14> names_of<scalar_type>{
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool", "other"};
+/// The application combines the partial results of `callable`, by a call on a host-task thread.
+enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bitwise_xor, callable };
 template <>
-inline constexpr std::array<const char*, 7> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor"};
+inline constexpr std::array<const char*, 8> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor", "callable"};
 
 struct task_geometry {
 	int dims = 0;
@@ -80,7 +81,10 @@ struct task_reduction {
 	scalar_type type = scalar_type::float32;
 	bool include_current = false;
 	reduction_id id; ///< assigned by the task graph, in program order
-	CELERITY_FIELDS(buffer, op, type, include_current, id)
+	std::uint64_t callable = 0;      ///< of the operation `callable`: its number in this process
+	std::string callable_name;       ///< and what the program calls it
+	std::uint64_t callable_digest = 0; ///< of its code; the same on all ranks
+	CELERITY_FIELDS(buffer, op, type, include_current, id, callable, callable_name, callable_digest)
 };
 
 /// Does not change once the task graph has numbered it and its reductions. The three graphs share it.
@@ -97,11 +101,13 @@ struct task {
 	std::vector<host_object_id> side_effects;
 	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only
 	box fence_box;                  ///< fence: the box of accesses[0].buffer that is copied to the application; empty without an access
-	allocation_id fence_destination; ///< fence: registered user memory that receives the box, row-major; null on ranks left out
+	/// Fence: the registered array of the user that receives the box, row-major; null on ranks left out. All ranks name the same memory: user memory, or that of
+	/// the first device.
+	allocation_id fence_destination;
 	std::string name;
-	std::uint64_t code_digest = 0;   ///< of the kernel's or host task's code; the same on all ranks
+	std::uint64_t code_digest = 0; ///< of the kernel's or host task's code; the same on all ranks
 	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
-	std::uint64_t site = 0;          ///< the line of the program that has submitted it, in the numbering of the caller
+	std::uint64_t site = 0; ///< the line of the program that has submitted it, in the numbering of the caller
 };
 
 /// A buffer, as the graphs know it.
@@ -112,15 +118,22 @@ struct buffer_info {
 	std::size_t element_size_bytes = 0;
 	std::size_t element_alignment_bytes = 1;
 	/// Where the initial contents come from, if anywhere.
-	enum class initial_contents : std::uint8_t { none, user_array, user_function } initial = initial_contents::none;
-	/// user_array: the registered allocation in user memory that holds the full buffer, row-major.
-	allocation_id user_allocation;
+	enum class initial_contents : std::uint8_t { none, user_array, user_function, local_arrays } initial = initial_contents::none;
+	/// A registered array of the user that holds a box of the buffer, row-major.
+	struct user_array {
+		box where;
+		allocation_id allocation;
+	};
+	/// Of this rank, disjoint. initial_contents::user_array: one, with the full buffer.
+	std::vector<user_array> arrays;
+	/// local_arrays: by rank, the elements that only the arrays of this rank hold; disjoint. The rest of the buffer has no contents.
+	std::vector<region> held_by_ranks;
 	std::string name;
-	std::string type_name;             ///< of an element, for comparisons between ranks
+	std::string type_name; ///< of an element, for comparisons between ranks
 	std::uint64_t contents_digest = 0; ///< of the initial contents, if they are to be compared
-	std::uint64_t site = 0;            ///< as `task::site`
+	std::uint64_t site = 0; ///< as `task::site`
 };
 template <>
-inline constexpr std::array<const char*, 3> names_of<buffer_info::initial_contents>{"none", "array", "function"};
+inline constexpr std::array<const char*, 4> names_of<buffer_info::initial_contents>{"none", "array", "function", "local"};
 
 } // namespace celerity

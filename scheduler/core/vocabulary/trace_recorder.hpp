@@ -24,24 +24,40 @@ namespace celerity {
 enum class plan_input : std::uint8_t { task, replay, buffer, buffer_end, progress, flush };
 template <>
 inline constexpr std::array<const char*, 6> names_of<plan_input>{"task", "replay", "buffer", "end of buffer", "progress", "flush"};
-enum class application_call : std::uint8_t { submit, blocked, wait };
+enum class application_call : std::uint8_t { submit, map, blocked, wait };
 template <>
-inline constexpr std::array<const char*, 3> names_of<application_call>{"submit", "blocked", "wait"};
+inline constexpr std::array<const char*, 4> names_of<application_call>{"submit", "map", "blocked", "wait"};
 
 // The kinds of events. Ids are 0 where they do not apply.
 
+/// Some of the instructions on which an instruction depends.
+struct traced_dependencies {
+	std::array<instruction_id, 8> ids{};
+	std::uint8_t count = 0;
+	const instruction_id* begin() const { return ids.data(); }
+	const instruction_id* end() const { return ids.data() + count; }
+};
+/// The executor received an instruction from the scheduler. An instruction with many dependencies has several of these events.
+struct traced_handover {
+	instruction_id instruction;
+	traced_dependencies dependencies;
+	CELERITY_KIND(handover, instruction, dependencies)
+};
 /// The executor put an instruction on a lane, gave it to a thread, or carried it out itself.
 struct traced_issue {
 	instruction_id instruction;
 	instruction_kind operation{};
-	std::optional<copy_reason> reason; ///< of a copy
+	std::optional<copy_reason> reason;    ///< of a copy
+	std::optional<memory_id> source;      ///< of a copy with a single source
+	std::optional<memory_id> destination; ///< of a copy
 	submission_id submission;
 	buffer_id buffer;
-	std::uint64_t size_bytes = 0;
+	std::uint64_t size_bytes = 0; ///< of a task: read and written, once per access; 0 if that is not known
 	std::optional<rank_id> peer; ///< of a send
 	std::optional<std::uint32_t> lane;
 	std::uint64_t position = 0; ///< on the lane
-	CELERITY_KIND(issue, instruction, operation, reason, submission, buffer, size_bytes, peer, lane, position)
+	allocation_id allocation{}; ///< that the instruction makes or frees; none if it gives an array back to the user
+	CELERITY_KIND(issue, instruction, operation, reason, source, destination, submission, buffer, size_bytes, peer, lane, position, allocation)
 };
 /// A lane worked on one of its positions. The traced_issue with the same lane and position names the instruction.
 struct traced_lane {
@@ -88,15 +104,15 @@ struct traced_plan {
 	std::uint64_t instructions_generated = 0;
 	CELERITY_KIND(plan, input, submission, instructions_generated)
 };
-/// The application was in a call of the runtime.
+/// The application was in a call of the runtime, or, during a submit, in Python functions that map chunks.
 struct traced_application {
 	application_call call{};
 	submission_id submission;
 	CELERITY_KIND(application, call, submission)
 };
 
-using traced_action = std::variant<traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work, traced_python, traced_plan,
-    traced_application>;
+using traced_action = std::variant<traced_handover, traced_issue, traced_lane, traced_call, traced_send, traced_receive, traced_barrier, traced_work,
+    traced_python, traced_plan, traced_application>;
 
 struct trace_event {
 	std::int64_t start_ns = 0; ///< by now_ns()

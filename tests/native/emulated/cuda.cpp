@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -220,6 +221,13 @@ class memory {
 		std::free(address);
 		return cuda::success;
 	}
+	bool holds(void* const address) {
+		const std::lock_guard lock(m_mutex);
+		const auto next = m_sizes.upper_bound(address);
+		if(next == m_sizes.begin()) return false;
+		const auto& [begin, size_bytes] = *std::prev(next);
+		return static_cast<std::byte*>(address) < static_cast<std::byte*>(begin) + size_bytes;
+	}
 	std::size_t total_bytes() {
 		const std::lock_guard lock(m_mutex);
 		return m_total_bytes;
@@ -227,11 +235,16 @@ class memory {
 
   private:
 	std::mutex m_mutex;
-	std::unordered_map<void*, std::size_t> m_sizes;
+	std::map<void*, std::size_t> m_sizes;
 	std::size_t m_total_bytes = 0;
 };
 
 memory device_memory, host_memory;
+std::atomic<std::uint64_t> host_copies{0};
+
+void count_copy(const device_pointer destination, const device_pointer source) {
+	if(!device_memory.holds(at(destination)) || !device_memory.holds(at(source))) ++host_copies;
+}
 
 } // namespace
 
@@ -243,6 +256,7 @@ bool is_lost(const int device) { return devices().at(static_cast<std::size_t>(de
 void hold(const bool is_held, const int first_device) { first_held = is_held ? first_device : std::numeric_limits<int>::max(); }
 void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
+std::uint64_t num_host_copies() { return host_copies; }
 int num_live_graphs() { return num_graphs; }
 holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered}; }
 void describe() {
@@ -450,9 +464,11 @@ EMULATED cuMemHostGetDevicePointer_v2(device_pointer* const out, void* const add
 	return cuda::success;
 }
 EMULATED cuMemcpyAsync(const device_pointer destination, const device_pointer source, const std::size_t size_bytes, const cuda::stream stream) {
+	count_copy(destination, source);
 	return enqueue(stream, "copy", nullptr, [=] { std::memcpy(at(destination), at(source), size_bytes); });
 }
 EMULATED cuMemcpy2DAsync_v2(const cuda::copy_2d* const copy, const cuda::stream stream) {
+	count_copy(copy->destination_device, copy->source_device);
 	return enqueue(stream, "copy of rows", nullptr, [c = *copy] {
 		for(std::size_t row = 0; row < c.height; ++row) {
 			std::memcpy(at(c.destination_device) + row * c.destination_pitch, at(c.source_device) + row * c.source_pitch, c.width_bytes);
@@ -460,6 +476,7 @@ EMULATED cuMemcpy2DAsync_v2(const cuda::copy_2d* const copy, const cuda::stream 
 	});
 }
 EMULATED cuMemcpy3DAsync_v2(const cuda::copy_3d* const copy, const cuda::stream stream) {
+	count_copy(copy->destination_device, copy->source_device);
 	return enqueue(stream, "copy of planes", nullptr, [c = *copy] {
 		for(std::size_t plane = 0; plane < c.depth; ++plane) {
 			for(std::size_t row = 0; row < c.height; ++row) {
@@ -474,6 +491,18 @@ EMULATED cuMemsetD8Async(const device_pointer address, const unsigned char value
 }
 EMULATED cuMemsetD32Async(const device_pointer address, const unsigned value, const std::size_t count, const cuda::stream stream) {
 	return enqueue(stream, "fill of words", nullptr, [=] { std::fill_n(reinterpret_cast<unsigned*>(address), count, value); });
+}
+EMULATED cuMemsetD2D8Async(const device_pointer address, const std::size_t pitch_bytes, const unsigned char value, const std::size_t width,
+    const std::size_t height, const cuda::stream stream) {
+	return enqueue(stream, "fill of rows", nullptr, [=] {
+		for(std::size_t row = 0; row < height; ++row) std::memset(at(address) + row * pitch_bytes, value, width);
+	});
+}
+EMULATED cuMemsetD2D32Async(const device_pointer address, const std::size_t pitch_bytes, const unsigned value, const std::size_t width,
+    const std::size_t height, const cuda::stream stream) {
+	return enqueue(stream, "fill of rows of words", nullptr, [=] {
+		for(std::size_t row = 0; row < height; ++row) std::fill_n(reinterpret_cast<unsigned*>(at(address) + row * pitch_bytes), width, value);
+	});
 }
 EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
     void** const parameters, void**) {

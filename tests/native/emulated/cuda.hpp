@@ -39,6 +39,8 @@ __attribute__((visibility("default"))) bool is_lost(int device);
 __attribute__((visibility("default"))) void count_flag_write();
 /// Words that streams have been told to write, and that kernels have written, in all.
 __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
+/// Copies from or to memory that is not of a device, as they were enqueued.
+__attribute__((visibility("default"))) std::uint64_t num_host_copies();
 /// Graphs that have been instantiated and not destroyed.
 __attribute__((visibility("default"))) int num_live_graphs();
 

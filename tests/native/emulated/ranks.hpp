@@ -7,9 +7,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,25 +16,13 @@
 #include "cuda.hpp"
 #include "executor/core/backends/cuda/cuda_backend.hpp"
 #include "executor/core/loop/executor_loop.hpp"
+#include "kernels.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 
 namespace emulated_ranks {
 
 using namespace celerity;
 using namespace std::chrono_literals;
-
-inline constexpr coordinate extent = 48;
-using value = std::uint32_t;
-
-[[noreturn]] inline void die(const std::string& what) {
-	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-	emulated_cuda::describe();
-	std::abort();
-}
-
-/// The inputs of an item: itself and its neighbours; itself and the items above, so that whoever has the upper rows need not wait for the others; or
-/// something of everything; or something of every other element, each of which is a message of its own.
-enum class pattern { halos, from_above, all, every_other };
 
 struct setup {
 	std::size_t num_ranks = 1;
@@ -60,251 +45,12 @@ struct setup {
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
-inline value at_first(const coordinate row, const coordinate column) { return static_cast<value>(row * 1000 + column); }
-
-inline value updated(const value old, const value centre, const value above, const value below, const value left, const value right) {
-	return old * 3 + centre + above * 5 + below * 7 + left * 11 + right * 13;
-}
-
-// ---- what runs on devices ------------------------------------------------------------------------------------------------------------
-
-struct chunk_2d {
-	std::int64_t min[2], max[2], global_min[2], global_max[2];
-};
-struct accessor_2d {
-	value* data;
-	std::int64_t stride;
-	value& operator()(const std::int64_t row, const std::int64_t column) const { return data[row * stride + column]; }
-};
-
-template <typename F>
-void for_each_item(const chunk_2d& chunk, F&& f) {
-	for(std::int64_t row = chunk.min[0]; row < chunk.max[0]; ++row) {
-		for(std::int64_t column = chunk.min[1]; column < chunk.max[1]; ++column) f(row, column);
-	}
-}
-
-inline void initialize(void* const* const parameters) {
-	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) { out(row, column) = at_first(row, column); });
-}
-
-inline void advance(void* const* const parameters) {
-	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
-	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
-		const auto read = [&](const std::int64_t r, const std::int64_t c) { return r < 0 || c < 0 || r >= extent || c >= extent ? 0 : in(r, c); };
-		out(row, column) =
-		    updated(out(row, column), in(row, column), read(row - 1, column), read(row + 1, column), read(row, column - 1), read(row, column + 1));
-	});
-}
-
-inline void advance_from_above(void* const* const parameters) {
-	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
-	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]),
-	    [&](const auto row, const auto column) { out(row, column) = updated(out(row, column), in(row, column), row > 0 ? in(row - 1, column) : 0, 0, 0, 0); });
-}
-
-/// Of every row; of any column, or of every other one, as on the black squares of a chessboard.
-inline value sum_of_some(const std::int64_t row, const std::int64_t stride, const auto& read) {
-	value sum = 0;
-	for(std::int64_t i = 0; i < extent; ++i) sum += read(i, (7 * i + row) % (extent / stride) * stride + i % stride);
-	return sum;
-}
-
-template <std::int64_t Stride>
-void advance_by_some(void* const* const parameters) {
-	const auto& out = *static_cast<const accessor_2d*>(parameters[1]);
-	const auto& in = *static_cast<const accessor_2d*>(parameters[2]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]),
-	    [&](const auto row, const auto column) { out(row, column) = out(row, column) * 3 + in(row, column) + sum_of_some(row, Stride, in); });
-}
-
-inline std::vector<value> expected;
-inline std::atomic<std::uint64_t> num_wrong{0};
-inline std::atomic<std::uint64_t> num_checked{0};
-
-inline void compare(void* const* const parameters) {
-	const auto& in = *static_cast<const accessor_2d*>(parameters[1]);
-	for_each_item(*static_cast<const chunk_2d*>(parameters[0]), [&](const auto row, const auto column) {
-		num_wrong += in(row, column) != expected[static_cast<std::size_t>(row * extent + column)];
-		++num_checked;
-	});
-}
-
-inline std::atomic<value> sum_of_peeks{0};
-inline void peek(void* const* const parameters) {
-	for(const int buffer : {1, 2}) {
-		const auto& in = *static_cast<const accessor_2d*>(parameters[buffer]);
-		for(coordinate row = 0; row < extent; ++row) sum_of_peeks += in(row, row);
-	}
-}
-
-struct flag_to_see {
-	std::uint32_t* address;
-	std::uint64_t value;
-};
-struct small_copy {
-	std::uint64_t source, destination;
-	std::uint32_t count[3], word_bytes;
-	std::int64_t source_stride[2], destination_stride[2];
-	flag_to_see ready;
-};
-struct small_copy_slot {
-	small_copy part;
-	flag_to_see raised, answer;
-};
-template <std::size_t NumSlots>
-struct small_copies {
-	static constexpr std::size_t num_slots = NumSlots;
-	std::uint32_t num_parts, waits, num_raised, num_answers;
-	std::uint32_t* arrived;
-	std::uint32_t* stop;
-	small_copy_slot slots[NumSlots];
-};
-
-inline void raise(const shared_flag& flag) {
-	std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release);
-	emulated_cuda::count_flag_write();
-}
-
-inline bool is_stopped(const auto& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
-
-template <typename Arguments>
-bool may_copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
-		const auto& raised = arguments.slots[i].raised;
-		const shared_flag flag{raised.address, static_cast<std::uint32_t>(raised.value)};
-		if(!is_reached(flag)) raise(flag); // this is asked again and again, and the flag may have gone to another message
-	}
-	const auto is_ready = [](const small_copy_slot& slot) {
-		const auto& ready = slot.part.ready;
-		return ready.address == nullptr || is_reached({ready.address, static_cast<std::uint32_t>(ready.value)});
-	};
-	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.num_parts, is_ready);
-}
-
-template <typename Arguments>
-void copy_parts(const Arguments& arguments) {
-	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
-		const auto& part = arguments.slots[i].part;
-		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
-			for(std::uint64_t row = 0; row < part.count[1]; ++row) {
-				const auto offset = [&](const std::int64_t* const stride) {
-					return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1];
-				};
-				std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
-				    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
-			}
-		}
-	}
-}
-
-template <typename Arguments>
-void copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
-	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
-	copy_parts(arguments);
-	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
-	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
-		const auto& answer = arguments.slots[i].answer;
-		raise({answer.address, static_cast<std::uint32_t>(answer.value)});
-	}
-}
-
-template <typename Arguments>
-inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
-
-inline std::uint32_t& count_of(const flag_to_see& flag) { return *reinterpret_cast<std::uint32_t*>(flag.value); }
-
-/// This is asked again and again: the word for blocks that have arrived says that the flags are raised.
-inline bool may_exchange(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-	if(std::exchange(*arguments.arrived, 1) == 0) {
-		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) raise({arguments.slots[i].raised.address, ++count_of(arguments.slots[i].raised)});
-	}
-	const auto is_ready = [](const small_copy_slot& slot) { return is_reached({slot.part.ready.address, count_of(slot.part.ready) + 1}); };
-	return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_ready);
-}
-
-inline void exchange(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-	if(is_stopped(arguments)) return emulated_cuda::trap();
-	*arguments.arrived = 0;
-	copy_parts(arguments);
-	for(std::uint64_t i = 0; i < arguments.waits; ++i) ++count_of(arguments.slots[i].part.ready);
-}
-
-struct rank_exchange {
-	static const rank_flag& flag_at(const flag_to_see& flag) { return *reinterpret_cast<const rank_flag*>(flag.address); }
-	static bool is_up(const rank_flag& flag) {
-		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
-		       || is_reached(flag.host);
-	}
-	/// This is asked again and again, and the flags may have gone to other messages.
-	static bool may_go(void* const* const parameters) {
-		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
-			const auto& flag = flag_at(arguments.slots[i].raised);
-			if(flag.word != 0) {
-				const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(flag.word));
-				if(word.load() < flag.value) word.store(flag.value, std::memory_order_release);
-			}
-			if(!is_reached(flag.host)) raise(flag.host);
-		}
-		const auto is_slot_up = [](const small_copy_slot& slot) { return is_up(flag_at(slot.part.ready)); };
-		return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_slot_up);
-	}
-	static void run(void* const* const parameters) {
-		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-		if(is_stopped(arguments)) return emulated_cuda::trap();
-		copy_parts(arguments);
-	}
-};
-
-struct flags_to_set {
-	rank_flag* destination;
-	std::uint64_t count;
-	rank_flag flags[120];
-};
-inline void set_flags(void* const* const parameters) {
-	const auto& given = *static_cast<const flags_to_set*>(parameters[0]);
-	std::copy_n(given.flags, given.count, given.destination);
-}
-
-inline const emulated_cuda::function rank_exchange_function{{sizeof(small_copies<8>)}, rank_exchange::run, rank_exchange::may_go};
-inline const emulated_cuda::function set_flags_function{{sizeof(flags_to_set)}, set_flags};
-inline const emulated_cuda::function initialize_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, initialize};
-inline const emulated_cuda::function advance_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, advance};
-inline const emulated_cuda::function advance_by_all_function{advance_function.parameter_bytes, advance_by_some<1>};
-inline const emulated_cuda::function advance_by_every_other_function{advance_function.parameter_bytes, advance_by_some<2>};
-inline const emulated_cuda::function advance_from_above_function{advance_function.parameter_bytes, advance_from_above};
-inline const emulated_cuda::function compare_function{{sizeof(chunk_2d), sizeof(accessor_2d)}, compare};
-inline const emulated_cuda::function peek_function{{sizeof(chunk_2d), sizeof(accessor_2d), sizeof(accessor_2d)}, peek};
-inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange, may_exchange};
-
-inline cuda::function handle_of(const emulated_cuda::function& function) {
-	return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function));
-}
-
 inline std::shared_ptr<const native_kernel> make_kernel(const emulated_cuda::function& function, const setup& how) {
 	using parameter = cuda_function::parameter;
 	std::vector<parameter> parameters{{parameter::kind_type::chunk, 2, 0, {}}};
 	for(std::size_t i = 1; i < function.parameter_bytes.size(); ++i) parameters.push_back({parameter::kind_type::accessor, 2, sizeof(value), {}});
 	return std::make_shared<cuda_function>(std::vector(how.num_devices, handle_of(function)), std::vector<std::uint32_t>{8, 32}, std::vector<std::uint32_t>{},
 	    0, parameters, false);
-}
-
-inline const emulated_cuda::function& advancing(const pattern reads) {
-	switch(reads) {
-	case pattern::halos: return advance_function;
-	case pattern::from_above: return advance_from_above_function;
-	case pattern::every_other: return advance_by_every_other_function;
-	default: return advance_by_all_function;
-	}
 }
 
 inline range_mapper read_by(const pattern reads) {
@@ -336,6 +82,7 @@ class rank {
 	    : m_how(how), m_number(number), m_executor(options(), [&](event_count& completions) { return make_backend(completions); }),
 	      m_scheduler(planning(), &m_executor), m_initialize(make_kernel(initialize_function, how)), m_advance(make_kernel(advancing(how.reads), how)),
 	      m_compare(make_kernel(compare_function, how)), m_peek(make_kernel(peek_function, how)) {}
+	virtual ~rank() = default;
 
 	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
 	void connect(const std::vector<flag_segment::offer>& offers) {
@@ -374,7 +121,7 @@ class rank {
 		m_executor.stop();
 	}
 
-  private:
+  protected:
 	setup m_how;
 	std::size_t m_number;
 	executor_loop m_executor;
@@ -407,6 +154,7 @@ class rank {
 		result.pipeline.capabilities.local_rank = rank_id(static_cast<std::uint32_t>(m_number));
 		result.pipeline.capabilities.num_devices = m_how.num_devices;
 		result.pipeline.capabilities.direct_ranks.assign(m_how.num_ranks, true);
+		result.pipeline.capabilities.user_device_peers = false; // as in runs on GPUs
 		result.pipeline.capabilities.joined_bytes = m_how.joined_bytes;
 		result.pipeline.capabilities.gathered_bytes = 1 << 20;
 		result.pipeline.lookahead = lookahead_mode::automatic;
@@ -498,7 +246,7 @@ class rank {
 		}
 	}
 
-	void apply() {
+	virtual void apply() {
 		buffer_info info;
 		info.dims = 2;
 		info.extents = point{{extent, extent, 1}};
@@ -554,9 +302,10 @@ inline void expect_after(const int steps, const pattern reads) {
 	expected = u;
 }
 
-inline std::vector<std::unique_ptr<rank>> connect(const setup& how) {
+template <typename Rank = rank>
+std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	std::vector<std::unique_ptr<rank>> ranks;
-	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<rank>(how, r));
+	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<Rank>(how, r));
 	if(how.num_ranks > 1) {
 		std::vector<flag_segment::offer> offers;
 		for(const auto& r : ranks) offers.push_back(r->offer().value());

@@ -475,19 +475,25 @@ std::optional<bounds_violation> cuda_backend::take_violation() {
 }
 
 // By fills: a graph that copied from the memory of the host would read it at each launch.
-void cuda_backend::store(const cuda::stream stream, void* const destination, const std::span<const std::byte> value) {
+void cuda_backend::store(const cuda::stream stream, void* const destination, const std::span<const std::byte> value, const std::size_t count) {
 	const auto address = cuda::to_device_pointer(destination);
-	if(value.size() % sizeof(unsigned) != 0) {
-		for(std::size_t i = 0; i < value.size(); ++i) {
-			m_driver.check(m_driver.fill_async(address + i, std::to_integer<unsigned char>(value[i]), 1, stream), "cuMemsetD8Async");
+	const auto fill = [&]<typename Unit>(const Unit, const auto fill_all, const auto fill_columns) {
+		std::vector<Unit> units(value.size() / sizeof(Unit));
+		std::memcpy(units.data(), value.data(), value.size());
+		for(std::size_t first = 0, last = 0; first < units.size(); first = last) {
+			while(last < units.size() && units[last] == units[first]) ++last;
+			if(last - first == units.size()) {
+				m_driver.check(fill_all(address, units[first], count * units.size(), stream), "cuMemsetAsync");
+			} else { // the same columns of all elements
+				m_driver.check(fill_columns(address + first * sizeof(Unit), value.size(), units[first], last - first, count, stream), "cuMemset2DAsync");
+			}
 		}
-		return;
-	}
-	std::vector<unsigned> words(value.size() / sizeof(unsigned));
-	std::memcpy(words.data(), value.data(), value.size());
-	for(std::size_t first = 0, last = 0; first < words.size(); first = last) {
-		while(last < words.size() && words[last] == words[first]) ++last;
-		m_driver.check(m_driver.fill_words_async(address + first * sizeof(unsigned), words[first], last - first, stream), "cuMemsetD32Async");
+	};
+	if(value.size() % sizeof(unsigned) == 0) {
+		fill(unsigned{}, m_driver.fill_words_async, m_driver.fill_words_2d_async);
+	} else {
+		using byte = unsigned char;
+		fill(byte{}, m_driver.fill_async, m_driver.fill_2d_async);
 	}
 }
 
@@ -496,7 +502,8 @@ void cuda_backend::issue_on(cuda_lane& lane, const launch_operation& launch) {
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
 		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
-		store(lane.stream(), launch.reduction_addresses[reducer++], parameter.identity);
+		const auto& place = launch.reduction_places[reducer++];
+		store(lane.stream(), place.address, parameter.identity, static_cast<std::size_t>(place.array->area()));
 	}
 	auto& parameters = m_parameters[launch.instruction->device.value];
 	parameters.pack(function, launch);

@@ -168,7 +168,7 @@ class cuda_backend final : public backend {
 	void add_graph_lanes();
 	/// Nothing is on any stream. Once the workers have stopped.
 	bool are_lanes_idle();
-	/// Whatever a kernel that failed has put on a stream belongs to a position from now on.
+	/// A kernel that failed may have put work on a stream. From now on a position stands for it.
 	void record_unfinished_kernels();
 	violation_report* take_report();
 	void trim(memory_id memory);
@@ -184,7 +184,8 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
 	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node);
-	void store(cuda::stream stream, void* destination, std::span<const std::byte> value);
+	/// `count` times the same element, one after the other.
+	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);
 	cuda::graph capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part);
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);

@@ -93,22 +93,15 @@ void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, cons
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	if(node.what.has_value()) add_all(small, *node.what);
-	const auto stop = cuda::to_device_pointer(m_stop_word);
-	const auto is_with_ranks = [](const cuda_node_flag& flag) { return std::holds_alternative<rank_flag_number>(flag); };
-	if(std::any_of(node.raised.begin(), node.raised.end(), is_with_ranks) || std::any_of(node.awaited.begin(), node.awaited.end(), is_with_ranks)) {
-		const auto word_of = [&](const cuda_node_flag& flag) {
-			return graph.word(device_id(lane.device()), static_cast<std::uint32_t>(std::get<rank_flag_number>(flag)));
-		};
-		std::vector<cuda::device_pointer> raised, awaited;
-		std::transform(node.raised.begin(), node.raised.end(), std::back_inserter(raised), word_of);
-		std::transform(node.awaited.begin(), node.awaited.end(), std::back_inserter(awaited), word_of);
-		small.exchange_with_ranks(m_driver, lane.stream(), raised, awaited, stop);
-		return;
-	}
-	std::vector<cuda_small_copies::counted_flag> raised, awaited;
-	for(const auto& flag : node.raised) raised.push_back(graph.raised(std::get<cuda_graph_flag>(flag)));
-	for(const auto& flag : node.awaited) awaited.push_back(graph.awaited(std::get<cuda_graph_flag>(flag)));
-	small.exchange(m_driver, lane.stream(), raised, awaited, graph.word(device_id(lane.device()), node.arrived), stop);
+	const device_id self(lane.device());
+	const auto flags_of = [&](const std::vector<cuda_node_flag>& flags) {
+		std::vector<cuda_small_copies::exchange_flag> result;
+		for(const auto& flag : flags) result.push_back(graph.flag_of(self, flag));
+		return result;
+	};
+	const auto& first = node.raised.empty() ? node.awaited.front() : node.raised.front();
+	small.exchange(m_driver, lane.stream(), std::holds_alternative<rank_flag_number>(first), flags_of(node.raised), flags_of(node.awaited),
+	    graph.word(self, node.arrived), cuda::to_device_pointer(m_stop_word));
 }
 
 bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {

@@ -80,6 +80,8 @@ driver load() {
 	resolve(library, d.copy_3d_async, "cuMemcpy3DAsync_v2");
 	resolve(library, d.fill_async, "cuMemsetD8Async");
 	resolve(library, d.fill_words_async, "cuMemsetD32Async");
+	resolve(library, d.fill_2d_async, "cuMemsetD2D8Async");
+	resolve(library, d.fill_words_2d_async, "cuMemsetD2D32Async");
 	resolve(library, d.launch, "cuLaunchKernel");
 	resolve(library, d.ipc_get_handle, "cuIpcGetMemHandle");
 	resolve(library, d.ipc_open_handle, "cuIpcOpenMemHandle_v2");

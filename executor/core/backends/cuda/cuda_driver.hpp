@@ -44,6 +44,8 @@ inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
 inline constexpr int attribute_max_pitch = 11;
 inline constexpr int attribute_kernel_timeout = 17;
+inline constexpr int attribute_memory_clock_rate_khz = 36;
+inline constexpr int attribute_memory_bus_width_bits = 37;
 inline constexpr int memory_type_unified = 4;
 
 struct copy_2d { // CUDA_MEMCPY2D
@@ -173,7 +175,7 @@ struct driver {
 	result (*stream_synchronize)(stream s);
 	counted<call::event_wait, stream, event, unsigned> stream_wait_event;
 	counted<call::flags, stream, unsigned, memory_operation*, unsigned> stream_batch;
-	/// Until stream_end_capture(), what is put on the stream becomes nodes of a graph.
+	/// Until stream_end_capture(), operations that are put on the stream become nodes of a graph.
 	result (*stream_begin_capture)(stream s, int mode);
 	/// `nodes`: the next node of the graph depends on them. They are valid until the next call for the stream.
 	result (*stream_get_capture)(stream s, int* status, unsigned long long* id, graph* out, const graph_node** nodes, std::size_t* num_nodes);
@@ -201,6 +203,8 @@ struct driver {
 	counted<call::copy_3d, const copy_3d*, stream> copy_3d_async;
 	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
 	result (*fill_words_async)(device_pointer address, unsigned value, std::size_t count, stream s);
+	result (*fill_2d_async)(device_pointer address, std::size_t pitch_bytes, unsigned char value, std::size_t width, std::size_t height, stream s);
+	result (*fill_words_2d_async)(device_pointer address, std::size_t pitch_bytes, unsigned value, std::size_t width, std::size_t height, stream s);
 	counted<call::launch, function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream, void**, void**> launch;
 	result (*ipc_get_handle)(ipc_handle* out, device_pointer address);
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);

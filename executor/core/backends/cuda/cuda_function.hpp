@@ -2,9 +2,11 @@
 // A compiled CUDA kernel, and how its parameters are laid out.
 //
 // The layouts are those of the device header: with N = max(dimensions, 1) and 64-bit integers throughout, a chunk is min[N], max[N], global_min[N],
-// global_max[N]; an accessor is a pointer and the strides of all dimensions but the last (at least one), in elements.
-// With bounds checks, an accessor continues with the number of boxes, the lower corners of max_checked_boxes boxes, their upper corners, the address of
-// the report and the number of the access.
+// global_max[N]; an accessor is a pointer, the strides of all dimensions but the last (at least one), in elements, and the N extents of the buffer.
+// A periodic accessor has 2^N times a pointer and strides, then N coordinates that divide them, and the N extents. With bounds checks, an accessor continues
+// with the number of boxes, the lower corners of max_checked_boxes boxes, their upper corners, the address of the report and the number of the access. A
+// reducer of a buffer of one element is a pointer. Of several elements, it is a pointer and the extents of the buffer; with bounds checks, the address of
+// the report and the number of the reduction, counted on from the accesses, follow.
 #pragma once
 
 #include <array>
@@ -21,11 +23,11 @@ namespace celerity {
 class cuda_function final : public native_kernel {
   public:
 	struct parameter {
-		enum class kind_type : std::uint8_t { chunk, accessor, reducer, scalar };
+		enum class kind_type : std::uint8_t { chunk, accessor, periodic_accessor, reducer, scalar };
 		kind_type kind = kind_type::scalar;
-		std::uint32_t dims = 0;          ///< of chunks and accessors
+		std::uint32_t dims = 0;          ///< of chunks and accessors; of a reducer, 0 if its buffer has one element
 		std::size_t size_bytes = 0;      ///< of a scalar, which is as aligned as it is large, or of an accessor's element
-		std::vector<std::byte> identity; ///< of a reducer
+		std::vector<std::byte> identity; ///< of a reducer: one element
 	};
 
 	/// `functions` by local device; extents of `block`, `grid`, and `items` of each thread as users write them, x last. An empty grid is derived from
@@ -38,7 +40,7 @@ class cuda_function final : public native_kernel {
 	cuda::function function(const device_id device) const { return m_functions.at(device.value); }
 	std::uint32_t shared_bytes() const { return m_shared_bytes; }
 	std::array<std::uint32_t, 3> block() const { return m_block; } ///< x first
-	std::array<std::uint32_t, 3> grid(const box& chunk) const;     ///< x first
+	std::array<std::uint32_t, 3> grid(const box& chunk) const; ///< x first
 
   private:
 	std::vector<cuda::function> m_functions;
@@ -51,7 +53,7 @@ class cuda_function final : public native_kernel {
 	bool m_checks_bounds;
 };
 template <>
-inline constexpr std::array<const char*, 4> names_of<cuda_function::parameter::kind_type>{"chunk", "accessor", "reducer", "scalar"};
+inline constexpr std::array<const char*, 5> names_of<cuda_function::parameter::kind_type>{"chunk", "accessor", "periodic_accessor", "reducer", "scalar"};
 
 /// The values of a launch's parameters, as the driver wants them. Reused from launch to launch.
 class packed_parameters {
@@ -70,8 +72,12 @@ class packed_parameters {
 	void put(const T& value);
 	void put_corner(const point& corner, std::uint32_t dims, std::int64_t fill);
 	void put_box(const box& b, std::uint32_t dims);
-	void put_accessor(const array_place& place, std::uint32_t dims, std::size_t element_size_bytes);
+	void put_place(const array_place& place, std::uint32_t dims, std::size_t element_size_bytes);
+	void put_accessor(const cuda_function::parameter& parameter, const access_binding& access, std::span<const array_place> places);
+	void put_parts(const cuda_function::parameter& parameter, const access_binding& access, std::span<const array_place> places);
 	void put_bounds(const access_binding& access, std::uint32_t dims);
+	void put_reducer(const array_place& place, std::uint32_t dims);
+	void put_report(const launch_operation& launch, std::size_t number);
 };
 
 /// Boxes that an accessor of a kernel that checks bounds carries; of more, it carries the bounding box.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -34,8 +35,12 @@ class cuda_graph final : public operation_graph {
 	cuda::device_pointer word(const device_id device, const std::uint32_t number) const {
 		return cuda::to_device_pointer(m_words.at(device).address) + number * bytes_per_word;
 	}
-	cuda_small_copies::counted_flag raised(const cuda_graph_flag& flag) const { return {word(flag.to, flag.word), word(flag.from, flag.raised_count)}; }
-	cuda_small_copies::counted_flag awaited(const cuda_graph_flag& flag) const { return {word(flag.to, flag.word), word(flag.to, flag.awaited_count)}; }
+	/// A flag in an exchange of the device, which raises it or waits for it.
+	cuda_small_copies::exchange_flag flag_of(const device_id device, const cuda_node_flag& flag) const {
+		if(const auto* const number = std::get_if<rank_flag_number>(&flag)) return {word(device, static_cast<std::uint32_t>(*number)), 0};
+		const auto& between = std::get<cuda_graph_flag>(flag);
+		return {word(between.to, between.word), word(device, device == between.from ? between.raised_count : between.awaited_count)};
+	}
 
 	/// Devices look at some words all the time, and write others: each word has a sector of its own.
 	static constexpr std::size_t bytes_per_word = 32;

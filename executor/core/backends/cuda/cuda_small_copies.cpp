@@ -62,30 +62,18 @@ void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream st
 	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
-void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const std::span<const counted_flag> raised,
-    const std::span<const counted_flag> awaited, const cuda::device_pointer arrived, const cuda::device_pointer stop) {
+void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const bool is_with_ranks, const std::span<const exchange_flag> raised,
+    const std::span<const exchange_flag> awaited, const cuda::device_pointer arrived, const cuda::device_pointer stop) {
 	arguments given = m_arguments;
 	given.num_raised = given.waits = given.num_answers = 0;
 	given.arrived = arrived;
 	given.stop = stop;
 	for(const auto& flag : raised) given.slots.at(given.num_raised++).raised = {flag.address, flag.count};
 	for(const auto& flag : awaited) given.slots.at(given.waits++).part.ready = {flag.address, flag.count};
-	launch_exchange(driver, stream, m_functions.exchange, given);
-}
-
-void cuda_small_copies::exchange_with_ranks(const cuda::driver& driver, const cuda::stream stream, const std::span<const cuda::device_pointer> raised,
-    const std::span<const cuda::device_pointer> awaited, const cuda::device_pointer stop) {
-	arguments given = m_arguments;
-	given.num_raised = given.waits = given.num_answers = 0;
-	given.stop = stop;
-	for(const auto flag : raised) given.slots.at(given.num_raised++).raised = {flag, 0};
-	for(const auto flag : awaited) given.slots.at(given.waits++).part.ready = {flag, 0};
-	launch_exchange(driver, stream, m_functions.rank_exchange, given);
-}
-
-void cuda_small_copies::launch_exchange(const cuda::driver& driver, const cuda::stream stream, const cuda::function function, const arguments& given) {
-	void* parameters[] = {const_cast<arguments*>(&given)};
-	driver.check(driver.launch(function, 1, std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	const auto function = is_with_ranks ? m_functions.rank_exchange : m_functions.exchange;
+	const auto num_blocks = std::max(given.num_parts, 1U);
+	void* parameters[] = {&given};
+	driver.check(driver.launch(function, 1, num_blocks, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const rank_flag> flags,

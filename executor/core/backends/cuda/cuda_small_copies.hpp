@@ -52,20 +52,18 @@ class cuda_small_copies {
 	bool raise_first(std::span<const shared_flag> flags);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
 
-	/// A flag between two devices of a graph. Each launch of the graph raises it by one, so that no parameter changes. Whoever raises it or waits for it
-	/// has counted the launches in a word of its own device.
-	struct counted_flag {
-		cuda::device_pointer address = 0; ///< on the device that waits
-		cuda::device_pointer count = 0;   ///< on the device of the kernel
+	/// A flag of an exchange in a graph. No parameter changes from launch to launch. Each launch raises a flag between two devices by one, and both devices
+	/// count the launches. A flag between two ranks is a `rank_flag` in memory of the device, which each launch gets anew.
+	struct exchange_flag {
+		cuda::device_pointer address = 0; ///< on the device that waits; of a flag between ranks: of the `rank_flag`
+		cuda::device_pointer count = 0;   ///< on the device of the kernel; of a flag between ranks: 0
 	};
 	/// Whether exchange() can carry out the copies.
 	bool may_exchange() const { return m_total_bytes <= max_waiting_bytes; }
-	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`. `arrived`: as in allow_flags().
-	void exchange(const cuda::driver& driver, cuda::stream stream, std::span<const counted_flag> raised, std::span<const counted_flag> awaited,
-	    cuda::device_pointer arrived, cuda::device_pointer stop);
-	/// The same with other ranks. The flags are `rank_flag`s in memory of the device.
-	void exchange_with_ranks(const cuda::driver& driver, cuda::stream stream, std::span<const cuda::device_pointer> raised,
-	    std::span<const cuda::device_pointer> awaited, cuda::device_pointer stop);
+	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`, all of them between devices or
+	/// all between ranks. `arrived`: as in allow_flags().
+	void exchange(const cuda::driver& driver, cuda::stream stream, bool is_with_ranks, std::span<const exchange_flag> raised,
+	    std::span<const exchange_flag> awaited, cuda::device_pointer arrived, cuda::device_pointer stop);
 	/// Puts flags into memory of the device.
 	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const rank_flag> flags, cuda::device_pointer destination) const;
 
@@ -110,8 +108,6 @@ class cuda_small_copies {
 	std::uint32_t m_most_words = 0;
 
 	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
-	/// As many blocks as there are copies, and at least one.
-	static void launch_exchange(const cuda::driver& driver, cuda::stream stream, cuda::function function, const arguments& given);
 };
 
 } // namespace celerity

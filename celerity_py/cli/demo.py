@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""`celerity-py demo`: a wave on all devices, checked against NumPy."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.cli.words import add_command, positive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from celerity_py.cli.words import Commands
+
+_COURANT_SQUARED = np.float32(0.25)
+#: CuPy flushes subnormal numbers, of which there are many before the front of the wave, to 0.
+_NEARLY_ZERO = np.float32(1e-30)
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "demo",
+        execute,
+        "Simulate a wave, and compare it with NumPy.",
+        "Several ranks: celerity-py run -n 2 -m celerity_py demo. The exit status is 1 if the results differ.",
+    )
+    parser.add_argument("--size", type=positive, default=512, metavar="N", help="cells along each side (512)")
+    parser.add_argument("--steps", type=positive, default=200, metavar="S", help="time steps (200)")
+
+
+@celerity.kernel
+def wave_step(chunk: celerity.Chunk, u_next: celerity.View, u: celerity.View, c2: np.float32) -> None:
+    """Overwrite the state before the last with the next one. The rim stays at rest."""
+    inner = chunk.box & u.shape_box.shrink(1, 1)
+    neighbours = u[inner.shift(-1, 0)] + u[inner.shift(1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)]
+    u_next[inner] = 2 * u[inner] - u_next[inner] + c2 * (neighbours - 4 * u[inner])
+
+
+def drop(size: int) -> NDArray[np.float32]:
+    """A drop at the centre of a square."""
+    y, x = np.ogrid[-1 : 1 : size * 1j, -1 : 1 : size * 1j]
+    height: NDArray[np.float32] = np.exp(-50 * (x * x + y * y)).astype(np.float32)
+    return height
+
+
+def reference(u: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
+    """The same by NumPy alone: the same operations in the same order."""
+    u_next = u.copy()
+    for _ in range(steps):
+        neighbours = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        u_next[1:-1, 1:-1] = (
+            2 * u[1:-1, 1:-1] - u_next[1:-1, 1:-1] + _COURANT_SQUARED * (neighbours - 4 * u[1:-1, 1:-1])
+        )
+        u, u_next = u_next, u
+    return u
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the simulation on all ranks; rank 0 checks and prints."""
+    size, steps = options.size, options.steps
+    initial = drop(size)
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(initial, name="u")
+        u_next = celerity.Buffer.from_array(initial, name="u_next")
+        start = time.perf_counter()
+        for _ in range(steps):
+            queue.parallel_for(
+                u.shape,
+                wave_step,
+                u_next.read_write(access.one_to_one()),
+                u.read(access.neighborhood(1, 1, shape="axes")),
+                _COURANT_SQUARED,
+            )
+            u, u_next = u_next, u
+        queue.wait()
+        seconds = time.perf_counter() - start
+        result = queue.fence(u, on="master").result()
+        devices: Any = queue.statistics()
+    if result is None:
+        return 0
+    each = f"{devices.num_devices} {'GPU' if devices.backend == 'cuda' else 'CPU device'}(s) each"
+    print(f"A wave on {size} x {size} cells: {steps} steps in {seconds:.2f} s, {devices.size} rank(s) with {each}.")
+    expected = reference(initial, steps)
+    if np.array_equal(result, expected):
+        print("Verified: bit-identical to NumPy.")
+        return 0
+    wrong = int(np.count_nonzero(np.abs(result - expected) > _NEARLY_ZERO))
+    verdict = f"equal to NumPy, if numbers below {_NEARLY_ZERO} count as 0, as CuPy has no subnormal numbers"
+    print(f"WRONG: {wrong} elements differ from NumPy." if wrong else f"Verified: {verdict}.")
+    return int(wrong > 0)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Types and texts that several commands use."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+#: Shells complete such an argument with the names of files; `shtab` reads this.
+_FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+
+
+class CommandError(Exception):
+    """A command cannot do its work; the message says why, and what to do."""
+
+
+def add_command(
+    commands: Commands, name: str, execute: Callable[[argparse.Namespace], int], summary: str, details: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command.
+
+    Args:
+        commands: Where.
+        name: How it is called.
+        execute: Called with the parsed arguments; returns the exit status, and may raise `CommandError`.
+        summary: One sentence for the list of commands.
+        details: Further sentences for the help of the command.
+
+    Returns:
+        The parser for the arguments of the command.
+    """
+    parser = commands.add_parser(name, help=summary, description=f"{summary} {details}".strip(), allow_abbrev=False)
+    parser.set_defaults(execute=execute, command=parser.prog.partition(" ")[2])
+    return parser
+
+
+def names_files(action: argparse.Action) -> None:
+    """Let shells complete an argument with the names of files."""
+    action.complete = _FILES  # type: ignore[attr-defined]
+
+
+def positive(text: str) -> int:
+    """Convert an argument that counts something."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 on, not {text!r}")
+    return value
+
+
+def aligned(rows: Sequence[Sequence[Any]], *, indent: str = "", to_the_right: bool = False) -> str:
+    """Show rows in columns, two blanks apart; without a frame, so that they can be pasted anywhere.
+
+    Args:
+        rows: All of the same length.
+        indent: In front of each.
+        to_the_right: Of all columns but the first.
+    """
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = []
+    for first, *others in texts:
+        cells = [first.ljust(widths[0])]
+        cells += [
+            cell.rjust(width) if to_the_right else cell.ljust(width)
+            for cell, width in zip(others, widths[1:], strict=True)
+        ]
+        lines.append(indent + "  ".join(cells).rstrip())
+    return "\n".join(lines)

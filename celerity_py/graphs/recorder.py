@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""The graphs that a run keeps, and the files that PRINT_GRAPHS asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from celerity_py import _native
+from celerity_py.configuration import parse_window
+from celerity_py.graphs.graphs import Graph, Graphs
+from celerity_py.scheduler.errors import ArgumentTypeError, ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from celerity_py.configuration import Configuration, TaskWindow
+    from celerity_py.runtime.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+
+
+class GraphRecorder:
+    """Keeps the graphs of this rank.
+
+    Args:
+        rank: Of this process.
+        size: The number of ranks.
+        window: The tasks that people want to see.
+        tells_of_all: Whether this process writes the graphs that all ranks have in common.
+    """
+
+    def __init__(self, rank: int, size: int, window: TaskWindow, *, tells_of_all: bool) -> None:
+        self.rank = rank
+        self.size = size
+        self.window = window
+        self.tells_of_all = tells_of_all
+        limits: dict[str, int] = {}
+        # Tasks at the start of a long run are still there at its end.
+        if window.unit == "tasks" and (window.first or 0) >= 0:
+            limits["first"] = window.first or 0
+            if window.end is not None and window.end >= 0:
+                limits["end"] = window.end
+        self.is_written = False
+        self.log = _native.GraphLog(size, rank, **limits)
+
+    def graphs(self, window: TaskWindow | None = None) -> Graphs:
+        """The graphs as planned up to now, for a window of the kept tasks."""
+        return Graphs(self.log, window or self.window)
+
+    def write(self, folder: Path, write_file: Callable[[Path, Callable[[Path], object]], None], limit_s: float) -> None:
+        """Write the graphs that this rank tells about, once: the texts first, as pictures may take long.
+
+        Args:
+            folder: Where.
+            write_file: Called with each path, and a function that writes there.
+            limit_s: Seconds for all pictures together.
+        """
+        if self.is_written:
+            return
+        self.is_written = True
+        named = self._name(self.graphs())
+        for name, graph in named.items():
+            text = graph.dot()
+            write_file(folder / f"{name}.dot", lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+        deadline_s = time.monotonic() + limit_s
+        for name, graph in named.items():
+            try:
+                picture = graph.svg(max(deadline_s - time.monotonic(), 0.1))
+            except ResourceError as error:
+                _log.warning("PRINT_GRAPHS: %s The text is in %s.", error, folder / f"{name}.dot")
+                continue
+            write_file(folder / f"{name}.svg", lambda path, text=picture: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+
+    def _name(self, graphs: Graphs) -> dict[str, Graph]:
+        suffix = f".{self.rank}" if self.size > 1 else ""
+        named = {f"instructions{suffix}": graphs.instruction}
+        if self.tells_of_all:
+            named["tasks"] = graphs.task
+        if self.log.knows_all_ranks:
+            if self.tells_of_all:
+                named["commands"] = graphs.command
+        else:
+            named[f"commands{suffix}"] = graphs.command
+        return named
+
+
+def start_graphs(settings: Configuration, rank: int, size: int, *, tells_of_all: bool) -> GraphRecorder | None:
+    """Make the recorder of this rank if the settings want graphs."""
+    if not settings.print_graphs:
+        return None
+    _log.info("PRINT_GRAPHS: each repetition of a recording is planned by itself, without templates and CUDA graphs.")
+    return GraphRecorder(rank, size, settings.print_graphs_window, tells_of_all=tells_of_all)
+
+
+def graphs_of(runtime: Runtime, window: str | None) -> Graphs:
+    """The graphs of a run, for `queue.graphs`.
+
+    Raises:
+        UsageError: If the run keeps no graphs, or the window is not understood.
+    """
+    if runtime.graphs is None:
+        raise UsageError(
+            "queue.graphs(): this run keeps no graphs. Ask for them before the first Buffer or Queue: with "
+            "CELERITY_PRINT_GRAPHS=1, or with celerity.configure(print_graphs=True)."
+        )
+    if not isinstance(window, str | None):
+        raise ArgumentTypeError(f"queue.graphs(): the window must be a str such as '-20:', not {window!r}.")
+    try:
+        chosen = None if window is None else parse_window(window)
+    except ValueError as error:
+        raise UsageError(f"queue.graphs({window!r}): expected {error}.") from None
+    runtime.scheduler.wait_until_planned()
+    return runtime.graphs.graphs(chosen)

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""A run as columns of numbers: the slices of all ranks, read from the files of their timelines."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TextIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+#: Arguments of slices that are numbers, with the column and the value of a slice without the argument.
+_NUMBERS: Final = {
+    "instruction": -1,
+    "after": -1,
+    "submission": -1,
+    "bytes": 0,
+    "message": -1,
+    "peer": -1,
+    "allocation": -1,
+}
+_TIMES: Final = ("queued_us", "known_us")
+#: Arguments that are texts.
+_TEXTS: Final = ("submitted at", "buffer", "reason", "from", "to", "memory")
+_NO_TIME: Final = float("nan")
+_LINES_AT_ONCE: Final = 4096
+
+
+@dataclass
+class Texts:
+    """Numbers for texts, so that columns can hold them. The number of the empty text is 0."""
+
+    all: list[str] = field(default_factory=lambda: [""])
+    _numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
+
+    def number(self, text: str) -> int:
+        """The number of a text, which is new or known."""
+        known = self._numbers.get(text)
+        if known is None:
+            known = self._numbers[text] = len(self.all)
+            self.all.append(text)
+        return known
+
+
+@dataclass
+class Rank:
+    """The slices of one rank, by their begins. Times are microseconds by the clock of rank 0."""
+
+    number: int
+    #: What the file tells about the rank: settings, versions, hardware, statistics.
+    about: dict[str, Any]
+    start: Floats
+    end: Floats
+    #: Numbers of texts.
+    track: Integers
+    kind: Integers
+    name: Integers
+    #: By the names of the arguments in the file.
+    numbers: dict[str, Integers]
+    times: dict[str, Floats]
+    texts: dict[str, Integers]
+    #: Numbers of the texts of the tracks, from top to bottom.
+    track_order: list[int]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of this rank."""
+        return int(self.about.get("num_devices", 1))
+
+
+@dataclass
+class Run:
+    """All ranks of a run whose timelines are there, by their numbers."""
+
+    ranks: dict[int, Rank]
+    texts: Texts
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the lowest rank tells about the run."""
+        return self.ranks[min(self.ranks)].about
+
+    @property
+    def size(self) -> int:
+        """Ranks of the run, also those whose timelines are not there."""
+        return int(self.about.get("size", len(self.ranks)))
+
+    @cached_property
+    def start(self) -> float:
+        """The begin of the first slice, in microseconds."""
+        return min((float(rank.start.min()) for rank in self.ranks.values() if len(rank)), default=0.0)
+
+    @cached_property
+    def end(self) -> float:
+        """The end of the last slice, in microseconds."""
+        return max((float(rank.end.max()) for rank in self.ranks.values() if len(rank)), default=0.0)
+
+    @property
+    def events_lost(self) -> int:
+        """Older events that the timelines lack."""
+        return sum(int(rank.about.get("events_lost", 0)) for rank in self.ranks.values())
+
+    def is_kind(self, rank: Rank, *kinds: str) -> Mask:
+        """Which slices of a rank are of these kinds."""
+        mask: Mask = np.isin(rank.kind, [self.texts.number(kind) for kind in kinds])
+        return mask
+
+    def text(self, number: int | np.int64) -> str:
+        """The text with a number."""
+        return self.texts.all[int(number)]
+
+
+class _Columns:
+    """The columns of a rank while they grow."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[int, int] = {}
+        self.start, self.duration = array("d"), array("d")
+        self.track, self.kind, self.name = array("q"), array("q"), array("q")
+        self.numbers = {name: array("q") for name in _NUMBERS}
+        self.times = {name: array("d") for name in _TIMES}
+        self.texts = {name: array("q") for name in _TEXTS}
+
+    def add(self, events: Sequence[dict[str, Any]], texts: Texts) -> None:
+        """Add slices."""
+        tracks, number = self.tracks, texts.number
+        arguments = [event["args"] for event in events]
+        self.start.extend([event["ts"] for event in events])
+        self.duration.extend([event["dur"] for event in events])
+        self.track.extend([tracks[event["tid"]] for event in events])
+        self.kind.extend([number(event["cat"]) for event in events])
+        self.name.extend([number(event["name"]) for event in events])
+        for key, default in _NUMBERS.items():
+            self.numbers[key].extend([given.get(key, default) for given in arguments])
+        for key, times in self.times.items():
+            times.extend([given.get(key, _NO_TIME) for given in arguments])
+        for key, column in self.texts.items():
+            column.extend([number(given[key]) if key in given else 0 for given in arguments])
+
+    def finish(self, rank: int, about: dict[str, Any]) -> Rank:
+        """The columns in the order of their begins."""
+        start = np.array(self.start)
+        duration = np.array(self.duration)
+        order = np.lexsort((-duration, start))
+
+        def integers(column: array[int]) -> Integers:
+            return np.array(column, np.int64)[order]
+
+        return Rank(
+            number=rank,
+            about=about,
+            start=start[order],
+            end=(start + duration)[order],
+            track=integers(self.track),
+            kind=integers(self.kind),
+            name=integers(self.name),
+            numbers={name: integers(column) for name, column in self.numbers.items()},
+            times={name: np.array(column)[order] for name, column in self.times.items()},
+            texts={name: integers(column) for name, column in self.texts.items()},
+            track_order=list(dict.fromkeys(self.tracks.values())),
+        )
+
+
+def read_run(paths: Sequence[Path]) -> Run:
+    """Read the timelines of the ranks of one run: a file per rank, or one into which they were merged.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If a file is no timeline, is of another run than the first, or repeats a rank.
+    """
+    texts = Texts()
+    abouts: dict[int, dict[str, Any]] = {}
+    columns: dict[int, _Columns] = {}
+    for path in paths:
+        with path.open(encoding="utf-8") as file:
+            for about in _read_head(path, file):
+                rank = int(about["rank"])
+                if rank in abouts:
+                    raise ValueError(f"{path}: another file holds rank {rank}, too. Name each file once.")
+                if any(other["origin_ns"] != about["origin_ns"] for other in abouts.values()):
+                    raise ValueError(f"{path} is of another run than {paths[0]}. Name the files of one run.")
+                abouts[rank] = about
+                columns[rank] = _Columns()
+            _read_events(path, file, columns, texts)
+    if not abouts:
+        raise ValueError("There is no timeline to read. Name at least one file that CELERITY_TRACE has written.")
+    ranks = {rank: columns[rank].finish(rank, abouts[rank]) for rank in sorted(abouts)}
+    if not any(len(rank) for rank in ranks.values()):
+        raise ValueError(f"{paths[0]}: the timeline is empty.")
+    return Run(ranks, texts)
+
+
+def group_by_run(paths: Sequence[Path]) -> list[list[Path]]:
+    """The files of each run together, in the order in which the runs come first.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If a file is no timeline.
+    """
+    groups: dict[int, list[Path]] = {}
+    for path in paths:
+        with path.open(encoding="utf-8") as file:
+            groups.setdefault(int(_read_head(path, file)[0]["origin_ns"]), []).append(path)
+    return list(groups.values())
+
+
+def _read_head(path: Path, file: TextIO) -> list[dict[str, Any]]:
+    """What the file tells about its ranks. Leaves the file at the first event."""
+    head = "".join(file.readline() for _ in range(3))
+    try:
+        content = json.loads(head + "]}")
+        abouts: list[dict[str, Any]] = list(content["otherData"].values())
+        is_ours = bool(abouts) and not content["traceEvents"] and all("versions" in about for about in abouts)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        abouts, is_ours = [], False
+    if not is_ours:
+        raise ValueError(
+            f"{path} is no timeline of this version of celerity_py. Make one with CELERITY_TRACE=out.json, and give "
+            f"the files that the run has written, or those that celerity-py trace merge has made of them."
+        )
+    return abouts
+
+
+def _read_events(path: Path, file: TextIO, columns: dict[int, _Columns], texts: Texts) -> None:
+    for events in _batches(path, file):
+        try:
+            slices: dict[int, list[dict[str, Any]]] = {}
+            for event in events:
+                phase, rank = event["ph"], event["pid"]
+                if phase == "X":
+                    slices.setdefault(rank, []).append(event)
+                elif phase == "M" and event["name"] == "thread_name":
+                    columns[rank].tracks[event["tid"]] = texts.number(event["args"]["track"])
+            for rank, found in slices.items():
+                columns[rank].add(found, texts)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path}: an event is not understood: {error!r}. Was the file changed?") from None
+
+
+def _batches(path: Path, file: TextIO) -> Iterator[list[dict[str, Any]]]:
+    """The events, many at a time; each has a line of its own."""
+    lines: list[str] = []
+    is_complete = False
+    for line in file:
+        text = line.rstrip().rstrip(",")
+        if text == "]}":
+            is_complete = True
+            break
+        if text:
+            lines.append(text)
+        if len(lines) == _LINES_AT_ONCE:
+            yield _parse(path, lines)
+            lines.clear()
+    if not is_complete:
+        raise ValueError(f"{path} ends in the middle. Was the disk full? Trace the run again.")
+    yield _parse(path, lines)
+
+
+def _parse(path: Path, lines: list[str]) -> list[dict[str, Any]]:
+    try:
+        events: list[dict[str, Any]] = json.loads(f"[{','.join(lines)}]")
+    except ValueError as error:
+        raise ValueError(f"{path}: a line is not understood: {error}. Was the file changed?") from None
+    return events

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""The lines of `CELERITY_LIVE=1`: each second the activity of each rank, on rank 0's standard error."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+from celerity_py.executor.failures.failure import print_whole
+from celerity_py.executor.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from celerity_py.executor.delegate import Activity
+    from celerity_py.runtime.runtime import Runtime
+
+_MOST_LINES: Final = 32
+_LATE_S: Final = 2.5
+_JOIN_S: Final = 1.0  # the terminal may take no more text
+_HOST_MEMORY: Final = 1
+_FIRST_DEVICE_MEMORY: Final = 2
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """The activity of a rank since its report before. Shares are parts of that time."""
+
+    rank: int
+    tasks_per_s: float  # complete ones: kernels, host tasks, fences, waits
+    tasks_ahead: int  # submitted, and not known to be complete
+    computing: float  # code of the user ran, on any device
+    waiting: float  # nothing computed, and data of another rank was awaited
+    waits_for: str  # most often: the rank, and what was awaited last
+    starved: float  # nothing was in flight, and the scheduler was planning
+    planning: float  # the scheduler was at work
+    blocked: float  # the program was too far ahead
+    device_bytes: int  # allocated now, on the device with the most
+    host_bytes: int
+
+
+class LiveView:
+    """Makes the reports of this rank. On rank 0, prints those of all.
+
+    `report` and `take` belong to the executor thread. A thread of its own prints, because a terminal may stop.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._began_s: float | None = None
+        self._last: tuple[float, dict[str, float]] | None = None
+        self._reports: dict[int, tuple[float, RankReport]] = {}  # with the time of arrival
+        self._looks: list[Activity] = []  # since the last report
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._printer: threading.Thread | None = None
+        if runtime.rank == 0:
+            self._printer = threading.Thread(target=self._print, name="celerity-live", daemon=True)
+            self._printer.start()
+            runtime.at_stop.append(self._stop)
+
+    def note(self, activity: Activity) -> None:
+        """This rank does so now."""
+        self._looks.append(activity)
+
+    def report(self, now_s: float) -> bytes:
+        """The activity of this rank since the last call; the first one only begins to measure."""
+        runtime = self._runtime
+        looks, self._looks = self._looks, []
+        executor: Any = runtime.executor.statistics() if runtime.executor is not None else {}
+        scheduler = runtime.scheduler.statistics()
+        done = runtime.completion.last_retired
+        sums = {
+            "done": float(done),
+            "starved": executor["starved_seconds"],
+            "planning": scheduler["busy_s"],
+            "blocked": runtime.submitter.blocked_ns * 1e-9,
+        }
+        if self._began_s is None:
+            self._began_s = now_s
+        before_s, before = self._last or (now_s, sums)
+        self._last = now_s, sums
+        span_s = now_s - before_s
+        rates = {name: (value - before[name]) / span_s if span_s > 0 else 0.0 for name, value in sums.items()}
+        memory = [usage["current_bytes"] for usage in executor["memories"]]
+        made = RankReport(
+            rank=runtime.rank,
+            tasks_per_s=round(rates["done"], 1),
+            tasks_ahead=runtime.submitter.num_submitted - done,
+            computing=round(sum(look.is_computing for look in looks) / max(len(looks), 1), 3),
+            waiting=round(sum(look.is_waiting for look in looks) / max(len(looks), 1), 3),
+            waits_for=_describe_waits([look for look in looks if look.is_waiting]),
+            starved=round(rates["starved"], 3),
+            planning=round(rates["planning"], 3),
+            blocked=round(rates["blocked"], 3),
+            device_bytes=max(memory[_FIRST_DEVICE_MEMORY:], default=0),
+            host_bytes=memory[_HOST_MEMORY],
+        )
+        return json.dumps(asdict(made)).encode("ascii") if span_s > 0 else b""
+
+    def take(self, report: bytes, now_s: float) -> None:
+        """A rank has reported; rank 0 reports last, and prints."""
+        made = RankReport(**json.loads(report))
+        self._reports[made.rank] = now_s, made
+        if made.rank == self._runtime.rank and self._began_s is not None:
+            self._lines.put(self._show(now_s, now_s - self._began_s))
+
+    def _show(self, now_s: float, seconds: float) -> str:
+        lines = []
+        for rank, (arrived_s, report) in sorted(self._reports.items())[:_MOST_LINES]:
+            age_s = now_s - arrived_s
+            text = describe_report(report) if age_s < _LATE_S else f"has not reported for {age_s:.0f} s"
+            lines.append(f"celerity_py {seconds:.0f} s, rank {rank}: {text}")
+        if len(self._reports) > _MOST_LINES:
+            lines.append(f"celerity_py {seconds:.0f} s: and {len(self._reports) - _MOST_LINES} more ranks")
+        return "\n".join(lines) + "\n"
+
+    def _print(self) -> None:
+        while (text := self._lines.get()) is not None:
+            print_whole(text)
+
+    def _stop(self) -> None:
+        assert self._printer is not None
+        self._lines.put(None)
+        self._printer.join(_JOIN_S)
+
+
+def _describe_waits(waits: list[Activity]) -> str:
+    if not waits:
+        return ""
+    [(peer, _)] = Counter(look.peer for look in waits).most_common(1)
+    what = next(look.what for look in reversed(waits) if look.peer == peer)
+    return f"{'data that no rank has announced' if peer is None else f'rank {peer}'}: {what}"
+
+
+def describe_report(report: RankReport) -> str:
+    """The words of a line."""
+    waits_for = f" for {report.waits_for}" if report.waits_for else ""
+    return "; ".join(
+        (
+            f"{report.tasks_per_s:.0f} tasks/s, {report.tasks_ahead} ahead",
+            f"computing {report.computing:.0%}, waiting {report.waiting:.0%}{waits_for}",
+            f"planning {report.planning:.0%}, starved {report.starved:.0%}, blocked {report.blocked:.0%}",
+            f"{format_bytes(report.device_bytes)} per device, {format_bytes(report.host_bytes)} on the host",
+        )
+    )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: MIT
+"""Dry runs as any rank, and the command that plans several of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.cli.dry_run import _table
+from celerity_py.errors import ConfigurationError
+from tests.failures.launching import Outcome, run
+
+# Halos, a growing buffer, a reduction, contents by a function and by an array.
+PROGRAM = """
+import sys
+import numpy as np
+import celerity_py as celerity
+from celerity_py import Box, access
+
+def look(chunk, out, u):
+    out[chunk.box] = u[chunk.box]
+
+def remember(chunk, history):
+    history.array[...] = 1
+
+def add(chunk, u, total):
+    total.combine(u[chunk.box].sum())
+
+size = int(sys.argv[sys.argv.index("--size") + 1]) if "--size" in sys.argv else 64
+with celerity.Queue() as queue:
+    u = celerity.Buffer.from_function((size, size), np.float32, lambda box: np.ones(box.shape, np.float32))
+    v = celerity.Buffer.from_array(np.zeros((size, size), np.float32))
+    history, total = celerity.Buffer((8, size)), celerity.Buffer(1, np.float32)
+    for step in range(8):
+        queue.parallel_for(u.shape, look, v.write(access.one_to_one()), u.read(access.neighborhood(1, 1)))
+        row = lambda chunk: Box((step, *chunk.box.min), (step + 1, *chunk.box.max))
+        queue.parallel_for(size, remember, history.write(row))
+        u, v = v, u
+    queue.parallel_for(u.shape, add, u.read(access.one_to_one()), celerity.reduction(total, "sum"))
+    queue.host_task(lambda part, u, total: None, u.read(access.all()), total.read(access.all()), on="master")
+"""
+SETTINGS = {"CELERITY_DEVICES": "cpu:2", "CELERITY_TRANSPORT": "host"}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def dry_run(*arguments: Any, **variables: str) -> Outcome:
+    return run(None, sys.executable, "-m", "celerity_py", "dry-run", *map(str, arguments), variables=variables)
+
+
+@pytest.mark.parametrize(("num_ranks", "lookahead"), [(1, "none"), (3, "none"), (1, "infinite"), (3, "infinite")])
+def test_a_plan_has_the_figures_of_the_run_that_it_foresees(program: Path, num_ranks: int, lookahead: str) -> None:
+    launched = None if num_ranks == 1 else num_ranks
+    given = {"CELERITY_STATS": str(program.parent / "real"), "CELERITY_LOOKAHEAD": lookahead}
+    outcome = run(launched, sys.executable, str(program), variables={**SETTINGS, **given})
+    assert outcome.status == 0, outcome.errors
+    outcome = dry_run(
+        program,
+        "--ranks",
+        num_ranks,
+        "--devices",
+        2,
+        "--all",
+        "--json",
+        CELERITY_LOOKAHEAD=lookahead,
+        CELERITY_BACKEND="cpu",
+    )
+    assert outcome.status == 0, outcome.errors
+    told = json.loads(outcome.output)
+    assert (told["ranks"], told["devices"]) == (num_ranks, 2)
+    for rank in range(num_ranks):
+        name = "real.json" if num_ranks == 1 else f"real.{rank}.json"
+        real = json.loads((program.parent / name).read_text())["executor"]
+        planned = told["planned"][rank]
+        assert planned["rank"] == rank
+        assert planned["instructions"] == {kind: count for kind, count in real["instructions"].items() if count}
+        assert sum(planned["copied_bytes"].values()) == sum(real["copied_bytes"].values())
+        assert sum(planned["sent_bytes"].values()) == sum(real["sent_bytes"].values())
+        assert planned["received_bytes"] == real["received_bytes"]
+        assert (num_ranks == 1) == (planned["sent_bytes"] == {})
+        peaks = [memory["peak_bytes"] for memory in real["memories"]]
+        foreseen = [planned["peak_host_bytes"], *planned["peak_device_bytes"]]
+        if lookahead == "infinite":  # nothing is allocated anew
+            assert foreseen == peaks[1:]
+        else:  # a run allocates and frees in another order than the plan
+            assert all(peak / 2 < plan < 2 * peak for plan, peak in zip(foreseen, peaks[1:], strict=True))
+
+
+def test_the_table_has_a_column_for_the_first_the_middle_and_the_last_rank(program: Path) -> None:
+    outcome = dry_run(program, "--ranks", 9, "--devices", 4, "--size", 128)
+    assert outcome.status == 0, outcome.errors
+    title, heads, *rows = outcome.output.splitlines()
+    assert title == f"{program}: planned ranks 0, 4, 8 of 9, with 4 device(s) each"
+    assert heads.split("  ")[-1] == "rank 8"
+    names = [row.split("  ")[0] or row.split("  ")[1] for row in rows]
+    assert names[:4] == ["time of planning", "per task", "tasks", "instructions"]
+    assert {"device_kernel", "send", "receive", "sent", "received", "peak of device 3"} <= set(names)
+    sent = next(row for row in rows if row.startswith("sent to"))
+    assert sent.split()[-3:] == ["1", "3", "2"], "the middle rank has two neighbours, and sends to the reader of all"
+
+
+def test_many_ranks_are_shown_by_their_extremes() -> None:
+    figures = [
+        {
+            "tasks": 10,
+            "planning_s": 0.001 * (1 + rank),
+            "instructions": {"send": rank},
+            "copied_bytes": dict.fromkeys(
+                ("on_host", "host_to_device", "device_to_host", "between_devices", "on_device"), 0
+            ),
+            "sent_bytes": {"1": 1024},
+            "received_bytes": 7,
+            "peak_host_bytes": 0,
+            "peak_device_bytes": [1 << 20],
+        }
+        for rank in range(7)
+    ]
+    rows = [line.split() for line in _table(range(10, 17), figures).splitlines()]
+    assert rows[0] == ["least", "middle", "most", "most", "on"]
+    assert ["time", "of", "planning", "1.0", "ms", "4.0", "ms", "7.0", "ms", "rank", "16"] in rows
+    assert ["tasks", "10", "10", "10", "all"] in rows
+    assert ["send", "0", "3", "6", "rank", "16"] in rows
+    assert ["peak", "of", "device", "0", "1", "MiB", "1", "MiB", "1", "MiB", "all"] in rows
+    assert not any(row[0] == "copied" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "complaint"),
+    [
+        ("import sys; sys.exit('no input')", (), "the program ends with status 1 on rank 0:\nno input\n"),
+        ("print(1)", (), "app.py has made no queue on rank 0, so there is no plan."),
+        ("", ("--only", "1,4"), "--only names rank 4, but the ranks are 0 to 3."),
+    ],
+)
+def test_a_program_without_a_plan_is_an_error(
+    program: Path, source: str, arguments: tuple[str, ...], complaint: str
+) -> None:
+    program.write_text(source)
+    outcome = dry_run(program, "--ranks", 4, *arguments)
+    assert outcome.status == 1
+    assert complaint in outcome.errors
+    assert outcome.output == ""
+
+
+def test_the_warnings_of_the_first_planned_rank_are_told_once(program: Path) -> None:
+    program.write_text(f"{PROGRAM}    queue.fence(u)\n")
+    outcome = dry_run(program, "--ranks", 4, "--only", "2,3", "--size", 16)
+    assert outcome.status == 0, outcome.errors
+    assert outcome.errors.count("returns zeros: nothing is computed in a dry run") == 1
+    assert "planned ranks 2, 3 of 4" in outcome.output
+
+
+def test_options_of_the_program_are_no_options_of_other_commands(program: Path) -> None:
+    outcome = run(None, sys.executable, "-m", "celerity_py", "info", "--size", "3")
+    assert outcome.status == 2
+    assert "unrecognized arguments: --size 3" in outcome.errors
+
+
+# ---- the setting
+
+
+def test_a_dry_run_may_plan_as_any_rank() -> None:
+    celerity.configure(dry_run_ranks=8, dry_run_rank=7, devices="cpu:2")
+    try:
+        assert (celerity.rank(), celerity.size(), celerity.is_master()) == (7, 8, False)
+        with celerity.Queue() as queue:
+            assert (celerity.rank(), celerity.size()) == (7, 8)
+            u, v = celerity.Buffer(64), celerity.Buffer(64)
+            queue.parallel_for(64, lambda chunk, x: None, u.write(access.one_to_one()))
+            queue.parallel_for(64, lambda c, x, y: None, v.write(access.one_to_one()), u.read(access.neighborhood(1)))
+            assert queue.fence(u, on="master").result(10) is None
+            queue.wait()
+            plan = queue.statistics().plan
+        assert plan["sent_bytes"] == {0: 32, 6: 4}
+        assert plan["instructions"]["device_kernel"] == 4
+        assert [memory["peak_bytes"] > 0 for memory in plan["memories"][2:]] == [True, True]
+    finally:
+        celerity.configure(dry_run_ranks=None, dry_run_rank=None, devices=None)
+
+
+def test_a_run_that_is_not_dry_has_no_plan() -> None:
+    with celerity.Queue() as queue:
+        assert queue.statistics().plan == {}
+
+
+def test_a_rank_that_a_dry_run_lacks_is_refused() -> None:
+    outcome = run(None, sys.executable, "-m", "celerity_py", "info", variables={"CELERITY_DRY_RUN_RANK": "3"})
+    assert outcome.status == 1
+    assert f"{ConfigurationError.__name__}: DRY_RUN_RANK=3, but DRY_RUN_RANKS=0." in outcome.output
