@@ -305,6 +305,7 @@ class FakeRuntime:
         self.pure_tables: dict[Any, Any] = {}
         self.warned_mappers: set[Any] = set()
         self.inside: set[int] = set()
+        self.tracer = None
         self.scheduler = self
 
     def chunks_for(self, _: Task) -> list[Box]:
