@@ -60,7 +60,8 @@ def contiguous_on_device(array: Any, ordinal: int, *, copy: bool) -> tuple[Any, 
         # DLPack names the stream that the other library uses; the interface of torch does not.
         is_exchanged = hasattr(array, "__dlpack__") and not isinstance(array, cupy.ndarray)
         given = cupy.from_dlpack(array) if is_exchanged else cupy.asarray(array)
-        result = cupy.array(given, order="C", copy=True) if copy else cupy.ascontiguousarray(given)
+        # cupy.ascontiguousarray would add a dimension to an array that has none.
+        result = cupy.array(given, order="C", copy=True) if copy else cupy.asarray(given, order="C")
         cupy.cuda.get_current_stream().synchronize()
         return result, result.data.ptr == given.data.ptr
 

@@ -51,6 +51,16 @@ def test_a_fence_to_the_device_gives_a_fresh_array_on_the_first_gpu(queue: celer
     np.testing.assert_array_equal(queue.fence(u).result(), expected)
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_number_on_a_gpu_becomes_a_buffer_without_dimensions(queue: celerity.Queue, copy: bool) -> None:
+    import cupy
+
+    total = celerity.Buffer.from_array(cupy.array(3.0), copy=copy)
+    assert total.shape == ()
+    queue.parallel_for((), lambda chunk, total: total.__setitem__(..., 2 * total[...]), total.read_write(access.all()))
+    assert queue.fence(total).result() == 6
+
+
 def test_memory_that_the_program_still_uses_is_no_destination(queue: celerity.Queue) -> None:
     import cupy
 

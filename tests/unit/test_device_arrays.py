@@ -69,8 +69,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         cuda=SimpleNamespace(get_current_stream=lambda: stream),
         empty=lambda shape, dtype: made("allocates", np.empty(shape, dtype)),
         array=lambda array, order, copy: made("copies", np.array(array, order=order, copy=copy)),
-        ascontiguousarray=lambda array: made("takes", np.ascontiguousarray(array)),
-        asarray=lambda array: array,
+        asarray=lambda array, order="K": made("takes", np.asarray(array, order=order)) if order == "C" else array,
         from_dlpack=lambda array: made("exchanges", array.values),
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -99,6 +98,12 @@ def test_an_array_is_borrowed_if_it_is_contiguous(log: list[str], contiguous: bo
     given = np.arange(6.0).reshape(2, 3).view(FakeArray)
     result, is_same = contiguous_on_device(given if contiguous else given.T, 5, copy=False)
     assert is_same == contiguous == np.may_share_memory(result, given)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_an_array_without_dimensions_gets_none(log: list[str], copy: bool) -> None:
+    result, _ = contiguous_on_device(np.array(3.0).view(FakeArray), 5, copy=copy)
+    assert result.shape == ()
 
 
 def test_other_libraries_tell_by_dlpack_which_stream_they_use(log: list[str]) -> None:
