@@ -204,7 +204,7 @@ def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) ->
     figures = json.loads(output.read_text())
     assert figures["problems"] == []
     programs = {row["program"] for row in figures["rows"]}
-    assert programs >= {"celerity_py, process", "celerity_py, rank", "mpi4py + NumPy"}
+    assert programs >= {"celerity_py, process", "celerity_py, replay, rank", "mpi4py + NumPy"}
     assert ("Dask is not installed" in result.stdout) == (importlib.util.find_spec("distributed") is None)
     checksums = {(sweep["pattern"], sweep["checksum"]) for sweep in figures["sweeps"]}
     assert len(checksums) == 2, "all programs compute the same"
@@ -214,7 +214,7 @@ def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) ->
 @needs_a_launcher
 @pytest.mark.parametrize("pattern", task_patterns.PATTERNS)
 def test_ours_and_by_hand_leave_on_three_ranks_what_numpy_computes(pattern: str) -> None:
-    for only in ("celerity", "mpi-numpy"):
+    for only in ("celerity", "celerity-replay", "mpi-numpy"):
         command = launching.on_ranks(launching.default_launcher(), 3)
         command += [sys.executable, "-m", "cluster_jobs.benchmarks.granularity.metg", "--only", only]
         command += ["--backend", "cpu"]

@@ -9,10 +9,10 @@ METG(50 %) is the smallest average time of a task, waiting included, at which ha
 is a task per point, a few points per device, and a task reads what the pattern says of the step before: nothing
 (trivial), its neighbours (stencil_1d), a butterfly partner (fft), its parent (tree), or everything (all_to_all). The
 kernel computes for a number of iterations, from about 1 ms on GPUs or 8 ms on CPUs downwards; full efficiency is the
-best rate that any of the programs reached on as many devices. Ours runs as one process and as one rank per device; by
-hand there is mpi4py with CuPy, with and without NCCL, on CPUs with NumPy, and there Dask as well, if it is installed.
-Results of all programs are compared with NumPy before they are timed. All programs run once before any runs again;
-medians count.
+best rate that any of the programs reached on as many devices. Ours runs as one process and as one rank per device, as
+a plain loop and with `queue.replay`. By hand there is mpi4py with CuPy, with and without NCCL, on CPUs with NumPy, and
+there Dask as well, if it is installed. Results of all programs are compared with NumPy before they are timed. All
+programs run once before any runs again; medians count.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Program:
 PROGRAMS = (
     Program("celerity_py, process", "celerity", "process", ("cuda", "cpu")),
     Program("celerity_py, rank", "celerity", "rank", ("cuda", "cpu")),
+    Program("celerity_py, replay, process", "celerity-replay", "process", ("cuda", "cpu")),
+    Program("celerity_py, replay, rank", "celerity-replay", "rank", ("cuda", "cpu")),
     Program("mpi4py + NumPy", "mpi-numpy", "rank", ("cpu",)),
     Program("mpi4py + CuPy", "mpi-cupy", "rank", ("cuda",)),
     Program("CuPy + NCCL", "nccl", "rank", ("cuda",)),
@@ -63,13 +65,13 @@ def measure_here(options: argparse.Namespace) -> int:
     longest_us = options.longest_us or LONGEST_US[options.backend]
     common = (devices, options.tasks_per_device, options.patterns, longest_us, options.sample_seconds)
     figures: list[dict[str, Any]] | None
-    if options.only == "celerity":
+    if options.only.startswith("celerity"):
         import celerity_py as celerity
         from cluster_jobs.benchmarks.granularity import metg_celerity
 
         if "CELERITY_BACKEND" not in os.environ:
             celerity.configure(backend=options.backend)
-        figures = metg_celerity.measure(*common)
+        figures = metg_celerity.measure(options.only, *common)
     elif options.only.startswith("dask"):
         from cluster_jobs.benchmarks.granularity import metg_dask
 

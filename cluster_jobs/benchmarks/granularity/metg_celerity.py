@@ -10,17 +10,17 @@ from typing import Any
 import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks.granularity import task_patterns
-from cluster_jobs.benchmarks.granularity.task_patterns import BLOCK, CHECK_STEPS, GRID, MASK, PATTERNS, SOURCE
+from cluster_jobs.benchmarks.granularity.task_patterns import BLOCK, CHECK_STEPS, GRID, PATTERNS, SOURCE
 
 _READING = (
     SOURCE
     + r"""
 __global__ void task(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next,
-                     celerity::accessor<const unsigned, 1> previous, int pattern, int bit, unsigned step,
+                     celerity::accessor<const unsigned, 1> previous, int pattern, int bit, unsigned phase,
                      int iterations) {
     for (long long point = chunk.min[0]; point < chunk.max[0]; ++point) {
         if (is_first()) {
-            next.data[point] = value_of(previous.data, point, chunk.global_max[0], pattern, bit, step);
+            next.data[point] = value_of(previous.data, point, chunk.global_max[0], pattern, bit, phase);
         }
         compute(iterations, next.data + point);
     }
@@ -30,10 +30,10 @@ __global__ void task(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> n
 _ALONE = (
     SOURCE
     + r"""
-__global__ void task_alone(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next, unsigned step,
+__global__ void task_alone(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next, unsigned phase,
                            int iterations) {
     for (long long point = chunk.min[0]; point < chunk.max[0]; ++point) {
-        if (is_first()) next.data[point] = value_of(nullptr, point, chunk.global_max[0], 0, 0, step);
+        if (is_first()) next.data[point] = value_of(nullptr, point, chunk.global_max[0], 0, 0, phase);
         compute(iterations, next.data + point);
     }
 }
@@ -47,19 +47,19 @@ def _task_on_arrays(  # noqa: PLR0917 - a kernel has as many arguments as it has
     previous: celerity.View,
     pattern: int,
     bit: int,
-    step: int,
+    phase: int,
     iterations: int,
 ) -> None:
     width, values, offset = chunk.global_shape[0], previous.array, previous.box.min[0]
     for point in range(chunk.box.min[0], chunk.box.max[0]):
         read = task_patterns.dependencies(PATTERNS[pattern], bit, point, width)
-        next_values[point] = task_patterns.value_of(point, step, ((j, values[j - offset]) for j in read))
+        next_values[point] = task_patterns.value_of(point, phase, ((j, values[j - offset]) for j in read))
         task_patterns.compute(iterations)
 
 
-def _task_alone_on_arrays(chunk: celerity.Chunk, next_values: celerity.View, step: int, iterations: int) -> None:
+def _task_alone_on_arrays(chunk: celerity.Chunk, next_values: celerity.View, phase: int, iterations: int) -> None:
     for point in range(chunk.box.min[0], chunk.box.max[0]):
-        next_values[point] = task_patterns.value_of(point, step, ())
+        next_values[point] = task_patterns.value_of(point, phase, ())
         task_patterns.compute(iterations)
 
 
@@ -102,17 +102,19 @@ class Program:
         self.states = [celerity.Buffer.from_array(start, name=name) for name in ("previous", "next")]
         self.own = access.one_to_one()
         self.mappers = mappers(pattern, width)
+        self.turn = task_patterns.turn_of(pattern, width)
         self.hints = (celerity.hints.oversubscribe(tasks_per_device),)
 
     def submit(self, iterations: int, steps: int) -> None:
-        """Submit some steps."""
+        """Submit some steps, from the beginning of a turn."""
         number, rounds = PATTERNS.index(self.pattern), len(self.mappers)
         for step in range(steps):
             previous, target = self.states
             self.states.reverse()
+            phase = step % self.turn
             if not rounds:
                 self.queue.parallel_for(
-                    self.width, task_alone, target.write(self.own), step & MASK, iterations, hints=self.hints
+                    self.width, task_alone, target.write(self.own), phase, iterations, hints=self.hints
                 )
                 continue
             self.queue.parallel_for(
@@ -122,7 +124,7 @@ class Program:
                 previous.read(self.mappers[step % rounds]),
                 number,
                 step % rounds,
-                step & MASK,
+                phase,
                 iterations,
                 hints=self.hints,
             )
@@ -132,8 +134,12 @@ class Program:
         self.submit(1, CHECK_STEPS)
         return task_patterns.require_reference(self.queue.fence(self.states[0]).result(), self.pattern, CHECK_STEPS)
 
+    def prepare(self, iterations: int) -> None:
+        """Do what precedes the steady state; for a plain loop nothing."""
+
     def time(self, iterations: int, steps: int) -> float:
         """Seconds for some steps, on rank 0."""
+        self.prepare(iterations)
         self.queue.barrier()
         begun = time.perf_counter()
         self.submit(iterations, steps)
@@ -151,10 +157,39 @@ class Program:
         return float(self.queue.fence(told).result())
 
 
-def measure(
-    devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
+class ReplayedProgram(Program):
+    """The same with `queue.record` and `queue.replay`: a recording is one turn."""
+
+    recorded: tuple[int, celerity.Recording] | None = None
+
+    def prepare(self, iterations: int) -> None:
+        """Record a turn, and let the runtime make its graphs, of up to 16 turns."""
+        if self.recorded is not None and self.recorded[0] == iterations:
+            return
+        self.recorded = iterations, self.queue.record(functools.partial(super().submit, iterations, self.turn))
+        for _ in range(3):
+            self.queue.replay(self.recorded[1], 31)
+            self.queue.barrier()
+
+    def submit(self, iterations: int, steps: int) -> None:
+        """Submit some steps, from the beginning of a turn; steps that fill no turn as in a plain loop."""
+        turns, rest = divmod(steps, self.turn)
+        if self.recorded is None:
+            self.recorded = iterations, self.queue.record(functools.partial(super().submit, iterations, self.turn))
+            turns -= 1
+        self.queue.replay(self.recorded[1], turns)
+        super().submit(iterations, rest)
+
+
+KINDS: dict[str, type[Program]] = {"celerity": Program, "celerity-replay": ReplayedProgram}
+
+
+def measure(  # noqa: PLR0917 - as the other programs, and in which form
+    kind: str, devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
 ) -> list[dict[str, Any]] | None:
     """Check and sweep the patterns; the figures on rank 0, None on the others. Collective.
+
+    `kind` is "celerity" for a plain loop, "celerity-replay" for recordings.
 
     Raises:
         SystemExit: If there are not so many devices, or a result is wrong.
@@ -166,7 +201,7 @@ def measure(
         if available != devices:
             raise SystemExit(f"{celerity.size()} rank(s) drive {available} device(s), not {devices}.")
         for pattern in patterns:
-            program = Program(queue, pattern, width, tasks_per_device)
+            program = KINDS[kind](queue, pattern, width, tasks_per_device)
             checksum = program.check()
             points = task_patterns.sweep(program.time, tasks_per_device, longest_us, sample_s)
             figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})

@@ -12,8 +12,8 @@ from cluster_jobs.benchmarks.granularity import task_patterns
 from cluster_jobs.benchmarks.granularity.task_patterns import CHECK_STEPS
 
 
-def _task(point: int, step: int, iterations: int, points: list[int], values: list[int]) -> int:
-    value = task_patterns.value_of(point, step, zip(points, values, strict=True))
+def _task(point: int, phase: int, iterations: int, points: list[int], values: list[int]) -> int:
+    value = task_patterns.value_of(point, phase, zip(points, values, strict=True))
     task_patterns.compute(iterations)
     return value
 
@@ -31,10 +31,11 @@ class Program:
         """Run some steps from the initial values; what lies at the points behind them."""
         values: list[Any] = task_patterns.initial(self.width).tolist()
         tasks: list[Any] = []
+        turn = task_patterns.turn_of(self.pattern, self.width)
         for step in range(steps):
             read = [task_patterns.dependencies(self.pattern, step, point, self.width) for point in range(self.width)]
             values = [
-                self.task(point, step, iterations, points, [values[j] for j in points])
+                self.task(point, step % turn, iterations, points, [values[j] for j in points])
                 for point, points in enumerate(read)
             ]
             tasks += values

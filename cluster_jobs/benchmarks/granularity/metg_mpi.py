@@ -23,8 +23,8 @@ _KERNEL = (
     SOURCE
     + r"""
 extern "C" __global__ void task(unsigned* next, const unsigned* previous, const long long point, const long long width,
-                                const int pattern, const int bit, const unsigned step, const int iterations) {
-    if (is_first()) next[point] = value_of(previous, point, width, pattern, bit, step);
+                                const int pattern, const int bit, const unsigned phase, const int iterations) {
+    if (is_first()) next[point] = value_of(previous, point, width, pattern, bit, phase);
     compute(iterations, next + point);
 }
 """
@@ -36,7 +36,7 @@ class OnHost:
 
     def __init__(self, comm: MPI.Comm, pattern: str, width: int) -> None:
         self.comm, self.pattern, self.width = comm, pattern, width
-        self.share = width // comm.size
+        self.share, self.turn = width // comm.size, task_patterns.turn_of(pattern, width)
         self.values = [task_patterns.initial(width) for _ in range(2)]
         self._requests: list[MPI.Request] = []
 
@@ -45,7 +45,7 @@ class OnHost:
         previous, target = self.values[step % 2], self.values[1 - step % 2]
         for point in points:
             read = task_patterns.dependencies(self.pattern, step, point, self.width)
-            target[point] = task_patterns.value_of(point, step, ((j, previous[j]) for j in read))
+            target[point] = task_patterns.value_of(point, step % self.turn, ((j, previous[j]) for j in read))
             task_patterns.compute(iterations)
 
     def begin_exchange(self, plan: Plan, step: int) -> None:
@@ -88,13 +88,15 @@ class _OnGpu:
         self.event = cupy.cuda.Event(disable_timing=True)
         self._points = [np.int64(point) for point in range(width)]
         self._fixed = (np.int64(width), np.int32(self.number))
-        self._bits = [np.int32(bit) for bit in range(self.rounds)]
+        self._steps = [
+            (np.int32(phase % self.rounds), np.uint32(phase)) for phase in range(task_patterns.turn_of(pattern, width))
+        ]
         cupy.cuda.runtime.deviceSynchronize()
 
     def launch(self, points: list[int], step: int, iterations: int) -> None:
         """Enqueue the tasks of some points."""
         pointers = self.values[1 - step % 2], self.values[step % 2]
-        rest = (*self._fixed, self._bits[step % self.rounds], np.uint32(step), np.int32(iterations))
+        rest = (*self._fixed, *self._steps[step % len(self._steps)], np.int32(iterations))
         function, stream = self.function, self.stream
         for point in points:
             function((GRID, 1, 1), (BLOCK, 1, 1), (*pointers, self._points[point], *rest), stream=stream)
