@@ -26,6 +26,7 @@ std::vector<graph_operation> make_operations(std::mt19937& random, const std::si
 		copy.size_bytes = i;
 		operations[i].device = device_id(static_cast<std::uint32_t>(random() % num_devices));
 		operations[i].what = copy;
+		operations[i].is_urgent = random() % 3 == 0;
 		for(std::size_t edge = 0; i > 0 && edge < random() % (most_edges + 1); ++edge) {
 			const auto earlier = static_cast<std::uint32_t>(random() % i);
 			auto& after = operations[i].after;
@@ -86,6 +87,12 @@ void run_round(std::mt19937& random) {
 	const auto operations = make_operations(random, 1 + random() % 12);
 	const auto parity = random() % 4;
 	const auto parts = part_by_device(operations, 0, [&](const auto& what) { return number_of(what) % 4 <= parity; });
+	for(const auto& part : parts) {
+		for(const auto& node : part.nodes) {
+			const bool is_urgent = !node.is_exchange() && operations[number_of(*node.what)].is_urgent;
+			check(node.is_urgent == is_urgent, "a node is as urgent as its operation");
+		}
+	}
 	std::vector<device> devices(parts.begin(), parts.end());
 	std::map<std::pair<device_id, std::uint32_t>, bool> flags;
 	std::vector<bool> has_run(operations.size());

@@ -288,8 +288,10 @@ class program {
 			accesses.insert(accesses.begin(), {buffer_id(1), access_mode::read_write, target.allocation, all_elements(), boxes(), all_elements()});
 		}
 		const auto dependencies = before(target, source);
-		const auto id = emit(device_kernel_instruction{device_id(0), submission, all_elements(), m_storage.copy(accesses), m_storage.copy(reductions)},
-		    dependencies, target);
+		const bool is_border = submission.value % 5 == 0;
+		const auto id =
+		    emit(device_kernel_instruction{device_id(0), submission, all_elements(), m_storage.copy(accesses), m_storage.copy(reductions), is_border},
+		        dependencies, target);
 		source.readers.push_back(id);
 	}
 
@@ -444,6 +446,7 @@ int main(const int argc, const char** const argv) {
 	emulated_cuda::configure({.seed = seed});
 	alarm(static_cast<unsigned>(60 + 2 * rounds)); // a program that stands still ends
 	for(int round = 0; round < rounds; ++round) check_random(seed + static_cast<std::uint32_t>(round));
+	check(emulated_cuda::num_urgent_nodes() > 0, "borders go first in graphs");
 	check_cache();
 	check_failure();
 	check_destruction();

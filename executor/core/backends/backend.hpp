@@ -70,6 +70,7 @@ struct graph_operation {
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
 	small_vector<std::uint32_t, 2> awaited{};
 	small_vector<std::uint32_t, 2> raised{}; ///< once the operation is complete
+	bool is_urgent = false;                  ///< goes before other operations, because other devices wait for its results
 };
 
 /// Operations of devices, which a lane carries out at once. Not destroyed while a lane carries it out.

@@ -220,7 +220,10 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 		std::visit(overloaded{
 		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
 		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
-		               [&](const device_kernel_instruction& kernel) { operation.what = operation_of(kernel, *m_launches.find(kernel.submission)); },
+		               [&](const device_kernel_instruction& kernel) {
+			               operation.what = operation_of(kernel, *m_launches.find(kernel.submission));
+			               operation.is_urgent = kernel.is_border;
+		               },
 		               [&](const send_instruction&) {
 			               operation.what = std::vector<copy_operation>{};
 			               operation.raised.push_back(begun[step].first_flag);

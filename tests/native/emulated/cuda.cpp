@@ -53,6 +53,8 @@ struct queue {
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
 std::atomic<int> num_graphs{0}; ///< that can be launched
+std::atomic<int> num_urgent{0}; ///< nodes that got the highest priority
+constexpr int highest_priority = -5;
 std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0};
 std::atomic<int> first_held{std::numeric_limits<int>::max()};
 
@@ -258,6 +260,7 @@ void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
 std::uint64_t num_host_copies() { return host_copies; }
 int num_live_graphs() { return num_graphs; }
+int num_urgent_nodes() { return num_urgent; }
 holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered}; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
@@ -321,6 +324,11 @@ EMULATED cuCtxGetCurrent(cuda::context* const out) {
 	return cuda::success;
 }
 EMULATED cuCtxEnablePeerAccess(cuda::context, unsigned) { return cuda::success; }
+EMULATED cuCtxGetStreamPriorityRange(int* const lowest, int* const highest) {
+	*lowest = 0;
+	*highest = highest_priority;
+	return cuda::success;
+}
 EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, int) {
 	*out = reinterpret_cast<cuda::stream>(new stream_state{devices().at(index_of(current))->next_queue(), nullptr, {}});
 	++num_streams;
@@ -354,6 +362,11 @@ EMULATED cuStreamUpdateCaptureDependencies(const cuda::stream stream, cuda::grap
 }
 EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
 	*out = reinterpret_cast<cuda::graph>(state_of(stream).capture.release());
+	return cuda::success;
+}
+EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute_value* const value) {
+	if(node == nullptr || attribute != cuda::launch_attribute_priority || value->priority != highest_priority) return 1; // CUDA_ERROR_INVALID_VALUE
+	++num_urgent;
 	return cuda::success;
 }
 EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cuda::graph graph, unsigned long long) {

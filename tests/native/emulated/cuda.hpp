@@ -43,6 +43,8 @@ __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 __attribute__((visibility("default"))) std::uint64_t num_host_copies();
 /// Graphs that have been instantiated and not destroyed.
 __attribute__((visibility("default"))) int num_live_graphs();
+/// Nodes of graphs that have got the highest priority so far.
+__attribute__((visibility("default"))) int num_urgent_nodes();
 
 /// What has been allocated, made, opened or registered, and not given back.
 struct holdings {

@@ -43,6 +43,13 @@ class open_capture {
 		m_driver.check(m_driver.stream_update_capture(m_stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies),
 		    "cuStreamUpdateCaptureDependencies");
 	}
+	/// The latest node is a kernel.
+	void set_priority(const int priority) const {
+		const cuda::launch_attribute_value value{priority, {}};
+		for(const auto node : latest_nodes()) {
+			m_driver.check(m_driver.kernel_node_set_attribute(node, cuda::launch_attribute_priority, &value), "cuGraphKernelNodeSetAttribute");
+		}
+	}
 	cuda::graph end() {
 		m_is_open = false;
 		cuda::graph graph = nullptr;
@@ -72,6 +79,9 @@ void cuda_backend::add_graph_lanes() {
 }
 
 cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part) {
+	int lowest = 0;
+	int highest = 0;
+	m_driver.check(m_driver.stream_priority_range(&lowest, &highest), "cuCtxGetStreamPriorityRange");
 	open_capture captured(m_driver, lane.stream());
 	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
 	std::vector<cuda::graph_node> before;
@@ -84,6 +94,8 @@ cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, cons
 		} else {
 			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
 		}
+		// Otherwise these kernels would begin when the last blocks of an earlier kernel have.
+		if(node.is_exchange() || node.is_urgent) captured.set_priority(highest);
 		last_nodes.push_back(captured.latest_nodes());
 	}
 	return captured.end();
@@ -163,7 +175,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 		// A stream of its own: a launcher thread may be using the lane's.
 		cuda_lane capturing(m_driver, lane.context(), lane.device(), 0);
 		const cuda::graph graph = capture(capturing, *step.graph, *step.part);
-		const auto code = m_driver.graph_instantiate(&handle, graph, 0);
+		const auto code = m_driver.graph_instantiate(&handle, graph, cuda::instantiate_with_node_priorities);
 		m_driver.graph_destroy(graph);
 		m_driver.check(code, "cuGraphInstantiate");
 	}

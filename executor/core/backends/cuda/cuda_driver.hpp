@@ -39,6 +39,8 @@ inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr int capture_relaxed = 2;
 inline constexpr unsigned capture_set_dependencies = 1;
+inline constexpr unsigned long long instantiate_with_node_priorities = 8;
+inline constexpr int launch_attribute_priority = 8;
 inline constexpr unsigned host_memory_portable = 1;
 inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
@@ -98,6 +100,12 @@ inline constexpr int memory_operation_wait = 1; // of 32 bits
 inline constexpr int memory_operation_write = 2;
 inline constexpr unsigned wait_value_geq = 0;
 inline constexpr std::size_t max_memory_operations = 255; ///< of one batch
+
+struct launch_attribute_value { // CUlaunchAttributeValue, a union
+	int priority;
+	char others[60];
+};
+static_assert(sizeof(launch_attribute_value) == 64);
 
 struct ipc_handle { // CUipcMemHandle
 	char bytes[64];
@@ -170,6 +178,7 @@ struct driver {
 	counted<call::set_context, context> context_set_current;
 	result (*context_get_current)(context* out);
 	result (*context_enable_peer_access)(context peer, unsigned flags);
+	result (*stream_priority_range)(int* lowest, int* highest);
 	result (*stream_create)(stream* out, unsigned flags, int priority);
 	result (*stream_destroy)(stream s);
 	result (*stream_synchronize)(stream s);
@@ -181,6 +190,7 @@ struct driver {
 	result (*stream_get_capture)(stream s, int* status, unsigned long long* id, graph* out, const graph_node** nodes, std::size_t* num_nodes);
 	result (*stream_update_capture)(stream s, graph_node* nodes, std::size_t num_nodes, unsigned flags);
 	result (*stream_end_capture)(stream s, graph* out);
+	result (*kernel_node_set_attribute)(graph_node node, int attribute, const launch_attribute_value* value);
 	result (*graph_instantiate)(executable_graph* out, graph from, unsigned long long flags);
 	counted<call::graph, executable_graph, stream> graph_launch;
 	result (*graph_destroy)(graph g);

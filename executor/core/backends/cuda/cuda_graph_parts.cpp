@@ -120,14 +120,14 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		if(awaited[i].empty() && is_nothing(operation.what)) {
 			nodes.push_back(std::move(after));
 		} else if(awaited[i].empty()) {
-			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after)})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after), operation.is_urgent})});
 		} else if(fits(operation.what)) {
 			wait = part.add_exchange(awaited[i], operation.what, after);
 			nodes.push_back({wait});
 		} else {
 			wait = part.add_exchange(awaited[i], std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after)})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after), operation.is_urgent})});
 		}
 		waits.push_back(wait);
 		part.raise_behind(nodes.back(), raised[i]);

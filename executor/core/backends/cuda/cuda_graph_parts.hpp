@@ -37,6 +37,7 @@ struct cuda_graph_node {
 	std::vector<cuda_node_flag> awaited;
 	std::uint32_t arrived = 0; ///< word of an exchange
 	std::vector<std::uint32_t> after; ///< nodes of the same device
+	bool is_urgent = false; ///< an operation for whose results other devices wait
 
 	bool is_exchange() const { return !raised.empty() || !awaited.empty(); }
 };
