@@ -61,20 +61,28 @@ def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> 
     assert run_recorded_programs(500, 32)["replay many times"] > 0
 
 
+def _devices(num_gpus: int) -> str:
+    """The first GPUs of this host."""
+    return "".join(f"{ordinal}," for ordinal in range(num_gpus))
+
+
 @pytest.fixture
 def at_once(num_gpus: int, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Variables with which the kernels of two ranks run at once: on GPUs of their own, or on one GPU by MPS."""
+    """Variables with which the kernels of ranks on so many GPUs run at once: on GPUs of their own, or on one by MPS."""
+    devices = {"CELERITY_DEVICES": _devices(num_gpus)}
     if num_gpus > 1:
-        yield {}
+        yield devices
         return
     control = shutil.which("nvidia-cuda-mps-control")
     assert control is not None, "two ranks on one GPU need MPS, and there is no nvidia-cuda-mps-control"
     mps = {name: str(tmp_path) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
-    subprocess.run([control, "-d"], check=True, env={**os.environ, **mps})
+    # The service would number the GPUs of this variable anew, and its clients could not find them.
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | mps
+    subprocess.run([control, "-d"], check=True, env=environment)
     try:
-        yield {**mps, "_CELERITY_RANK_GRAPHS": "shared"}
+        yield {**devices, **mps, "_CELERITY_RANK_GRAPHS": "shared"}
     finally:
-        subprocess.run([control], input="quit\n", text=True, check=True, env={**os.environ, **mps}, timeout=60)
+        subprocess.run([control], input="quit\n", text=True, check=True, env=environment, timeout=60)
 
 
 @pytest.mark.processes
@@ -102,13 +110,16 @@ def test_a_replayed_stencil_runs_as_graphs(num_gpus: int, at_once: dict[str, str
 
 @pytest.mark.processes
 def test_ranks_that_share_a_gpu_exchange_nothing_in_graphs(num_gpus: int) -> None:
-    outcome = run(PROGRAM, "replaying_graphs", num_ranks=2 * num_gpus, limit_s=120)
+    variables = {"CELERITY_DEVICES": _devices(num_gpus)}
+    outcome = run(PROGRAM, "replaying_graphs", num_ranks=2 * num_gpus, variables=variables, limit_s=120)
     assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
     assert re.findall(r" in (\d+) graphs", outcome.output) == ["0"] * 2 * num_gpus
 
 
 @pytest.mark.processes
-def test_a_rank_that_is_killed_ends_the_others_though_their_graphs_wait_for_it(at_once: dict[str, str]) -> None:
-    outcome = run(PROGRAM, "waiting_in_a_graph", num_ranks=2, variables=at_once, limit_s=60)
+def test_a_rank_that_is_killed_ends_the_others_though_their_graphs_wait_for_it(
+    num_gpus: int, at_once: dict[str, str]
+) -> None:
+    outcome = run(PROGRAM, "waiting_in_a_graph", num_ranks=max(num_gpus, 2), variables=at_once, limit_s=60)
     assert outcome.status not in {0, 124}, outcome
     assert outcome.duration_s < 50
