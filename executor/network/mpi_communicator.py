@@ -162,7 +162,7 @@ class MpiCommunicator:
         self._visible_processes = {rank: pid for rank, pid, space in neighbours if space == _process_namespace()}
 
         if largest_tag is None:
-            largest_tag = cast("int", self._comm.Get_attr(MPI.TAG_UB))
+            largest_tag = cast("int", MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))  # others need not have it
         self._num_payload_tags = largest_tag + 1 - _FIRST_PAYLOAD_TAG
 
         # By rank.
@@ -187,6 +187,8 @@ class MpiCommunicator:
         self._requests: list[int] = [_NO_REQUEST] * len(self._inboxes)
         self._memory: list[object] = [None] * len(self._inboxes)  # keeps memory alive that MPI still reads
         self._datatypes: dict[tuple[int, StridedLayout], MPI.Datatype] = {}
+        # Open MPI agrees on a group by messages of the parent with the tag of the call, which inboxes would receive.
+        self._parent_of_groups = self._comm.Dup()
         self._groups: dict[int, MPI.Intracomm] = {}  # by number
         self._is_closed = False
 
@@ -264,9 +266,9 @@ class MpiCommunicator:
 
     def connect_group(self, number: int) -> MPI.Intracomm:
         # Unlike Dup, this may overlap collective calls of the executor thread: the number keeps them apart.
-        ranks = self._comm.Get_group()
+        ranks = self._parent_of_groups.Get_group()
         try:
-            comm = self._groups[number] = self._comm.Create_group(ranks, number)
+            comm = self._groups[number] = self._parent_of_groups.Create_group(ranks, number)
         finally:
             ranks.Free()
         # The first reduction of objects duplicates the communicator, under a lock of mpi4py: threads of two ranks that
@@ -294,6 +296,7 @@ class MpiCommunicator:
             for _, comm in sorted(self._groups.items()):
                 if comm:  # the program has not freed it
                     comm.Free()
+            self._parent_of_groups.Free()
             self._comm.Free()
 
     def _send_frame(self, destination_rank: int, tag: int, kind: int, content: bytes) -> None:

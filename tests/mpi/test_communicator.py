@@ -407,6 +407,17 @@ def test_notices_are_told_apart_from_pilots(communicator: MpiCommunicator, inbox
 
 
 @pytest.mark.mpi(min_size=2)
+def test_a_group_is_made_without_messages_among_those_of_the_communicator(
+    communicator: MpiCommunicator, inbox: Inbox
+) -> None:
+    following, preceding = neighbours(communicator)
+    sizes = [communicator.connect_group(number).Get_size() for number in range(3)]
+    communicator.send_pilot(following, b"behind the groups")
+    inbox.poll_until(lambda: bool(inbox.pilots))
+    assert (inbox.pilots, inbox.notices) == ([(preceding, b"behind the groups")], [])
+    assert sizes == [communicator.size] * 3
+
+
 def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -> None:
     from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
