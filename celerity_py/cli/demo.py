@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.cli.words import add_command, positive
+from celerity_py.cli.picture import write_picture
+from celerity_py.cli.words import CommandError, add_command, names_files, positive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +36,8 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--size", type=positive, default=512, metavar="N", help="cells along each side (512)")
     parser.add_argument("--steps", type=positive, default=200, metavar="S", help="time steps (200)")
+    output = parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a picture: a PNG file")
+    names_files(output)
 
 
 @celerity.kernel
@@ -64,8 +68,10 @@ def reference(u: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the simulation on all ranks; rank 0 checks and prints."""
-    size, steps = options.size, options.steps
+    """Run the simulation on all ranks; rank 0 checks, prints, and writes the picture."""
+    size, steps, output = options.size, options.steps, options.output
+    if output and output.suffix != ".png":
+        raise CommandError(f"The picture is a PNG file, but the name {str(output)!r} does not end in .png.")
     initial = drop(size)
     with celerity.Queue() as queue:
         u = celerity.Buffer.from_array(initial, name="u")
@@ -88,6 +94,8 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     each = f"{devices.num_devices} {'GPU' if devices.backend == 'cuda' else 'CPU device'}(s) each"
     print(f"A wave on {size} x {size} cells: {steps} steps in {seconds:.2f} s, {devices.size} rank(s) with {each}.")
+    if output:
+        _write(output, result)
     expected = reference(initial, steps)
     if np.array_equal(result, expected):
         print("Verified: bit-identical to NumPy.")
@@ -96,3 +104,11 @@ def execute(options: argparse.Namespace) -> int:
     verdict = f"equal to NumPy, if numbers below {_NEARLY_ZERO} count as 0, as CuPy has no subnormal numbers"
     print(f"WRONG: {wrong} elements differ from NumPy." if wrong else f"Verified: {verdict}.")
     return int(wrong > 0)
+
+
+def _write(path: Path, result: NDArray[np.float32]) -> None:
+    try:
+        write_picture(path, result)
+    except OSError as error:
+        raise CommandError(f"The picture cannot be written: {error}") from None
+    print(f"The picture is {path.resolve()}.")

@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import celerity_py as celerity
@@ -114,6 +116,33 @@ def test_a_demo_that_differs_from_numpy_fails(
     monkeypatch.setattr(demo, "reference", lambda initial, steps: initial)
     assert main(["demo", "--size", "32", "--steps", "10"]) == 1
     assert "WRONG: " in capsys.readouterr().out
+
+
+def test_the_demo_writes_a_picture_of_the_wave(tmp_path: Path) -> None:
+    path = tmp_path / "wave.png"
+    outcome = command_line("demo", "--size", "48", "--steps", "10", "--output", str(path), num_ranks=2)
+    assert outcome.status == 0, outcome.errors
+    assert f"The picture is {path}." in outcome.output.splitlines()
+    pixels = plt.imread(path)[:, :, :3]
+    assert pixels.shape == (48, 48, 3)
+    wave = demo.reference(demo.drop(48), 10)
+    highest, rest = np.unravel_index(wave.argmax(), wave.shape), np.unravel_index(np.abs(wave).argmin(), wave.shape)
+    assert pixels[highest][0] > 2 * pixels[highest][2]  # red
+    assert pixels[rest].min() > 0.9  # nearly white
+    lowest = np.unravel_index(wave.argmin(), wave.shape)
+    assert pixels[lowest][2] > pixels[lowest][0]  # blue
+
+
+def test_a_picture_is_refused_before_the_run_if_it_is_no_png_file_and_after_it_if_it_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    outcome = command_line("demo", "--output", "wave.jpg")
+    assert outcome.status == 1
+    assert "The picture is a PNG file, but the name 'wave.jpg' does not end in .png." in outcome.errors
+    assert not outcome.output
+    outcome = command_line("demo", "--size", "16", "--steps", "2", "--output", str(tmp_path / "no" / "wave.png"))
+    assert outcome.status == 1
+    assert "celerity-py demo: The picture cannot be written: [Errno 2]" in outcome.errors
 
 
 # ---- run

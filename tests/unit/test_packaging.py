@@ -31,7 +31,7 @@ INSTALLED = {
         __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
         outer_variables padding partial_results views
     """,
-    "celerity_py/cli": "__init__ bind_rank completion demo dry_run info launchers main report run trace words",
+    "celerity_py/cli": "__init__ bind_rank completion demo dry_run info launchers main picture report run trace words",
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": """
         __init__ compilation contexts device_arrays execution kernel_folder launches library_streams signatures
