@@ -17,7 +17,7 @@ WERROR ?= OFF
 TEST_SEED := $(shell date +%s)
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find scheduler/core executor/core celerity_py/native -name '*.?pp')
-DOCS_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')"
+EXTRA_REQUIREMENTS := "import sys, tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'][sys.argv[1]], sep='\n')"
 BUILD_REQUIREMENTS := "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
 
 # Two editable installs within one second would otherwise leave the older extension in place.
@@ -26,7 +26,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants docs errors-page bench against-base clean
+.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants docs errors-page bench against-base wheel wheel-test release clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,8 +55,13 @@ $(VENV)/.dev: $(VENV)/.installed
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -c $(DOCS_REQUIREMENTS) > $(VENV)/docs-requirements.txt
+	$(BIN)/python -c $(EXTRA_REQUIREMENTS) docs > $(VENV)/docs-requirements.txt
 	$(BIN)/python -m pip install --quiet -r $(VENV)/docs-requirements.txt
+	touch $@
+
+$(VENV)/.wheels: $(VENV)/.build-tools
+	$(BIN)/python -c $(EXTRA_REQUIREMENTS) wheels > $(VENV)/wheels-requirements.txt
+	$(BIN)/python -m pip install --quiet -r $(VENV)/wheels-requirements.txt
 	touch $@
 
 # ---- for users --------------------------------------------------------------------------------------------------------------
@@ -225,6 +230,24 @@ BASE =
 
 against-base: ## What planning costs here and in commit BASE, in instructions if valgrind is there; needs git and a C++ compiler only
 	$(PYTHON) tests/native/against_base.py $(if $(BASE),--base $(BASE))
+
+# ---- releases ---------------------------------------------------------------------------------------------------------------
+
+# Each is looked for on PATH, and among the interpreters of pyenv and uv.
+WHEEL_PYTHONS = 3.11 3.12 3.13 3.14
+
+wheel: $(VENV)/.wheels ## The source distribution and a wheel per CPython in WHEEL_PYTHONS, for glibc 2.28, into dist/; compiled by zig
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python .ci/wheels.py $(WHEEL_PYTHONS)
+
+wheel-test: $(VENV)/.wheels ## Each wheel in dist/ in clean environments without a compiler: time from pip install to a picture; then the source distribution
+	timeout 3000 $(BIN)/python .ci/wheel_test.py $(WHEEL_PYTHONS)
+
+# e.g. VERSION=0.2.0; OPTIONS=--dry-run shows what would happen
+VERSION =
+OPTIONS =
+
+release: $(VENV)/.wheels ## Version VERSION: checks, changelog, commit, tag, source distribution and wheels; uploads nothing
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python .ci/release.py $(VERSION) $(OPTIONS)
 
 clean: ## Remove the environment and everything built
 	rm -rf $(VENV) build dist results celerity_py/_native*.so
