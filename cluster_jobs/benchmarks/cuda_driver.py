@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_uint, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
 _stream = _function = _context = c_void_p
@@ -14,6 +14,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuDeviceGet": (POINTER(c_int), c_int),
     "cuDevicePrimaryCtxRetain": (POINTER(_context), c_int),
     "cuCtxSetCurrent": (_context,),
+    "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuLaunchKernel": (_function, *(c_uint,) * 7, _stream, c_void_p, c_void_p),
 }
 

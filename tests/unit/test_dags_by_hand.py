@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,13 +23,17 @@ from cluster_jobs.benchmarks.dags import dag_measure, dags_by_hand
 from cluster_jobs.benchmarks.dags.dag_programs import Program
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import schedule_of
+from cluster_jobs.benchmarks.dags.sharing_programs import CASES
+from cluster_jobs.benchmarks.dags.sharing_programs import build as build_case
+from cluster_jobs.benchmarks.dags.sharing_runners import HandTogether
 
 HOST, DEVICE = 1, 2
 
 
 class FakeStream:
-    def __init__(self, gpu: FakeGpu) -> None:
+    def __init__(self, gpu: FakeGpu, priority: int) -> None:
         self.gpu = gpu
+        self.priority = priority
         self.ptr = gpu.number_of(self)
 
     def synchronize(self) -> None:
@@ -87,6 +93,7 @@ class FakeGpu:
         self.waits = self.launches = self.synchronized = 0
         self.copied = {HOST: 0, DEVICE: 0}
         self.most_threads = 0
+        self.threads: set[int] = set()
         runtime = SimpleNamespace(
             setDevice=lambda ordinal: None,
             deviceSynchronize=lambda: None,
@@ -96,7 +103,7 @@ class FakeGpu:
         )
         cuda = SimpleNamespace(
             runtime=runtime,
-            Stream=lambda non_blocking: FakeStream(self),
+            Stream=lambda non_blocking, priority: FakeStream(self, priority),
             Event=lambda disable_timing: FakeEvent(),
         )
         self.cupy = SimpleNamespace(
@@ -109,6 +116,9 @@ class FakeGpu:
     def number_of(self, thing: Any) -> int:
         self._known.append(thing)
         return len(self._known) - 1
+
+    def make_current(self) -> None:
+        self.threads.add(threading.get_ident())
 
     def function(self, name: str) -> Callable[..., int]:
         assert name == "cuLaunchKernel"
@@ -216,6 +226,36 @@ def test_each_variant_computes_what_numpy_computes(name: str, regime: str, gpu: 
         if not from_host:
             assert gpu.waits - waits == (program.least_waits if kind == "b" else 0)
     assert gpu.most_threads <= 512
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_programs_beside_each_other_compute_what_numpy_computes(case: str, ahead: bool, gpu: FakeGpu) -> None:
+    programs = dict(enumerate(build_case(CASES[case], "tiny")))
+    priorities = dict(enumerate(CASES[case].priorities))
+    runner = HandTogether(programs, priorities, ahead=ahead)
+    on_device: list[Any] = [array for arrays in runner._arrays.values() for array in arrays.on_device.values()]
+    FakeGpu.arrays = {array.data.ptr: array.array for array in on_device}
+    assert sorted({-stream.priority for stream in gpu._known[1:]}) == sorted(set(priorities.values()))
+    runner.renew(list(programs))
+    copied = gpu.copied[HOST]
+    ends = runner.start(list(programs), with_priorities=True)
+    dirty = sum(program.buffers[name].nbytes for program in programs.values() for name in program.dirty)
+    assert gpu.copied[HOST] - copied == (0 if ahead else dirty)
+    assert gpu.copied[DEVICE] > 0
+    assert list(ends) == list(programs)
+    for number, program in programs.items():
+        program.check(runner.results(number), 1)
+    if ahead:
+        runner.renew(list(programs))
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(runner.enter_thread).result()
+        assert len(gpu.threads) == 1
+        for number, program in programs.items():
+            runner.repeat(number, 2)
+            if program.name != "ML":  # whose scores are added to those of the run before
+                program.check(runner.results(number), 2)
+    runner.close()
 
 
 def test_a_variant_without_its_copies_is_found(gpu: FakeGpu) -> None:

@@ -8,6 +8,7 @@ per feature; DL's arrays have no unused rim. None of them changes a dependency b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -247,17 +248,25 @@ def ml(size: int = 1 << 11, *, from_host: bool = False) -> Program:
     return program
 
 
-def hits(size: int = 1 << 14, iterations: int = 5) -> Program:
-    """HITS: hubs and authorities of a random graph with three edges out of each vertex."""
+def hits(size: int = 1 << 14, iterations: int = 5, *, is_regular: bool = False) -> Program:
+    """HITS: hubs and authorities of a graph with three edges out of each vertex.
+
+    The graph is random or, with `is_regular`, has three edges into each vertex as well. A large regular graph is made
+    in seconds, because its transposed matrix needs no sorting.
+    """
     ends = ("auth1", "hub1")
     program = Program("HITS", 18 if iterations == 5 else -1, ends, 1e-3, read_back=ends, is_iterative=True)
     program.dirty = ("begin_t", "column_t", "value_t", "hub1", "begin", "column", "value", "auth1")
-    target = np.random.default_rng(4).integers(0, size, 3 * size, np.int32)
-    order = np.argsort(target, kind="stable")
     program.buffers["begin"] = np.arange(0, 3 * size + 1, 3, dtype=np.int32)
-    program.buffers["column"] = target
-    program.buffers["begin_t"] = np.append(0, np.cumsum(np.bincount(target, minlength=size))).astype(np.int32)
-    program.buffers["column_t"] = (order // 3).astype(np.int32)
+    if is_regular:
+        program.buffers["begin_t"] = program.buffers["begin"].copy()
+        program.buffers["column"], program.buffers["column_t"] = _regular_edges(size)
+    else:
+        target = np.random.default_rng(4).integers(0, size, 3 * size, np.int32)
+        order = np.argsort(target, kind="stable")
+        program.buffers["column"] = target
+        program.buffers["begin_t"] = np.append(0, np.cumsum(np.bincount(target, minlength=size))).astype(np.int32)
+        program.buffers["column_t"] = (order // 3).astype(np.int32)
     for name in ("value", "value_t"):
         program.buffers[name] = np.ones(3 * size, np.int32)
     for name in ("auth1", "auth2", "hub1", "hub2"):
@@ -273,6 +282,22 @@ def hits(size: int = 1 << 14, iterations: int = 5) -> Program:
             own = reads(f"{side}2", access.one_to_one())
             program.add(kernels.DIVIDE, size, own, reads(f"{side}_norm"), writes(f"{side}1"))
     return program
+
+
+def _regular_edges(size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The ends of three edges out of each vertex, and the origins of the three edges into it.
+
+    Edge k of vertex i leads to `a_k * i + b_k` modulo the size. With `a_k` coprime to the size, this is a permutation,
+    and neighbours have ends that lie far apart.
+    """
+    ends, origins = np.empty((size, 3), np.int32), np.empty((size, 3), np.int32)
+    vertices = np.arange(size, dtype=np.int64)
+    for edge, part in enumerate((0.618, 0.414, 0.303)):
+        factor = next(number for number in range(int(part * size) or 1, 2 * size + 2) if math.gcd(number, size) == 1)
+        shift = (edge + 1) * size // 5
+        ends[:, edge] = (factor * vertices + shift) % size
+        origins[:, edge] = pow(factor, -1, size) * (vertices - shift) % size
+    return ends.reshape(-1), origins.reshape(-1)
 
 
 def dl(size: int = 256) -> Program:
@@ -302,7 +327,7 @@ def dl(size: int = 256) -> Program:
     return program
 
 
-PROGRAMS: dict[str, Callable[[], Program]] = {
+PROGRAMS: dict[str, Callable[..., Program]] = {
     "VEC": vec,
     "B&S": black_scholes,
     "IMG": img,
@@ -322,12 +347,15 @@ class ResidentProgram:
         program: What to run.
         queue: Where to submit it.
         hold_us: How long each kernel lasts at least.
+        renewed: Buffers that `renew` writes before the first run, and which need no contents until then.
     """
 
-    def __init__(self, program: Program, queue: celerity.Queue, hold_us: int = 0) -> None:
+    def __init__(
+        self, program: Program, queue: celerity.Queue, hold_us: int = 0, renewed: Collection[str] = ()
+    ) -> None:
         self.program = program
         self.queue = queue
-        inputs = program.inputs()
+        inputs = program.inputs() - set(renewed)
         self.buffers = {
             name: celerity.Buffer.from_array(array, name=name)
             if name in inputs
@@ -359,9 +387,14 @@ class ResidentProgram:
 
     def run(self) -> None:
         """Submit all steps; does not wait."""
-        for space, kernel, args in self._launches:
-            self.queue.parallel_for(space, kernel, *args)
+        for number in range(len(self._launches)):
+            self.submit_step(number)
         self.runs += 1
+
+    def submit_step(self, number: int) -> None:
+        """Submit one step; does not wait."""
+        space, kernel, args = self._launches[number]
+        self.queue.parallel_for(space, kernel, *args)
 
     def renew(self, names: Collection[str]) -> None:
         """Submit a host task that gives buffers their initial contents; does not wait."""
@@ -372,6 +405,15 @@ class ResidentProgram:
                 view[...] = source
 
         self.queue.host_task(write, *(self.buffers[name].write(access.all()) for name in names), name="renew")
+
+    def copy_ahead(self, names: Collection[str]) -> None:
+        """Submit kernels that read buffers and do nothing, so that their contents go to the device; does not wait."""
+        for name in names:
+            array = self.program.buffers[name]
+            kind = {"f4": "float", "f8": "double", "i4": "int"}[array.dtype.str[1:]]
+            kernel = DagKernel(f"touch_{kind}_{array.ndim}", 1, f"const {kind} data[{array.ndim}]", "", lambda _: None)
+            step = Step(kernel, (1,), (reads(name),), block=(32,), grid=(1,))
+            self.queue.parallel_for(1, self._kernel(step, 0), self.buffers[name].read(access.all()))
 
     def read_back(self, *, whole: bool = False) -> dict[str, Any]:
         """Ask for an element of each result that the host reads, or for all of it; futures by name."""

@@ -6,7 +6,7 @@
     python -m cluster_jobs.benchmarks.dags.dag_suite --backend cpu        # only tries ours out
     python -m cluster_jobs.benchmarks.dags.dag_suite --merge results/a.json results/b.json --output results/both.json
 
-Programs: VEC, B&S, IMG, ML, HITS, DL, and two mixtures of our own. Variants: a0, one stream, waited for behind each
+Programs: VEC, B&S, IMG, ML, HITS, DL, and four mixtures of our own. Variants: a0, one stream, waited for behind each
 kernel, pageable copies; a1, one stream, pinned copies; b, streams and events by hand with the fewest waits; c, a CUDA
 graph captured from b, and c+copies with its copies; d, celerity_py; d', celerity_py with a recording that it replays.
 Regimes: R1, data on the device and small grids; R2, grids that fill the device; R3 (R3b), the host renews inputs and
@@ -275,7 +275,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         "--variants", type=report.names_among(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS)
     )
     parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
-    parser.add_argument("--seconds", type=float, default=330, help="time for all programs (default 330)")
+    parser.add_argument("--seconds", type=float, default=400, help="time for all programs (default 400)")
     parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
     parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries ours out")
     parser.add_argument(

@@ -66,9 +66,10 @@ class Arrays:
         program: What they belong to.
         from_host: Whether dirty inputs and results are copied.
         whole: Copy all of each result, not one element.
+        ahead: The dirty inputs are copied by `reset`, and only results by the runs.
     """
 
-    def __init__(self, program: Program, *, from_host: bool, whole: bool = False) -> None:
+    def __init__(self, program: Program, *, from_host: bool, whole: bool = False, ahead: bool = False) -> None:
         import cupy
         import cupyx
 
@@ -85,7 +86,8 @@ class Arrays:
         self.sources: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         self.targets: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         if from_host:
-            for name in program.dirty:
+            dirty = () if ahead else program.dirty
+            for name in dirty:
                 array = np.ascontiguousarray(program.buffers[name])
                 self.sources[False][name] = array
                 pinned = self.sources[True][name] = cupyx.empty_pinned(array.shape, array.dtype)
@@ -95,8 +97,8 @@ class Arrays:
                 shape = array.shape if whole else (1,) * array.ndim
                 self.targets[False][name] = np.empty(shape, array.dtype)
                 self.targets[True][name] = cupyx.empty_pinned(shape, array.dtype)
-            self._constants -= set(program.dirty)
-            self._variables -= set(program.dirty)
+            self._constants -= set(dirty)
+            self._variables -= set(dirty)
         self._upload(self._constants)
         self.reset()
 
@@ -141,13 +143,14 @@ class Issuer:
         arrays: The buffers.
         count: How many streams.
         is_pinned: Copy from and to pinned memory of the host.
+        priority: Of the streams; lower numbers are higher priorities, down to -5 on today's GPUs.
     """
 
-    def __init__(self, arrays: Arrays, count: int, *, is_pinned: bool = True) -> None:
+    def __init__(self, arrays: Arrays, count: int, *, is_pinned: bool = True, priority: int = 0) -> None:
         cupy = arrays.cupy
         self.arrays = arrays
         self.is_pinned = is_pinned
-        self.streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(count)]
+        self.streams = [cupy.cuda.Stream(non_blocking=True, priority=priority) for _ in range(count)]
         self._events: dict[int | str, Any] = {}
         self._launches = self._prepare()
 

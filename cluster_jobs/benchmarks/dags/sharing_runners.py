@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""Runs several programs at the same time in one process: on one runtime, or on streams by hand."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+import celerity_py as celerity
+from cluster_jobs.benchmarks.dags.dag_programs import Program, ResidentProgram
+from cluster_jobs.benchmarks.dags.dag_regimes import in_turns
+from cluster_jobs.benchmarks.dags.dag_schedules import SCHEDULES, copies_out, kernel_operations, last_streams
+from cluster_jobs.benchmarks.dags.dag_schedules import operations_with_copies as with_copies
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Runner(Protocol):
+    """Programs of one process, by their numbers in the case."""
+
+    def renew(self, numbers: Sequence[int]) -> None:
+        """Give programs their initial contents, and wait. With `ahead`, the inputs are on the device then."""
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Renew the inputs that the next run copies, if it copies any; not timed."""
+
+    def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
+        """Run programs once, at the same time; when each of them had ended, by `time.monotonic`.
+
+        The host waits for the programs in the given order, so that the time of the first one is exact.
+        """
+
+    def enter_thread(self) -> None:
+        """Called first by each thread that calls `repeat`."""
+
+    def repeat(self, number: int, runs: int) -> None:
+        """Run a program several times in a row, and wait for a result of the last run. Each thread has a program."""
+
+    def use_priorities(self, with_priorities: bool) -> None:
+        """Choose the queues of the following calls of `repeat`."""
+
+    def results(self, number: int) -> dict[str, NDArray[Any]]:
+        """Copies of the results of a program."""
+
+    def close(self) -> None:
+        """Give back what belongs to the programs."""
+
+
+def digest(results: Mapping[str, NDArray[Any]]) -> int:
+    """A checksum of results."""
+    value = 0
+    for name in sorted(results):
+        content: Any = np.ascontiguousarray(results[name]).reshape(-1).view(np.uint8)
+        value = zlib.crc32(content, value)
+    return value
+
+
+class OursTogether(Runner):
+    """Programs on one runtime; a queue with a priority for each of them, and one for all.
+
+    Args:
+        programs: By number.
+        priorities: Of each program.
+        ahead: `renew` copies the inputs to the device. Otherwise each run copies its dirty inputs.
+    """
+
+    def __init__(self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool) -> None:
+        self.programs = programs
+        self.ahead = ahead
+        self._queue = celerity.Queue()
+        self._priorities = priorities
+        self._by_priority: dict[int, celerity.Queue] = {}
+        self._residents = {
+            number: ResidentProgram(program, self._queue, renewed=program.dirty)
+            for number, program in programs.items()
+        }
+
+    def renew(self, numbers: Sequence[int]) -> None:
+        """Renew by a host task and, with `ahead`, by kernels that read the inputs."""
+        for number in numbers:
+            self._residents[number].renew(self.programs[number].dirty)
+            if self.ahead:
+                self._residents[number].copy_ahead(self.programs[number].dirty)
+        self._queue.wait()
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Write the dirty inputs on the host."""
+        if not self.ahead:
+            self.renew(numbers)
+
+    def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
+        """Submit the kernels of all programs in turns, as programs do that know nothing of each other."""
+        self.use_priorities(with_priorities)
+        chosen = [self._residents[number] for number in numbers]
+        counts = [len(resident.program.steps) for resident in chosen]
+        asked: dict[int, dict[str, Any]] = {}
+        for part, step in in_turns(counts):
+            chosen[part].submit_step(step)
+            if step == counts[part] - 1:
+                asked[numbers[part]] = chosen[part].read_back()
+        ends = {}
+        for number in numbers:
+            for future in asked[number].values():
+                future.result()
+            ends[number] = time.monotonic()
+        return ends
+
+    def enter_thread(self) -> None:
+        """Nothing to do."""
+
+    def repeat(self, number: int, runs: int) -> None:
+        """Submit runs, and a fence."""
+        resident = self._residents[number]
+        for _ in range(runs):
+            resident.run()
+        for future in resident.read_back().values():
+            future.result()
+
+    def use_priorities(self, with_priorities: bool) -> None:
+        """Give each program the queue of its priority, or the one for all."""
+        if with_priorities and not self._by_priority:
+            make: Any = celerity.Queue  # versions without priorities type-check as well
+            self._by_priority = {number: make(priority=self._priorities[number]) for number in self.programs}
+        for number, resident in self._residents.items():
+            resident.queue = self._by_priority[number] if with_priorities else self._queue
+
+    def results(self, number: int) -> dict[str, NDArray[Any]]:
+        """Fetch them."""
+        return self._residents[number].results()
+
+    def close(self) -> None:
+        """End the runtime."""
+        self._residents.clear()
+        for queue in (*self._by_priority.values(), self._queue):
+            queue.close()
+
+
+class HandTogether(Runner):
+    """Programs on streams and events by hand; all streams of a program have its priority."""
+
+    def __init__(self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool) -> None:
+        from cluster_jobs.benchmarks.dags import dags_by_hand
+
+        self._issue = dags_by_hand.issue
+        self._arrays = {
+            number: dags_by_hand.Arrays(program, from_host=True, ahead=ahead) for number, program in programs.items()
+        }
+        #: Kept, because calls hold only the addresses of the parameters.
+        self._issuers: dict[int, Any] = {}
+        self._once: dict[int, list[Any]] = {}
+        self._finish_once: dict[int, list[Any]] = {}
+        self._again: dict[int, list[Any]] = {}
+        self._read_back: dict[int, list[Any]] = {}
+        self._finish: dict[int, list[Any]] = {}
+        for number, program in programs.items():
+            schedule = SCHEDULES[program.name]
+            reading = copies_out(program, schedule)
+            once = [*kernel_operations(schedule), *reading] if ahead else with_copies(program, schedule)
+            count = 1 + max(operation.stream for operation in once)
+            # CUDA's highest priority has the lowest number.
+            issuer = dags_by_hand.Issuer(self._arrays[number], count, priority=-priorities[number])
+            self._issuers[number] = issuer
+            self._once[number] = issuer.calls(once)
+            self._finish_once[number] = issuer.synchronize(last_streams(once))
+            self._again[number] = issuer.calls(kernel_operations(schedule, repeated=True))
+            self._read_back[number] = issuer.calls(reading)
+            self._finish[number] = issuer.synchronize(range(count))
+
+    def renew(self, numbers: Sequence[int]) -> None:
+        """Upload the inputs that no run copies, and clear all other buffers."""
+        for number in numbers:
+            self._arrays[number].reset()
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Nothing: the host's arrays stay as they are."""
+
+    def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
+        """Issue the programs one after the other; streams have the priorities of their programs in any case."""
+        for number in numbers:
+            self._issue(self._once[number])
+        ends = {}
+        for number in numbers:
+            self._issue(self._finish_once[number])
+            ends[number] = time.monotonic()
+        return ends
+
+    def enter_thread(self) -> None:
+        """Choose the GPU for the thread."""
+        for arrays in self._arrays.values():
+            arrays.cupy.cuda.runtime.setDevice(0)
+            arrays.driver.make_current()
+
+    def repeat(self, number: int, runs: int) -> None:
+        """Issue runs and the copies of the results."""
+        for _ in range(runs):
+            self._issue(self._again[number])
+        self._issue(self._read_back[number])
+        self._issue(self._finish[number])
+
+    def use_priorities(self, with_priorities: bool) -> None:
+        """Nothing: streams have a priority for life."""
+
+    def results(self, number: int) -> dict[str, NDArray[Any]]:
+        """Copies of the arrays."""
+        return self._arrays[number].results()
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        for calls in (self._once, self._finish_once, self._again, self._read_back, self._finish):
+            calls.clear()
+        self._issuers.clear()
+        self._arrays.clear()
+
+
+RUNNERS: dict[str, type[OursTogether] | type[HandTogether]] = {"ours": OursTogether, "hand": HandTogether}
