@@ -72,12 +72,18 @@ def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, t
 
 def test_a_regular_graph_is_the_transpose_of_its_transpose() -> None:
     program = dag_programs.hits(1000, is_regular=True)
+    rows = np.repeat(np.arange(1000), 3).tolist()
     edges = {
-        suffix: sorted(zip(np.repeat(np.arange(1000), 3).tolist(), program.buffers[f"column{suffix}"], strict=True))
+        suffix: sorted(
+            zip(rows, *(program.buffers[f"{name}{suffix}"].tolist() for name in ("column", "value")), strict=True)
+        )
         for suffix in ("", "_t")
     }
-    assert edges[""] == sorted((origin, end) for end, origin in edges["_t"])
-    assert max(abs(int(end) - origin) for origin, end in edges[""]) > 500
+    assert edges[""] == sorted((origin, end, value) for end, origin, value in edges["_t"])
+    assert max(abs(end - origin) for origin, end, _ in edges[""]) > 500
+    assert {value for _, _, value in edges[""]} == {1, 2, 3}
+    scores = program.expected()["auth1"]
+    assert len(np.unique(np.round(scores * 1e9))) > 10, "equal scores would hide mistakes"
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
@@ -101,7 +107,9 @@ class Fake:
     wrong = ""
     fails = ""
 
-    def __init__(self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool) -> None:
+    def __init__(
+        self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, whole: bool
+    ) -> None:
         self.programs = programs
         self.runs = 0
 

@@ -251,24 +251,27 @@ def ml(size: int = 1 << 11, *, from_host: bool = False) -> Program:
 def hits(size: int = 1 << 14, iterations: int = 5, *, is_regular: bool = False) -> Program:
     """HITS: hubs and authorities of a graph with three edges out of each vertex.
 
-    The graph is random or, with `is_regular`, has three edges into each vertex as well. A large regular graph is made
-    in seconds, because its transposed matrix needs no sorting.
+    The graph is random or, with `is_regular`, has three edges into each vertex as well, and weights. A large regular
+    graph is made in seconds, because its transposed matrix needs no sorting.
     """
     ends = ("auth1", "hub1")
     program = Program("HITS", 18 if iterations == 5 else -1, ends, 1e-3, read_back=ends, is_iterative=True)
     program.dirty = ("begin_t", "column_t", "value_t", "hub1", "begin", "column", "value", "auth1")
     program.buffers["begin"] = np.arange(0, 3 * size + 1, 3, dtype=np.int32)
+    for name in ("value", "value_t"):
+        program.buffers[name] = np.ones(3 * size, np.int32)
     if is_regular:
         program.buffers["begin_t"] = program.buffers["begin"].copy()
         program.buffers["column"], program.buffers["column_t"] = _regular_edges(size)
+        # The edges out of a vertex weigh 1, 2 or 3. With equal weights all scores would be equal, and hide mistakes.
+        program.buffers["value"] += np.repeat(np.arange(size, dtype=np.int32) % 3, 3)
+        program.buffers["value_t"] += program.buffers["column_t"] % 3
     else:
         target = np.random.default_rng(4).integers(0, size, 3 * size, np.int32)
         order = np.argsort(target, kind="stable")
         program.buffers["column"] = target
         program.buffers["begin_t"] = np.append(0, np.cumsum(np.bincount(target, minlength=size))).astype(np.int32)
         program.buffers["column_t"] = (order // 3).astype(np.int32)
-    for name in ("value", "value_t"):
-        program.buffers[name] = np.ones(3 * size, np.int32)
     for name in ("auth1", "auth2", "hub1", "hub2"):
         program.buffers[name] = np.ones(size, np.float32)
     sides = (("auth", "hub", "_t"), ("hub", "auth", ""))

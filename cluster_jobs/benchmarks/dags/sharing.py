@@ -25,10 +25,12 @@ import ctypes
 import inspect
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import celerity_py as celerity
@@ -39,8 +41,8 @@ from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
 from cluster_jobs.benchmarks.dags.sharing_processes import Job
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
 
-#: Of the command's seconds, those that processes take to start and to end.
-_START_SHARE = 0.25
+#: The part of a case's time that its processes take to check themselves again and to end.
+_END_SHARE = 0.1
 #: Runs of the saturating programs in a row, and of the others; the pause of the small program between two requests.
 _RUNS, _PAUSE_S = 4, 0.0005
 
@@ -66,6 +68,8 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         ahead=options.prefetch == "on" or not is_start,
         is_cuda=options.backend == "cuda",
         inside=options.inside,
+        whole=options.submit == "whole",
+        traces=options.traces,
     )
     megabytes = sum(bytes_of(program) for program in setting.programs) / 1e6
     about = {
@@ -73,6 +77,7 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         "megabytes": megabytes,
         "prefetch": "on" if setting.ahead else "off",
         "inside": options.inside,
+        "submit": options.submit,
     }
     print(f"{case}: {megabytes:.0f} MB made, {until - time.monotonic():.0f} s left", flush=True)
     groups = sharing_measure.groups_that_fit(options.ways, setting, options.free_bytes)
@@ -81,7 +86,7 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
     found: dict[str, Any] = {}
     for number, names in enumerate(groups):
         left = (until - time.monotonic()) / (len(groups) - number)
-        end = time.monotonic() + left * (1 - _START_SHARE / 3)
+        end = time.monotonic() + left * (1 - _END_SHARE)
         with sharing_measure.running(names, setting) as ways:
             print(f"{case}: {', '.join(way.name for way in ways)} run, {end - time.monotonic():.0f} s left", flush=True)
             if ways:
@@ -147,6 +152,13 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--inside", choices=("ours", "hand"), default="ours", help="what the processes of slices and mps run"
     )
+    parser.add_argument(
+        "--submit",
+        choices=("turns", "whole"),
+        default="turns",
+        help="to one runtime: the steps of all programs in turns, or one program after the other (default turns)",
+    )
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="runtimes write their timelines there")
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count, at most (default 7)")
     parser.add_argument("--seconds", type=float, help="time for everything (default 120, on CPUs 10)")
     parser.add_argument("--longest-s", type=float, default=10, help="most seconds of a starvation loop (default 10)")
@@ -177,7 +189,14 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the tables, and write the JSON file if asked to; 1 if anything went wrong."""
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
-    figures = run_all(options_of(arguments))
+    options = options_of(arguments)
+    if options.traces:
+        options.traces.mkdir(parents=True, exist_ok=True)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the daemon of MPS as well
+    try:
+        figures = run_all(options)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     for problem in figures["problems"]:
         print(f"PROBLEM  {problem}", file=sys.stderr)
     return int(bool(figures["problems"]))

@@ -8,11 +8,12 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cluster_jobs.benchmarks.dags.dag_measure import describe
 from cluster_jobs.benchmarks.dags.dag_programs import Program
-from cluster_jobs.benchmarks.dags.sharing_processes import Job, MultiProcessService, Task, Worker, ask_all
+from cluster_jobs.benchmarks.dags.sharing_processes import Job, MultiProcessService, Task, Worker
 from cluster_jobs.benchmarks.dags.sharing_programs import Case, bytes_of
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class Setting:
     is_cuda: bool
     #: What processes of their own run: "ours" or "hand".
     inside: str
+    #: Whether one runtime gets one program after the other, not their steps in turns.
+    whole: bool = False
+    #: Where runtimes write their timelines; none without.
+    traces: Path | None = None
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -71,6 +76,11 @@ def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list
     numbers = range(len(setting.programs))
     groups = [[number] for number in numbers] if way in {"slices", "mps"} else [list(numbers)]
     kind = {"streams": "hand", "slices": setting.inside, "mps": setting.inside}.get(way, "ours")
+
+    def trace_of(group: Sequence[int]) -> str:
+        numbers = "+".join(str(number) for number in group)
+        return str(setting.traces / f"{setting.case.name}-{way}-{numbers}.json") if setting.traces else ""
+
     return [
         Task(
             name=f"{way} {'+'.join(setting.case.programs[number] for number in group)}",
@@ -79,6 +89,8 @@ def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list
             small={number: setting.small[number] for number in group},
             priorities=dict(enumerate(setting.case.priorities)),
             ahead=setting.ahead,
+            whole=setting.whole,
+            trace=trace_of(group),
             is_cuda=setting.is_cuda,
             environment=environment,
         )
@@ -126,9 +138,11 @@ def running(names: Sequence[str], setting: Setting) -> Iterator[list[Way]]:
             if not way.problem:
                 ways.append(way)
         yield ways
-        for way in ways:
-            if not way.problem:
-                attempt(way, setting, _check)
+        again = list({id(way.workers): way for way in ways if not way.problem}.values())
+        for call in (_ask_again, _compare):  # all processes at the same time
+            for way in again:
+                if not way.problem:
+                    attempt(way, setting, call)
 
 
 def _begin(
@@ -162,11 +176,16 @@ def _complete(way: Way, service: MultiProcessService | None, ways: Sequence[Way]
             raise AssertionError(f"the results differ from those of {other.name}")
 
 
-def _check(way: Way) -> None:
+def _ask_again(way: Way) -> None:
+    for worker in way.workers:
+        worker.ask("digests")
+
+
+def _compare(way: Way) -> None:
     """Compare results with those before the measurement."""
     found: dict[int, int] = {}
-    for answer in ask_all(way.workers, "digests"):
-        found |= answer
+    for worker in way.workers:
+        found |= worker.answer()
     if found != way.digests:
         raise AssertionError("the results have changed")
 

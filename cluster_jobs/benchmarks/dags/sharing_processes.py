@@ -61,7 +61,10 @@ class Task:
     small: Mapping[int, Program]
     priorities: Mapping[int, int]
     ahead: bool
+    whole: bool
     is_cuda: bool
+    #: Where a runtime writes its timeline; empty if it writes none.
+    trace: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -80,14 +83,16 @@ class _Desk:
 
         self.task = task
         celerity.configure(backend="cuda" if task.is_cuda else "cpu", devices="0," if task.is_cuda else "cpu:1")
-        self.make = RUNNERS[task.kind]
-        checked = self.make(task.small, task.priorities, ahead=task.ahead)
+        make = RUNNERS[task.kind]
+        checked = make(task.small, task.priorities, ahead=task.ahead, whole=task.whole)
         self._run_anew(checked, task.small)
         for number, program in task.small.items():
             program.check(checked.results(number), 1)
         checked.close()
         del checked
-        self.runner: Runner = self.make(task.programs, task.priorities, ahead=task.ahead)
+        if task.trace:
+            celerity.configure(trace=task.trace)
+        self.runner: Runner = make(task.programs, task.priorities, ahead=task.ahead, whole=task.whole)
 
     @staticmethod
     def _run_anew(runner: Runner, programs: Mapping[int, Program]) -> None:
@@ -144,6 +149,7 @@ class _Desk:
 
 def _serve(task: Task, connection: Connection, parent: int) -> None:
     os.environ.update(task.environment)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     desk = None
     try:
@@ -211,13 +217,6 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-
-
-def ask_all(workers: Sequence[Worker], method: str, *arguments: Any) -> list[Any]:
-    """Ask several processes for the same, and collect the answers."""
-    for worker in workers:
-        worker.ask(method, *arguments)
-    return [worker.answer() for worker in workers]
 
 
 class MultiProcessService:

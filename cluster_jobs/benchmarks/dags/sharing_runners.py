@@ -67,11 +67,15 @@ class OursTogether(Runner):
         programs: By number.
         priorities: Of each program.
         ahead: `renew` copies the inputs to the device. Otherwise each run copies its dirty inputs.
+        whole: Submit one program after the other. Otherwise their steps take turns.
     """
 
-    def __init__(self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool) -> None:
+    def __init__(
+        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, whole: bool
+    ) -> None:
         self.programs = programs
         self.ahead = ahead
+        self.whole = whole
         self._queue = celerity.Queue()
         self._priorities = priorities
         self._by_priority: dict[int, celerity.Queue] = {}
@@ -94,12 +98,13 @@ class OursTogether(Runner):
             self.renew(numbers)
 
     def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
-        """Submit the kernels of all programs in turns, as programs do that know nothing of each other."""
+        """Submit the kernels of all programs, and fences behind the last kernel of each."""
         self.use_priorities(with_priorities)
         chosen = [self._residents[number] for number in numbers]
         counts = [len(resident.program.steps) for resident in chosen]
         asked: dict[int, dict[str, Any]] = {}
-        for part, step in in_turns(counts):
+        order = in_turns(counts)
+        for part, step in sorted(order) if self.whole else order:
             chosen[part].submit_step(step)
             if step == counts[part] - 1:
                 asked[numbers[part]] = chosen[part].read_back()
@@ -141,9 +146,11 @@ class OursTogether(Runner):
 
 
 class HandTogether(Runner):
-    """Programs on streams and events by hand; all streams of a program have its priority."""
+    """Programs on streams and events by hand, one after the other; all streams of a program have its priority."""
 
-    def __init__(self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool) -> None:
+    def __init__(
+        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, whole: bool = True
+    ) -> None:
         from cluster_jobs.benchmarks.dags import dags_by_hand
 
         self._issue = dags_by_hand.issue
