@@ -105,13 +105,14 @@ class Fake:
 
     #: Of the process of a way, by the names of its programs.
     wrong = ""
+    changes = ""
     fails = ""
 
     def __init__(
         self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, whole: bool
     ) -> None:
         self.programs = programs
-        self.runs = 0
+        self.runs = self.asked = 0
 
     def renew(self, numbers: Sequence[int]) -> None: ...
 
@@ -136,9 +137,11 @@ class Fake:
     def use_priorities(self, with_priorities: bool) -> None: ...
 
     def results(self, number: int) -> dict[str, Any]:
+        self.asked += 1
         names = "+".join(program.name for program in self.programs.values())
         results: dict[str, Any] = self.programs[number].expected()
-        return results | ({"wrong": np.ones(1)} if names == Fake.wrong else {})
+        is_wrong = names == Fake.wrong or (names == Fake.changes and self.asked > 1)
+        return results | ({"wrong": np.ones(1)} if is_wrong else {})
 
     def close(self) -> None: ...
 
@@ -147,6 +150,7 @@ class Fake:
 def setting(monkeypatch: pytest.MonkeyPatch) -> Setting:
     monkeypatch.setitem(sharing_runners.RUNNERS, "ours", Fake)
     monkeypatch.setattr(Fake, "wrong", "")
+    monkeypatch.setattr(Fake, "changes", "")
     monkeypatch.setattr(Fake, "fails", "")
     case = CASES["MP-1"]
     return Setting(case, build(case, "tiny"), build(case, "tiny"), ahead=False, is_cuda=False, inside="ours")
@@ -172,6 +176,15 @@ def test_a_way_with_other_results_is_found(setting: Setting, monkeypatch: pytest
     with sharing_measure.running(["one", "slices"], setting) as ways:
         assert [way.name for way in ways] == ["one"]
     assert "the results differ from those of one" in setting.problems["slices"]
+
+
+def test_results_that_change_while_they_are_measured_are_found(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fake, "changes", "HITS")
+    with sharing_measure.running(["one", "slices"], setting) as ways:
+        assert [way.name for way in ways] == ["one", "slices"]
+    assert setting.problems == {"slices": "AssertionError: the results have changed"}
 
 
 def test_a_way_that_fails_does_not_stop_the_others(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,7 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
             print(f"{case}: {', '.join(way.name for way in ways)} run, {end - time.monotonic():.0f} s left", flush=True)
             if ways:
                 found |= _measure(case, ways, setting, options, end)
+    found = {way: figures for way, figures in found.items() if way not in setting.problems}
     rows_of = {"latency": sharing_table.rows_of_latency, "starvation": sharing_table.rows_of_progress}
     rows = rows_of.get(case, sharing_table.rows_of_starts)(about, found)
     order = list(WAYS)

@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 #: The ways to run the programs of a case at the same time.
 WAYS = {
-    "priorities": "one runtime, a priority per program",
-    "one": "one runtime, no priorities",
-    "slices": "a process per program, time slices",
-    "mps": "a process per program, MPS",
-    "streams": "streams with priorities by hand",
+    "priorities": "one runtime, priorities",
+    "one": "one runtime",
+    "slices": "processes, time slices",
+    "mps": "processes, MPS",
+    "streams": "streams by hand",
 }
 ON_CPU = ("priorities", "one", "slices")
 #: From the message to the processes until they begin.
@@ -143,6 +143,10 @@ def running(names: Sequence[str], setting: Setting) -> Iterator[list[Way]]:
             for way in again:
                 if not way.problem:
                     attempt(way, setting, call)
+        for way in ways:
+            for other in again:
+                if other.workers is way.workers and other.problem:
+                    way.problem = setting.problems[way.name] = other.problem
 
 
 def _begin(

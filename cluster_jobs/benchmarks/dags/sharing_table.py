@@ -182,7 +182,7 @@ def _show_starts(rows: Sequence[Mapping[str, Any]]) -> None:
             str(row["total_ms"]["number"]),
         ])  # fmt: skip
     columns = (
-        *("", "total, ms: median (10 % to 90 %)", f"over {first['way']}", "highest alone: P50", "P99"),
+        *("", "total, ms (10 to 90 %)", f"over {first['way']}", "highest alone: P50", "P99"),
         *("in company: P50", "P99", "P99 over alone", "ends, medians", "starts"),
     )
     report.show(_title(rows[0]), columns, lines)
