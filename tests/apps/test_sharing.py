@@ -29,6 +29,8 @@ from cluster_jobs.benchmarks.dags.sharing_processes import Job
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
 
 ROOT = Path(__file__).parents[2]
+# Threads of NumPy's libraries, which are idle then.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 TIME_LIMIT_S = 240
 
 
