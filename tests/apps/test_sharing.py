@@ -290,6 +290,7 @@ def test_progress_is_counted_by_second_with_the_longest_wait() -> None:
     found = {"priorities": {"seconds": 3.0, "rate_alone": 10.0, "ends": ends, "rates": dict.fromkeys(range(4), 1.0)}}
     rows = sharing_table.rows_of_progress(about, found)
     assert rows[0]["lowest_by_second"] == [2, 0, 2]
+    assert sum(rows[0]["lowest_by_tenth"][20:]) == 2
     assert rows[0]["longest_gap_ms"] == pytest.approx(2300)
     aims = sharing_table.aims_of(rows)
     assert [aim["is_met"] for aim in aims] == [False]
