@@ -31,7 +31,7 @@ from celerity_py.vocabulary.combinations import (
 from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import ReductionName
-from celerity_py.vocabulary.type_rules import can_hold
+from celerity_py.vocabulary.type_rules import can_take
 
 _NAMES = (*OPERATIONS, *PLACED)
 
@@ -171,7 +171,7 @@ def _by_callable(buffer: Buffer[Any], op: Callable[..., Any], include_current: b
             f"other one to that other one, such as identity=0 for a sum."
         )
     value: Any = None
-    if can_hold(record.dtype, identity):
+    if can_take(record.dtype, identity, checks_values=True):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             value = np.broadcast_to(np.asarray(identity, record.dtype), partial_shape(record)).copy()
     if value is None:

@@ -22,7 +22,7 @@ from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.type_rules import NUMBERS, can_hold, describe_value, refuse_value
+from celerity_py.vocabulary.type_rules import NUMBERS, can_hold, describe_value, is_in_range, refuse_value
 
 if TYPE_CHECKING:
     from celerity_py.calls.partial_results import Reducer
@@ -165,28 +165,18 @@ def _element(record: BufferRecord, value: Any) -> Any:
         raise ArgumentTypeError(
             f"{use()}. It takes one value, such as a number{other}. For many use Buffer.from_array()."
         )
-    if not can_hold(dtype, value):
+    if not can_hold(dtype, value) or not is_in_range(dtype, given):
         refuse_value(dtype, value, use())
     try:
-        with np.errstate(over="ignore"):
-            element = np.asarray(value, dtype.newbyteorder("="))
+        element = np.asarray(value, dtype.newbyteorder("="))
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{use()}, but the elements are {dtype}: {error}") from None
-    if not _is_exact(given, element):
+    if dtype.kind in "SU" and not np.can_cast(given.dtype, element.dtype, "safe"):
         raise UsageError(
             f"{use()}, but the elements are {dtype}, which would make {element[()]!r} of it. Fill it with another "
             f"value, or make the buffer of another dtype."
         )
     return element[()] if dtype.kind in NUMBERS else element
-
-
-def _is_exact(given: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> bool:
-    """Whether an element is the value that was given, apart from the rounding of floating-point numbers."""
-    if element.dtype.kind in "iu":
-        return all(int(a) == int(b) for a, b in zip(given.flat, element.flat, strict=True))
-    if element.dtype.kind in "fc":
-        return bool(np.all(np.isfinite(element) | ~np.isfinite(given)))
-    return element.dtype.kind not in "SU" or np.can_cast(given.dtype, element.dtype, "safe")
 
 
 def _check_copy(into: BufferRecord, out_of: BufferRecord, there: Box, here: Box) -> None:

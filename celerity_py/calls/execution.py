@@ -26,7 +26,7 @@ from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, IndexSpacePart
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Submission
-from celerity_py.vocabulary.type_rules import refuse_masked
+from celerity_py.vocabulary.type_rules import can_take, describe_value, refuse_masked, refuse_value
 
 Flat: TypeAlias = "tuple[int, int, int, int, int, int]"
 #: None if the chunk accesses nothing.
@@ -286,10 +286,7 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
                 f"{who} returned an array of shape {contents.shape} for the box {show(box)}. It must return "
                 f"the contents of the box, of shape {shape}."
             )
-        if not np.can_cast(contents.dtype, number, "same_kind"):
-            raise UsageError(
-                f"{who} returned {contents.dtype} for the box {show(box)}, which does not convert to {number}. "
-                f"Use astype() if that is what you want."
-            )
+        if not can_take(number, contents, checks_values=True):
+            refuse_value(number, contents, f"{who} returned {describe_value(contents)} for the box {show(box)}")
         where: Any = (*box.relative_slices(allocated), ...)
         target[where] = contents

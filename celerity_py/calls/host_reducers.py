@@ -11,7 +11,7 @@ from celerity_py._native import Box
 from celerity_py.calls.partial_results import Reducer
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.combinations import PLACE, VALUE, Combination, num_dims_of_place
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
+from celerity_py.vocabulary.type_rules import can_take, describe_value, is_masked, refuse_masked, refuse_value
 
 
 class CallableReducer(Reducer):
@@ -103,7 +103,7 @@ class PlaceReducer(CallableReducer):
             return np.asarray(values)
         if is_masked(values):
             refuse_masked(values, f"{who} combines")
-        if not can_hold(record.dtype[VALUE], values):
+        if not can_take(record.dtype[VALUE], values, record.checks_values):
             what = f"{describe_value(values)} into {record.label}"
             refuse_value(record.dtype[VALUE], values, f"{who} combines {what}")
         found = np.asarray(self._to_host(values))

@@ -15,7 +15,7 @@ from celerity_py.vocabulary.combinations import Combination, partial_shape
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Submission
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
+from celerity_py.vocabulary.type_rules import can_take, describe_value, is_masked, refuse_masked, refuse_value
 
 _SEQUENCES = (list, tuple, memoryview)
 
@@ -125,8 +125,7 @@ class Reducer(StandsForArray, HolderRecord):
                 `value`, such as `chunk.box`: every value lies at its coordinates there.
 
         Raises:
-            UsageError: If the shape is another one, or the buffer's dtype cannot hold the value by NumPy's "same_kind"
-                rule: neither 0.5 nor a complex number goes into integers.
+            UsageError: If the shape is another one, or the buffer's elements cannot hold the value, as `View` explains.
         """
         if places is not None:
             self._refuse_places()
@@ -188,7 +187,8 @@ class Reducer(StandsForArray, HolderRecord):
         """Refuse a value that the elements of the buffer cannot hold."""
         if is_masked(value):
             refuse_masked(value, f"{self._owner.describe()} combines")
-        if not can_hold(self._port.record.dtype, value):
+        record = self._port.record
+        if not can_take(record.dtype, value, record.checks_values):
             what = f"{describe_value(value)} into {self._port.record.label}"
             refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
 

@@ -26,7 +26,7 @@ from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.vocabulary.static_types import Element, PaddingMode
-from celerity_py.vocabulary.type_rules import can_hold, describe_value, is_masked, refuse_masked, refuse_value
+from celerity_py.vocabulary.type_rules import can_hold, can_take, describe_value, is_masked, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,7 +70,9 @@ class View(HolderRecord, Generic[Element]):
         ReadOnlyAccess: If a read access is assigned to.
         DimensionMismatch: If an index is a box of other dimensions.
         UnsupportedIndex: If an index is no box, slice with a positive step, integer or `...`.
-        UsageError: If the buffer cannot hold an assigned value by NumPy's "same_kind" rule.
+        UsageError: If the buffer cannot hold an assigned value: neither 0.5 nor a complex number goes into integers,
+            nor 300 into int8. Of an array, NumPy's "same_kind" rule for its dtype decides; with `CHECK`, also its
+            values.
     """
 
     __slots__ = ("_allocated", "_buffer", "_declared", "_owner", "_parts", "_writable", "box")
@@ -203,7 +205,7 @@ class View(HolderRecord, Generic[Element]):
         if value.__class__ is not target.__class__ and is_masked(value):
             refuse_masked(value, f"{self._owner.describe()} assigns to {self._buffer.label} at {show(index)}")
         dtype = target.dtype
-        if getattr(value, "dtype", None) is not dtype and not can_hold(dtype, value):
+        if getattr(value, "dtype", None) is not dtype and not can_take(dtype, value, self._buffer.checks_values):
             if is_foreign(value.__class__):  # without `__array__`
                 self[index] = to_numpy(value, f"{self._owner.describe()} assigns to {self._buffer.label}")
                 return

@@ -19,7 +19,7 @@ from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, U
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy, untakable
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.submissions import CollectiveSubmission
-from celerity_py.vocabulary.type_rules import refuse_masked
+from celerity_py.vocabulary.type_rules import can_take, describe_value, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -83,11 +83,9 @@ def take_parts(parts: Any, record: BufferRecord, *, copy: bool) -> list[tuple[Bo
             raise UsageError(
                 f"{who} got an array of shape {shape} for the box {show(box)} of shape {box.shape}{of_element}."
             )
-        if not np.can_cast(dtype, number, "same_kind"):
-            raise UsageError(
-                f"{who} got {dtype} for the box {show(box)}, which does not convert to {number}. "
-                f"Use astype() if that is what you want."
-            )
+        if not can_take(number, given.array, checks_values=True):
+            use = f"{who} got {describe_value(given.array)} for the box {show(box)}"
+            refuse_value(number, given.array, use)
         taken.append((box, given if dtype == number else _convert(given, number)))
     _refuse_overlaps(who, [(f"box {number}", [box]) for number, (box, _) in enumerate(taken, 1)])
     return taken

@@ -65,6 +65,11 @@ class BufferRecord:
         return describe_type(self.dtype)
 
     @property
+    def checks_values(self) -> bool:
+        """Whether the values of arrays are checked that go into the buffer, and not only their dtypes."""
+        return self.runtime.call_checks is not None
+
+    @property
     def label(self) -> str:
         """Id and name, as in `B3 "u"`."""
         return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"

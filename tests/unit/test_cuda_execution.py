@@ -55,6 +55,7 @@ def test_a_kernel_with_an_index_outside_of_the_target_of_a_reduction_is_told() -
     target: Any = SimpleNamespace(
         id=4, dtype=np.dtype("f4"), shape=(5, 7), label='B4 "sums"', runtime=None, box=Box((0, 0), (5, 7))
     )
+    read.checks_values = target.checks_values = False
     args = [ReductionPort(target, "sum"), Port(read, READ)]
     task: Any = SimpleNamespace(args=args, describe=lambda: 'kernel "step" (submitted at app.py:12)')
     delegate = RuntimeDelegate(SimpleNamespace(submissions={7: task}))  # type: ignore[arg-type]
@@ -115,6 +116,7 @@ class FakeRecord:
         self.box = Box((0,) * len(shape), shape)
         self.label = 'B3 "u"'
         self.runtime = None
+        self.checks_values = False
         self.arrays: dict[Any, Any] = {}
 
 

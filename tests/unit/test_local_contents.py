@@ -61,7 +61,11 @@ def test_elements_outside_of_all_boxes_have_no_contents(
         ({LOW: VALUES}, UsageError, r'"u" got an array of shape \(4, 3\) for the box \[0:2, 0:3\] of shape \(2, 3\)'),
         ([(Box((0,), (2,)), VALUES)], DimensionMismatch, r"but the buffer has 2 dimension\(s\)"),
         ([(Box((3, 0), (5, 3)), VALUES[:2])], UsageError, r"\[3:5, 0:3\], which leaves the buffer \[0:4, 0:3\]"),
-        ({LOW: VALUES[:2] * 1j}, UsageError, r"got complex128 for the box .* does not convert to float64"),
+        (
+            {LOW: VALUES[:2] * 1j},
+            UsageError,
+            r"got an array of complex128 .* for the box .* elements are float64, which cannot hold it",
+        ),
         (
             [(LOW, VALUES[:2]), (Box((1, 1), (3, 3)), VALUES[:2, :2])],
             UsageError,

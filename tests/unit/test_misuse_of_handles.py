@@ -34,8 +34,14 @@ TASK: Any = FakeTask()
 
 def view_of(dtype: str) -> View:
     array = np.zeros(4, dtype)
-    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"', checks_values=False)
     return View(array, buffer.box, buffer.box, None, True, buffer, TASK)
+
+
+def record_of(dtype: Any, shape: tuple[int, ...] = ()) -> Any:
+    box = Box((0,) * len(shape), shape)
+    fields: dict[str, Any] = {"id": 3, "shape": shape, "box": box, "dtype": np.dtype(dtype), "label": 'B3 "u"'}
+    return SimpleNamespace(**fields, runtime=None, checks_values=False)
 
 
 def add_in_place(handle: Any) -> None:
@@ -209,7 +215,7 @@ def test_functions_of_numpy_take_a_view_for_the_array_of_its_region() -> None:
 @pytest.mark.parametrize("use", [np.asarray, np.sum, np.sqrt, lambda view: np.array_equal(view, np.zeros(4))])
 def test_a_region_with_gaps_is_no_array(use: Callable[[Any], Any]) -> None:
     array = np.zeros(4)
-    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"')
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=array.dtype, label='B3 "u"', checks_values=False)
     declared = Region([Box((0,), (1,)), Box((3,), (4,))])
     view = View(array, buffer.box, buffer.box, declared, True, buffer, TASK)
     with pytest.raises(celerity.OutOfBoundsAccess, match=r'"step" .* B3 "u" at .* outside of its declared region'):
@@ -222,7 +228,7 @@ def test_a_view_of_another_memory_is_no_array_of_numpy() -> None:
             return self
 
     array: Any = DeviceArray()
-    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=np.dtype("f4"), label='B3 "u"')
+    buffer: Any = SimpleNamespace(box=Box((0,), (4,)), dtype=np.dtype("f4"), label='B3 "u"', checks_values=False)
     view: Any = View(array, buffer.box, buffer.box, None, True, buffer, TASK)
     with pytest.raises(ArgumentTypeError, match=r'"step" .* B3 "u", which lies on a GPU\. Compute with chunk'):
         np.asarray(view)
@@ -253,9 +259,9 @@ def test_a_chunk_is_no_box() -> None:
 
 @pytest.mark.parametrize("use", USES)
 def test_a_reducer_is_combined_into(use: Callable[[Any], Any]) -> None:
-    record: Any = SimpleNamespace(id=3, shape=(), dtype=np.dtype("f8"), label='B3 "total"', runtime=None)
+    record = record_of("float64")
     reducer = Reducer(np.zeros(()), ReductionPort(record, "sum"), TASK)
-    expected = r'"step" .* the reduction into B3 "total" is .*contributes with out\.combine\(value\)'
+    expected = r'"step" .* the reduction into B3 "u" is .*contributes with out\.combine\(value\)'
     with pytest.raises(ArgumentTypeError, match=expected):
         use(reducer)
 
@@ -272,12 +278,24 @@ BAD_VALUES = [
     ("uint8", np.ones(4, np.int64), "an array of int64 and shape (4,)"),
     ("uint8", 256, "256 of type int"),
     ("uint8", -1, "-1 of type int"),
+    ("int8", np.int64(300), "300 of dtype int64"),
+    ("int8", np.array(-129), "-129 of dtype int64"),
+    ("int64", np.uint64(2**63), "of dtype uint64"),
+    ("int8", [1, 2, 3, 300], "of type list"),
+    ("float16", 65520, "65520 of type int"),
+    ("float32", 1e39, "1e+39 of type float"),
+    ("float32", np.float64(-1e39), "-1e+39 of dtype float64"),
+    ("complex64", 1e39j, "1e+39j of type complex"),
     ("bool", 2, "2 of type int"),
     ("bool", 1.0, "1.0 of type float"),
 ]
 #: dtype, value, and the remedy that a message names.
 REMEDIES = [
     ("int8", 300, "Elements go from -128 to 127: bring the value into this range"),
+    ("int8", np.int64(300), "Elements go from -128 to 127: bring the value into this range"),
+    ("uint8", np.int64(300), "Elements go from 0 to 255: bring the value into this range"),
+    ("uint8", np.int64(1), "value.astype('uint8')"),
+    ("float16", 1e6, "Elements go up to 6.55e+04: bring the value into this range"),
     ("bool", 2, "bool(value)"),
     ("int32", 0.5, "int(value)"),
     ("float64", 1j, "float(value.real)"),
@@ -302,13 +320,35 @@ def test_a_value_that_the_elements_cannot_hold_is_refused(dtype: str, value: Any
 
 @pytest.mark.parametrize(("dtype", "value", "remedy"), REMEDIES)
 def test_the_remedy_fits_the_type_of_the_value(dtype: str, value: Any, remedy: str) -> None:
-    record: Any = SimpleNamespace(id=3, shape=(), dtype=np.dtype(dtype), label='B3 "u"', runtime=None)
+    record = record_of(dtype)
     reducer = Reducer(np.zeros((), dtype), ReductionPort(record, "sum"), TASK)
     uses: list[Callable[[], object]] = [lambda: view_of(dtype).__setitem__(..., value)]
     if not getattr(value, "ndim", 0):
         uses.append(lambda: reducer.combine(value[:1] if isinstance(value, list) else value))
     for use in uses:
         with pytest.raises(UsageError, match=rf"\b{re.escape(remedy)}, or make the buffer of another dtype\."):
+            use()
+
+
+def test_the_range_of_several_values_is_told() -> None:
+    expected = "Elements go from -128 to 127, and the values from -2 to 300: bring the values into this range, or make"
+    with pytest.raises(UsageError, match=expected):
+        view_of("int8")[...] = [300, -2, 1, 1]
+
+
+@pytest.mark.parametrize("value", [[300.0, 1.0], [1, 2**40]])
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_the_values_of_arrays_are_looked_at_where_everything_is_checked(value: Any, is_checked: bool) -> None:
+    given = np.array(value)
+    narrow = np.zeros(2, {"f": "float16", "i": "int32"}[given.dtype.kind])
+    given *= 1000
+    record = record_of(narrow.dtype, (2,))
+    record.checks_values = is_checked
+    view = View(narrow, record.box, record.box, None, True, record, TASK)
+    reducer = Reducer(narrow.copy(), ReductionPort(record, "sum"), TASK)
+    uses: list[Callable[[], object]] = [lambda: view.__setitem__(..., given), lambda: reducer.combine(given)]
+    for use in uses:
+        with pytest.raises(UsageError, match="Elements go") if is_checked else np.errstate(over="ignore"):
             use()
 
 
@@ -322,7 +362,14 @@ def test_the_remedy_fits_the_type_of_the_value(dtype: str, value: Any, remedy: s
         ("uint8", (1, 2, 3, 4)),
         ("float32", 1),
         ("float32", 0.1),
+        ("float32", np.inf),
+        ("float32", np.nan),
+        ("float32", np.float64("inf")),
+        ("float32", 3.4028235e38),
         ("float32", np.float64(0.1)),
+        ("int8", np.int64(-128)),
+        ("int8", [127, -128, 0, 0]),
+        ("int8", np.full(4, 127)),
         ("float32", np.ones(4, np.int64)),
         ("float32", [1, 2.5, 3, 4]),
         ("complex64", 1),
@@ -342,4 +389,4 @@ def test_a_value_that_the_elements_can_hold_is_taken(dtype: str, value: Any) -> 
     view[...] = value
     expected = np.zeros(4, dtype)
     expected[...] = value
-    assert np.array_equal(view.array, expected)
+    assert np.array_equal(view.array, expected, equal_nan=view.dtype.kind == "f")

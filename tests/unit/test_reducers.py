@@ -24,7 +24,8 @@ OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py
 
 
 def reducer_of(dtype: Any, op: str = "sum") -> tuple[Reducer, Any]:
-    record: Any = SimpleNamespace(label='B3 "total"', shape=(), dtype=np.dtype(dtype), runtime=None)
+    fields: dict[str, Any] = {"label": 'B3 "total"', "shape": (), "dtype": np.dtype(dtype)}
+    record: Any = SimpleNamespace(**fields, runtime=None, checks_values=False)
     array = np.empty((), dtype)
     return Reducer(array, ReductionPort(record, op), OWNER), array
 

@@ -18,6 +18,7 @@ class FakeBuffer:
         self.box = Box((0,) * len(shape), shape)
         self.dtype = np.dtype(dtype)
         self.label = 'B3 "u"'
+        self.checks_values = False
 
 
 class FakeTask:
