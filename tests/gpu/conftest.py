@@ -14,6 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native
+from tests.gpu.driver_copies import find_cupti
 
 # Read when the first context is made, which may be CuPy's and not the runtime's.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -43,7 +44,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         module = item.get_closest_marker("needs_module")
         if NUM_GPUS == 0:
             item.add_marker(pytest.mark.skip(reason=f"no GPU is visible: {WHY_NONE}"))
-        elif (several is not None and NUM_GPUS < 2) or (module is not None and find_spec(module.args[0]) is None):
+        elif (
+            (several is not None and NUM_GPUS < 2)
+            or (module is not None and find_spec(module.args[0]) is None)
+            or (item.get_closest_marker("needs_cupti") is not None and find_cupti() is None)
+        ):
             impossible.append(item)
     if impossible:
         items[:] = [item for item in items if item not in impossible]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py.errors import UsageError
+from tests.gpu.launching import run
 
 ROWS, COLUMNS = 640, 40
 
@@ -93,6 +95,15 @@ def test_nothing_passes_through_the_host_from_array_to_array(queue: celerity.Que
     assert_without_host(queue)
     np.testing.assert_array_equal(results[0].get(), 2 * values().T)
     np.testing.assert_array_equal(results[1].get(), 2 * values())
+
+
+@pytest.mark.needs_cupti
+@pytest.mark.processes
+def test_the_driver_copies_nothing_from_or_to_the_host(num_gpus: int) -> None:
+    program = str(Path(__file__).with_name("interop_programs.py"))
+    outcome = run(program, variables={"CELERITY_DEVICES": str(num_gpus)})
+    assert outcome.status == 0, outcome.errors
+    assert outcome.output == "no copy from or to the host\n"
 
 
 def test_a_borrowed_array_on_a_gpu_is_copied_there_by_the_wait(queue: celerity.Queue) -> None:
