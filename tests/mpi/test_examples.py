@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The small programs on however many ranks there are, with two devices each."""
+"""The small programs on however many ranks there are, with one to three devices each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from tests.support.examples import EXAMPLES
 pytestmark = pytest.mark.mpi
 
 
-def test_small_programs_compute_what_numpy_computes() -> None:
-    celerity.configure(devices="cpu:2")
-    try:
-        with celerity.Queue() as queue:
-            for example in EXAMPLES.values():
-                example.check(queue)
-    finally:
-        celerity.configure(devices=None)
+def test_small_programs_compute_what_numpy_computes(queue: celerity.Queue) -> None:
+    for example in EXAMPLES.values():
+        example.check(queue)

@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bins", type=int, default=1024, help="different numbers (default 1024)")
     parser.add_argument("--times", type=int, default=20, help="histograms per repetition (default 20)")
     parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--checks", type=int, default=50, help="results whose bits are compared (default 50)")
+    parser.add_argument("--checks", type=int, default=100, help="results whose bits are compared (default 100)")
     options = parser.parse_args(arguments)
     with celerity.Queue() as queue:
         work = Histogram(queue, options.size, options.bins)
