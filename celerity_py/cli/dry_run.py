@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,11 +13,13 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from celerity_py.cli.planned_run import plan_program
 from celerity_py.cli.run import program_words
-from celerity_py.cli.words import CommandError, add_command, aligned, names_files, positive
+from celerity_py.cli.words import CommandError, add_command, names_files, positive
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.runtime.outputs import path_of_rank
+from celerity_py.vocabulary.tables import Table, write_tables
 
 if TYPE_CHECKING:
     from celerity_py.cli.words import Commands
@@ -84,8 +84,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"ranks": options.ranks, "devices": options.devices, "planned": figures}, indent=2))
     else:
-        print(f"{options.program}: planned {_told(ranks)} of {options.ranks}, with {options.devices} device(s) each")
-        print(_table(ranks, figures))
+        title = f"{options.program}: planned {_told(ranks)} of {options.ranks}, with {options.devices} device(s) each"
+        write_tables([title, _table(ranks, figures)], sys.stdout)
     return 0
 
 
@@ -105,25 +105,12 @@ def _plan(rank: int, options: argparse.Namespace, program: Sequence[str], folder
     Raises:
         CommandError: If the program fails, or makes no queue.
     """
-    variables = {
-        "CELERITY_DRY_RUN_RANKS": str(options.ranks),
-        "CELERITY_DRY_RUN_RANK": str(rank),
-        "CELERITY_BACKEND": "cpu",
-        "CELERITY_DEVICES": f"cpu:{options.devices}",
-        "CELERITY_STATS": str(folder / "rank"),
-    }
-    command = [sys.executable, *program]
-    result = subprocess.run(  # noqa: S603 - the program that the user has named
-        command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    written = path_of_rank(variables["CELERITY_STATS"], rank, options.ranks)
-    if result.returncode != 0:
-        raise CommandError(
-            f"the program ends with status {result.returncode} on rank {rank}:\n{result.stderr.rstrip()}"
-        )
+    wanted = folder / "rank"
+    errors = plan_program(program, rank, options.ranks, options.devices, {"CELERITY_STATS": str(wanted)})
+    written = path_of_rank(str(wanted), rank, options.ranks)
     if not written.exists():
         raise CommandError(f"{program[0]} has made no queue on rank {rank}, so there is no plan.")
-    return json.loads(written.read_text(encoding="utf-8")), result.stderr
+    return json.loads(written.read_text(encoding="utf-8")), errors
 
 
 # ---- figures
@@ -188,7 +175,7 @@ def _told(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(map(str, ranks))}" if len(ranks) <= _MOST_COLUMNS else f"{len(ranks)} ranks"
 
 
-def _table(ranks: Sequence[int], figures: Sequence[dict[str, Any]]) -> str:
+def _table(ranks: Sequence[int], figures: Sequence[dict[str, Any]]) -> Table:
     """A row per figure, and a column per rank; with many ranks, the extremes and the middle."""
     is_short = len(ranks) <= _MOST_COLUMNS
     rows = [["", *(f"rank {rank}" for rank in ranks)] if is_short else ["", "least", "middle", "most", "most on"]]
@@ -200,4 +187,4 @@ def _table(ranks: Sequence[int], figures: Sequence[dict[str, Any]]) -> str:
             most = max(values)
             where = "all" if min(values) == most else f"rank {ranks[values.index(most)]}"
             rows.append([name, show(min(values)), show(median_low(values)), show(most), where])
-    return aligned(rows, to_the_right=True)
+    return Table(rows, has_heads=True, is_numeric=True)

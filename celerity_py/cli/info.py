@@ -18,13 +18,14 @@ import celerity_py as celerity
 from celerity_py import _native, configuration
 from celerity_py.cli.launchers import find_mpi
 from celerity_py.cli.run import choose_launch
-from celerity_py.cli.words import CommandError, add_command, aligned
+from celerity_py.cli.words import CommandError, add_command
 from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.run_summary import describe_rank, describe_ranks, describe_run
 from celerity_py.scheduler.errors import LaunchError
+from celerity_py.vocabulary.tables import Table, write_tables
 
 if TYPE_CHECKING:
     from celerity_py.cli.words import Commands
@@ -53,7 +54,7 @@ def execute(options: argparse.Namespace) -> int:
     prints = place is None or place.rank == 0
     facts = _facts() if prints else {}
     if prints and not options.json:
-        print(_show(facts), flush=True)
+        write_tables(_show(facts), sys.stdout)
     try:
         run = _describe_run_here()
     except (celerity.CelerityError, RuntimeError, MemoryError) as error:
@@ -65,7 +66,10 @@ def execute(options: argparse.Namespace) -> int:
             return 1
         raise  # which ends the other ranks, too
     if prints:
-        print(json.dumps({**facts, **run, "problem": None}, indent=2) if options.json else _show_run(run))
+        if options.json:
+            print(json.dumps({**facts, **run, "problem": None}, indent=2))
+        else:
+            write_tables(_show_run(run), sys.stdout)
     return 0
 
 
@@ -184,24 +188,26 @@ def _describe_run_here() -> dict[str, Any]:
 # ---- texts
 
 
-def _show(facts: dict[str, Any]) -> str:
-    sections = [
-        f"{title}\n{aligned(list(facts[title].items()), indent='  ')}" for title in ("software", "host", "launch")
-    ]
+def _show(facts: dict[str, Any]) -> list[Table | str]:
     gpus = facts["gpus"]
-    lines = ["gpus", aligned([("driver", gpus["driver"])], indent="  ")]
+    parts: list[Table | str] = []
+    for title in ("software", "host", "launch"):
+        parts += [Table(list(facts[title].items()), title), ""]
+    parts.append(Table([("driver", gpus["driver"])], "gpus"))
     if gpus["host"]:
-        lines.append(aligned([list(gpu.values())[:-1] for gpu in gpus["host"]], indent="  "))
-    lines += [f"  {line}" for line in gpus["links"]]
-    return "\n\n".join([*sections, "\n".join(lines)])
+        heads = [name.partition(".")[0].replace("_", " ") for name in _GPU_FIELDS.split(",")[:-1]]
+        rows = [heads, *(list(gpu.values())[:-1] for gpu in gpus["host"])]
+        parts += ["", Table(rows, "gpus of this host", has_heads=True)]
+    parts += [f"  {line}" for line in gpus["links"]]
+    return parts
 
 
-def _show_run(run: dict[str, Any]) -> str:
-    lines = ["", "run", f"  {run['run']}"]
+def _show_run(run: dict[str, Any]) -> list[Table | str]:
+    lines: list[Table | str] = ["", Table([], "run"), f"  {run['run']}"]
     for rank in run["ranks"]:
         lines.append(f"  {rank['summary']} Host {rank['host']}, {rank['cores']} core(s).")
         reasons: dict[str, list[int]] = {}
         for other, why in rank["why_not_direct"].items():
             reasons.setdefault(why, []).append(int(other))
         lines += [f"    not direct with {describe_ranks(others)}: {why}" for why, others in reasons.items()]
-    return "\n".join(lines)
+    return lines

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from celerity_py import _native
-from celerity_py.cli import completion, demo, dry_run, info, report, run, trace
+from celerity_py.cli import completion, demo, dry_run, graph, info, report, run, trace
 from celerity_py.cli.words import CommandError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _COMMANDS: Final[tuple[Callable[[Commands], None], ...]] = (
     demo.add_to,
     run.add_to,
     dry_run.add_to,
+    graph.add_to,
     trace.add_to,
     report.add_to,
     completion.add_to,

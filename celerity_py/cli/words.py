@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -52,24 +52,3 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected an integer from 1 on, not {text!r}")
     return value
-
-
-def aligned(rows: Sequence[Sequence[Any]], *, indent: str = "", to_the_right: bool = False) -> str:
-    """Show rows in columns, two blanks apart; without a frame, so that they can be pasted anywhere.
-
-    Args:
-        rows: All of the same length.
-        indent: In front of each.
-        to_the_right: Of all columns but the first.
-    """
-    texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for first, *others in texts:
-        cells = [first.ljust(widths[0])]
-        cells += [
-            cell.rjust(width) if to_the_right else cell.ljust(width)
-            for cell, width in zip(others, widths[1:], strict=True)
-        ]
-        lines.append(indent + "  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""The lines of `CELERITY_LIVE=1`: each second the activity of each rank, on rank 0's standard error."""
+"""The lines of `CELERITY_LIVE=1`: each second the activity of each rank, on rank 0's standard error.
+
+With rich installed it is a small table. Launchers put a pipe in the place of the terminal, so the table does not depend
+on a terminal.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from celerity_py.executor.failures.failure import print_whole
 from celerity_py.executor.quantities import format_bytes
+from celerity_py.vocabulary.tables import Table, has_rich, rich_text
 
 if TYPE_CHECKING:
     from celerity_py.executor.delegate import Activity
@@ -22,6 +28,11 @@ _LATE_S: Final = 2.5
 _JOIN_S: Final = 1.0  # the terminal may take no more text
 _HOST_MEMORY: Final = 1
 _FIRST_DEVICE_MEMORY: Final = 2
+_PIPE_WIDTH: Final = 140  # characters of a table that no terminal shows
+_HEADS: Final = (
+    *("rank", "tasks/s", "ahead", "computing", "waiting", "planning", "starved", "blocked", "per device", "host"),
+    "waits for",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,14 @@ class RankReport:
     host_bytes: int
 
 
+class News(NamedTuple):
+    """What rank 0 prints at once."""
+
+    seconds: float  # since the begin
+    reports: list[tuple[float, RankReport]]  # with the age in seconds
+    num_left_out: int  # ranks
+
+
 class LiveView:
     """Makes the reports of this rank. On rank 0, prints those of all.
 
@@ -53,7 +72,7 @@ class LiveView:
         self._last: tuple[float, dict[str, float]] | None = None
         self._reports: dict[int, tuple[float, RankReport]] = {}  # with the time of arrival
         self._looks: list[Activity] = []  # since the last report
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._news: SimpleQueue[News | None] = SimpleQueue()
         self._printer: threading.Thread | None = None
         if runtime.rank == 0:
             self._printer = threading.Thread(target=self._print, name="celerity-live", daemon=True)
@@ -104,25 +123,19 @@ class LiveView:
         made = RankReport(**json.loads(report))
         self._reports[made.rank] = now_s, made
         if made.rank == self._runtime.rank and self._began_s is not None:
-            self._lines.put(self._show(now_s, now_s - self._began_s))
-
-    def _show(self, now_s: float, seconds: float) -> str:
-        lines = []
-        for rank, (arrived_s, report) in sorted(self._reports.items())[:_MOST_LINES]:
-            age_s = now_s - arrived_s
-            text = describe_report(report) if age_s < _LATE_S else f"has not reported for {age_s:.0f} s"
-            lines.append(f"celerity_py {seconds:.0f} s, rank {rank}: {text}")
-        if len(self._reports) > _MOST_LINES:
-            lines.append(f"celerity_py {seconds:.0f} s: and {len(self._reports) - _MOST_LINES} more ranks")
-        return "\n".join(lines) + "\n"
+            news = [
+                (now_s - arrived_s, report) for _, (arrived_s, report) in sorted(self._reports.items())[:_MOST_LINES]
+            ]
+            self._news.put(News(now_s - self._began_s, news, len(self._reports) - len(news)))
 
     def _print(self) -> None:
-        while (text := self._lines.get()) is not None:
-            print_whole(text)
+        show = show_table if has_rich() else show_lines
+        while (news := self._news.get()) is not None:
+            print_whole(show(news))
 
     def _stop(self) -> None:
         assert self._printer is not None
-        self._lines.put(None)
+        self._news.put(None)
         self._printer.join(_JOIN_S)
 
 
@@ -145,3 +158,40 @@ def describe_report(report: RankReport) -> str:
             f"{format_bytes(report.device_bytes)} per device, {format_bytes(report.host_bytes)} on the host",
         )
     )
+
+
+def show_lines(news: News) -> str:
+    """A line per rank."""
+    lines = []
+    for age_s, report in news.reports:
+        text = describe_report(report) if age_s < _LATE_S else f"has not reported for {age_s:.0f} s"
+        lines.append(f"celerity_py {news.seconds:.0f} s, rank {report.rank}: {text}")
+    if news.num_left_out:
+        lines.append(f"celerity_py {news.seconds:.0f} s: and {news.num_left_out} more ranks")
+    return "\n".join(lines) + "\n"
+
+
+def show_table(news: News) -> str:
+    """The same as a table, by rich."""
+    rows: list[tuple[object, ...]] = [_HEADS]
+    for age_s, report in news.reports:
+        if age_s >= _LATE_S:
+            silence = f"has not reported for {age_s:.0f} s"
+            rows.append((report.rank, *[""] * (len(_HEADS) - 2), silence))
+            continue
+        shares = (report.computing, report.waiting, report.planning, report.starved, report.blocked)
+        rows.append(
+            (
+                report.rank,
+                f"{report.tasks_per_s:.0f}",
+                report.tasks_ahead,
+                *(f"{share:.0%}" for share in shares),
+                format_bytes(report.device_bytes),
+                format_bytes(report.host_bytes),
+                report.waits_for,
+            )
+        )
+    table = Table(rows, f"celerity_py {news.seconds:.0f} s", has_heads=True, is_numeric=True)
+    rest = [f"and {news.num_left_out} more ranks"] if news.num_left_out else []
+    is_terminal = sys.stderr.isatty()
+    return rich_text([table, *rest], is_terminal=is_terminal, width=None if is_terminal else _PIPE_WIDTH)

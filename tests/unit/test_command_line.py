@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import celerity_py as celerity
 from celerity_py.cli import bind_rank, demo
 from celerity_py.cli.main import main
 from celerity_py.cli.run import choose_launch
-from celerity_py.cli.words import CommandError, aligned
+from celerity_py.cli.words import CommandError
 from tests.failures.launching import Outcome, run
 
 COMMAND = (sys.executable, "-m", "celerity_py")
@@ -44,11 +46,6 @@ def test_a_command_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert outcome.status == 2
     assert "invalid choice: 'inform'" in outcome.errors
     assert "info" in outcome.errors
-
-
-def test_columns_are_aligned_and_end_without_blanks() -> None:
-    assert aligned([("a", 1, ""), ("long", 100, "x")]) == "a     1\nlong  100  x"
-    assert aligned([("a", 1), ("b", 100)], indent=" ", to_the_right=True) == " a    1\n b  100"
 
 
 # ---- info
@@ -312,3 +309,85 @@ def test_zsh_gets_a_script_of_its_own() -> None:
     assert script.status == 0, script.errors
     assert script.output.startswith("#compdef celerity-py\n")
     assert "dry-run" in script.output
+
+
+# ---- graph
+
+GRAPHED = """
+import sys
+import numpy as np
+import celerity_py as celerity
+from celerity_py import access
+
+def step(chunk, after, before):
+    raise AssertionError("a plan executes nothing")
+
+with celerity.Queue() as queue:
+    u, v = (celerity.Buffer.from_array(np.zeros((64, 8)), name=name) for name in "uv")
+    for _ in range(int(sys.argv[sys.argv.index("--steps") + 1])):
+        queue.parallel_for(u.shape, step, v.write(access.one_to_one()), u.read(access.neighborhood(1, 0)))
+        u, v = v, u
+"""
+
+
+@pytest.fixture
+def graphed(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(GRAPHED)
+    return tmp_path / "app.py"
+
+
+def test_graph_writes_the_graphs_of_a_plan_for_several_ranks(graphed: Path) -> None:
+    folder = graphed.parent / "graphs"
+    words = ("--ranks", "3", "--devices", "2", "--rank", "1", "--window=4:7", "-o", str(folder), "--steps", "9")
+    outcome = command_line("graph", str(graphed), *words)
+    assert outcome.status == 0, outcome.errors
+    drawn = shutil.which("dot") is not None
+    kinds = ("dot", "svg") if drawn else ("dot",)
+    names = [f"{name}.{kind}" for name in ("commands", "instructions.1", "tasks") for kind in kinds]
+    assert outcome.output.splitlines() == [str(folder / name) for name in names]
+    tasks = (folder / "tasks.dot").read_text()
+    assert re.findall(r'^ +"(T\d+)" \[', tasks, flags=re.MULTILINE) == ["T4", "T5", "T6"]
+    commands = (folder / "commands.dot").read_text()
+    assert all(f'"cluster_R{rank}"' in commands for rank in range(3))
+    assert 'class="transfer"' in commands
+    assert "from D0 to D1" in (folder / "instructions.1.dot").read_text()
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
+    folder = graphed.parent / "graphs"
+    assert command_line("graph", str(graphed), "-o", str(folder), "--steps", "3").status == 0
+    picture = folder / "tasks.svg"
+    before = picture.read_text()
+    picture.unlink()
+    outcome = command_line("graph", str(folder))
+    assert outcome.status == 0, outcome.errors
+    assert outcome.output.splitlines() == [str(picture)]
+    assert picture.read_text() == before
+    outcome = command_line("graph", str(folder))
+    assert (outcome.status, outcome.output) == (0, "")
+    assert outcome.errors == f"All graphs in {folder} have their pictures.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (("app.py", "--window", "ten"), 2, "argument --window: expected tasks such as '10:40'"),
+        (("app.py", "--rank", "2", "--ranks", "2"), 1, "--rank names rank 2, but the ranks are 0 to 1."),
+        (("nowhere.py",), 1, "there is no file nowhere.py."),
+        (("empty.py",), 1, "empty.py has made no queue, so there are no graphs."),
+        (("folder",), 1, "the folder folder has no graphs. CELERITY_PRINT_GRAPHS=folder lets a run write them."),
+        (("folder", "--steps"), 1, "folder is a folder of graphs, and takes no option --steps."),
+        (("folder", "-o", "other"), 1, "the pictures of folder go into this folder. Leave --output out."),
+        (("app.py",), 1, "the program ends with status 1 on rank 0:\n"),
+    ],
+)
+def test_graph_says_what_it_cannot_do(
+    words: tuple[str, ...], status: int, text: str, graphed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(graphed.parent)
+    Path("empty.py").touch()
+    Path("folder").mkdir()
+    outcome = command_line("graph", *words)
+    assert outcome.status == status
+    assert text in outcome.errors

@@ -14,6 +14,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.cli.dry_run import _table
 from celerity_py.errors import ConfigurationError
+from celerity_py.vocabulary.tables import plain_text
 from tests.failures.launching import Outcome, run
 
 # Halos, a growing buffer, a reduction, contents by a function and by an array.
@@ -126,7 +127,7 @@ def test_many_ranks_are_shown_by_their_extremes() -> None:
         }
         for rank in range(7)
     ]
-    rows = [line.split() for line in _table(range(10, 17), figures).splitlines()]
+    rows = [line.split() for line in plain_text([_table(range(10, 17), figures)]).splitlines()]
     assert rows[0] == ["least", "middle", "most", "most", "on"]
     assert ["time", "of", "planning", "1.0", "ms", "4.0", "ms", "7.0", "ms", "rank", "16"] in rows
     assert ["tasks", "10", "10", "10", "all"] in rows

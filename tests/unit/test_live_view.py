@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lines of `CELERITY_LIVE`: the activity of each rank, each second."""
+"""The lines and tables of `CELERITY_LIVE`: the activity of each rank, each second."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py.executor.delegate import Activity
 from celerity_py.runtime import live_view
-from celerity_py.runtime.live_view import LiveView, RankReport, describe_report
+from celerity_py.runtime.live_view import LiveView, News, RankReport, describe_report, show_lines, show_table
 from tests.failures.launching import run
 
 # The kernels of rank 0 are slow, and rank 1 needs their results.
@@ -52,9 +53,19 @@ REPORT = RankReport(
 )
 
 
+@pytest.fixture
+def without_rich(tmp_path: Path) -> dict[str, str]:
+    """Variables of a process that has no rich."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as util\nfind = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name == 'rich' else find(name, *more)\n"
+    )
+    return {"PYTHONPATH": str(tmp_path)}
+
+
 @pytest.mark.parametrize("transport", ["auto", "host"])
-def test_each_second_rank_0_prints_a_line_per_rank_with_its_waits(transport: str) -> None:
-    variables = {"CELERITY_LIVE": "1", "CELERITY_TRANSPORT": transport, "CELERITY_BACKEND": "cpu"}
+def test_each_second_rank_0_prints_a_line_per_rank_with_its_waits(transport: str, without_rich: dict[str, str]) -> None:
+    variables = {"CELERITY_LIVE": "1", "CELERITY_TRANSPORT": transport, "CELERITY_BACKEND": "cpu", **without_rich}
     outcome = run(2, sys.executable, "-c", PROGRAM, "150", variables=variables)
     assert outcome.status == 0, outcome.errors
     lines = outcome.errors.splitlines()
@@ -65,6 +76,19 @@ def test_each_second_rank_0_prints_a_line_per_rank_with_its_waits(transport: str
     assert any(re.search(r' for rank 0: B\d+ "[uv]" \[31:32\]; ', line) for line in of_rank_1), lines
 
 
+def test_with_rich_it_is_a_table_with_a_row_per_rank() -> None:
+    pytest.importorskip("rich")
+    variables = {"CELERITY_LIVE": "1", "CELERITY_BACKEND": "cpu"}
+    outcome = run(2, sys.executable, "-c", PROGRAM, "150", variables=variables)
+    assert outcome.status == 0, outcome.errors
+    assert re.search(r"celerity_py 1 s *\n", outcome.errors)
+    assert re.search(r"rank +tasks/s +ahead +computing +waiting +planning +starved +blocked", outcome.errors)
+    assert re.search(r"^ +0 +\d+ +\d+ +(9\d|100)% ", outcome.errors, flags=re.MULTILINE), outcome.errors
+    row = r'^ +1 +\d+ .* rank 0: B\d+ "[uv]" \[31:32\] *$'
+    assert re.search(row, outcome.errors, flags=re.MULTILINE), outcome.errors
+    assert "\x1b" not in outcome.errors, "no colours in a pipe"
+
+
 @pytest.mark.parametrize(("live", "steps"), [("0", "150"), ("1", "1")])
 def test_nothing_is_printed_by_default_nor_of_a_short_run(live: str, steps: str) -> None:
     outcome = run(2, sys.executable, "-c", PROGRAM, steps, variables={"CELERITY_LIVE": live})
@@ -72,8 +96,8 @@ def test_nothing_is_printed_by_default_nor_of_a_short_run(live: str, steps: str)
     assert outcome.errors == ""
 
 
-def test_a_single_rank_has_a_line_too() -> None:
-    outcome = run(None, sys.executable, "-c", PROGRAM, "80", variables={"CELERITY_LIVE": "1"})
+def test_a_single_rank_has_a_line_too(without_rich: dict[str, str]) -> None:
+    outcome = run(None, sys.executable, "-c", PROGRAM, "80", variables={"CELERITY_LIVE": "1", **without_rich})
     assert outcome.status == 0
     assert re.match(r"celerity_py 1 s, rank 0: \d+ tasks/s, \d+ ahead; computing (9\d|100)%", outcome.errors)
 
@@ -96,6 +120,22 @@ def test_a_line_tells_shares_memory_and_for_whom_a_rank_waits() -> None:
     )
 
 
+def test_a_table_tells_the_same_as_the_lines() -> None:
+    pytest.importorskip("rich")
+    silent = RankReport(**{**asdict(REPORT), "rank": 2})
+    news = News(3.4, [(0.0, REPORT), (4.0, silent)], 5)
+    assert show_lines(news).splitlines()[1:] == [
+        "celerity_py 3 s, rank 2: has not reported for 4 s",
+        "celerity_py 3 s: and 5 more ranks",
+    ]
+    rows = [line.split() for line in show_table(news).splitlines()]
+    assert rows[0] == ["celerity_py", "3", "s"]
+    shown = " ".join(next(row for row in rows if row[:1] == ["1"]))
+    assert shown == '1 12 4 25% 75% 5% 1% 50% 1 MiB 0 B rank 0: B1 "u" [3:4]'
+    assert ["2", "has", "not", "reported", "for", "4", "s"] in rows
+    assert rows[-1] == ["and", "5", "more", "ranks"]
+
+
 def test_the_rank_that_was_awaited_most_is_named_with_its_latest_data() -> None:
     looks = [Activity(is_waiting=True, peer=peer, what=what) for peer, what in ((3, "a"), (2, "b"), (3, "c"), (2, "d"))]
     assert live_view._describe_waits([*looks, looks[0]]) == "rank 3: a"
@@ -112,6 +152,7 @@ class Printed:
         self.at_stop: list[Any] = []
         self.texts: list[str] = []
         monkeypatch.setattr(live_view, "print_whole", self.texts.append)
+        monkeypatch.setattr(live_view, "has_rich", lambda: False)
 
 
 def test_a_rank_that_is_silent_and_ranks_beyond_32_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ INSTALLED = {
         __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
         outer_variables padding partial_results views
     """,
-    "celerity_py/cli": "__init__ bind_rank completion demo dry_run info launchers main picture report run trace words",
+    "celerity_py/cli": """
+        __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
+    """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": """
         __init__ compilation contexts device_arrays execution kernel_folder launches library_streams signatures
@@ -52,7 +54,7 @@ INSTALLED = {
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records combinations foreign_arrays frozen_arrays gathered_rows index_spaces
         integers notation operations parts
-        refused_operators side_effects static_types submissions type_rules
+        refused_operators side_effects static_types submissions tables type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """
@@ -126,8 +128,8 @@ def test_the_package_requires_what_it_imports_and_nothing_else() -> None:
     required = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
     sources = [path.read_text() for folder in INSTALLED for path in (ROOT / folder).glob("*.py")]
     imported = {name for text in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)}
-    # CuPy is an extra, looked for at run time; type checkers bring typing_extensions, and notebooks IPython.
-    foreign = imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy", "typing_extensions", "IPython"}
+    # CuPy and rich are extras, looked for at run time; type checkers bring typing_extensions, and notebooks IPython.
+    foreign = imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy", "rich", "typing_extensions", "IPython"}
     assert required == foreign
 
 
