@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.printed_programs import ROOT, printed_programs, programs_of_others
+from tests.support.printed_programs import ROOT, START, blocks, printed_commands, printed_programs, programs_of_others
 
 PROGRAMS = printed_programs()
 OTHERS = programs_of_others()
@@ -59,6 +59,38 @@ def _run(source: str, folder: Path) -> str:
     assert run.returncode == 0, run.stderr
     assert not run.stderr
     return run.stdout
+
+
+#: Lines that need a network, Slurm or a profiler, or build the package.
+_NOT_HERE = ("pip install", "make ", "srun", "Slurm", "nsys", "sbatch", "cluster_jobs.slurm")
+COMMANDS = printed_commands()
+
+
+@pytest.mark.parametrize("document", COMMANDS)
+def test_the_printed_commands_run(document: str, tmp_path: Path) -> None:
+    """One after the other, in a folder with the program of the page for newcomers, and beside the applications."""
+    for name in ("heat.py", "app.py", "wave.py"):
+        (tmp_path / name).write_text(blocks(START)[0].replace("range(500)", "range(20)"))
+    (tmp_path / "cluster_jobs").symlink_to(ROOT / "cluster_jobs")
+    (tmp_path / "graphs.py").write_text(printed_programs()["graphs"][0])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CELERITY_")}
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment |= {"CELERITY_BACKEND": "cpu", "PYTHONPATH": str(ROOT), "PATH": path}
+    commands = [command for command in COMMANDS[document] if not any(word in command for word in _NOT_HERE)]
+    assert any("celerity-py" in command for command in commands)
+    if any(" out.*.json" in command for command in commands) and not any("TRACE=out" in each for each in commands):
+        commands.insert(0, "CELERITY_TRACE=out.json mpiexec -n 2 python app.py")
+    for command in commands:
+        run = subprocess.run(
+            ["bash", "-c", command],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert run.returncode == 0, (command, run.stdout, run.stderr)
 
 
 def _anchors(document: Path) -> set[str]:

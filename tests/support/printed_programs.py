@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-README, TUTORIAL, HOW_TO, COMING_FROM = "README.md", "docs/tutorial.md", "docs/how_to", "docs/coming_from.md"
+README, START, TUTORIAL, HOW_TO = "README.md", "docs/start.md", "docs/tutorial.md", "docs/how_to"
+COMING_FROM = "docs/coming_from.md"
 # The tutorial's second block is a kernel, its third shows how to submit it, its fourth and fifth are loops around that.
 _FIRST_STEPS = {
     "readme": (README, [0]),
@@ -16,6 +17,7 @@ _FIRST_STEPS = {
     "decision": (TUTORIAL, [0, 1, 4]),
     "mapper": (TUTORIAL, [5]),
 }
+_START_OUTPUT = "2.498197"
 #: By page: the name of each program, and a part of its output.
 _HOW_TOS = {
     "buffers": {
@@ -88,7 +90,21 @@ def blocks(document: str, language: str = "python") -> list[str]:
 def programs_of_others() -> dict[str, tuple[str, str]]:
     """By the name of ours: the source of the Python program beside it, and its output."""
     names = [name for name in _COMING_FROM if name != "from Celerity"]  # whose program is C++
-    return {name: (source, _COMING_FROM[name]) for name, source in zip(names, blocks(COMING_FROM, "py"), strict=True)}
+    programs = {name: (text, _COMING_FROM[name]) for name, text in zip(names, blocks(COMING_FROM, "py"), strict=True)}
+    (source,) = blocks(START, "py")
+    return programs | {"start": (source, _START_OUTPUT)}
+
+
+def printed_commands() -> dict[str, list[str]]:
+    """By document: the lines of its console blocks that call `celerity-py`, or run the program of the page for it."""
+    documents = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
+    found = {}
+    for document in documents:
+        lines = [line for block in blocks(document, "console") for line in block.splitlines()]
+        commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        if any("celerity-py" in command for command in commands):
+            found[document] = commands
+    return found
 
 
 def printed_programs() -> dict[str, tuple[str, str]]:
@@ -101,6 +117,7 @@ def printed_programs() -> dict[str, tuple[str, str]]:
         sources, outputs = blocks(f"{HOW_TO}/{path.name}"), _HOW_TOS.get(path.stem, {})
         assert len(sources) == len(outputs), f"a block of {path} has no output here"
         programs |= {name: (source, output) for source, (name, output) in zip(sources, outputs.items(), strict=True)}
+    programs["start"] = (blocks(START)[0], _START_OUTPUT)
     sources = blocks(COMING_FROM)
     return programs | {
         name: (source, output) for source, (name, output) in zip(sources, _COMING_FROM.items(), strict=True)
