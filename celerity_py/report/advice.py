@@ -24,6 +24,9 @@ _SLOW_SUBMIT_US: Final = 15.0
 #: Devices starve if their kernels run for less than this part of the time.
 _STARVED: Final = 0.7
 _BUSY: Final = 0.6
+#: A program that waits so often, with at most so many submits in between, cannot run ahead.
+_MANY_WAITS: Final = 10
+_FEW_SUBMITS: Final = 8
 _MOST_NAMES: Final = 4
 #: Those with the longest totals.
 _MOST_KERNELS: Final = 50
@@ -68,16 +71,49 @@ def _starving(analysis: Analysis) -> Iterator[Advice]:
     if busy[rank] < _BUSY or device_share >= _STARVED:
         return
     application = measures.applications[rank]
-    submitting = application.submitting / application.span
+    submitting, mapping = (spent / application.span for spent in (application.submitting, application.mapping))
     whose = "" if len(busy) == 1 else f" of rank {rank}"
+    remedy = "Submit fewer, larger kernels, or replay recorded steps (queue.record): one call submits many tasks."
+    mappers = ""
+    if mapping > busy[rank] / 2:
+        mappers = f", of which Python mappers take {format_percent(mapping)}"
+        remedy = "Make the mappers faster, or use those of celerity.access."
+    elif submitting < busy[rank] / 2:
+        remedy = (
+            "Take slow work out of the loop that submits, or move it into host tasks. Larger kernels, and replays of "
+            "recorded steps (queue.record), need fewer submits."
+        )
     yield Advice(
         f"devices starve: the application thread{whose} is busy {format_percent(busy[rank])}, and kernels run for "
-        f"{format_percent(device_share)} of the time. Submits take {format_percent(submitting)} of the thread's time, "
-        f"the program's own code the rest",
-        "Take slow work out of the loop that submits, or move it into host tasks. Larger kernels, and replays of "
-        "recorded steps (queue.record), need fewer submits."
-        if submitting < busy[rank] / 2
-        else "Submit fewer, larger kernels, or replay recorded steps (queue.record): one call submits many tasks.",
+        f"{format_percent(device_share)} of the time. Submits take {format_percent(submitting)} of the thread's "
+        f"time{mappers}, and the program's own code {format_percent(max(busy[rank] - submitting, 0.0))}",
+        remedy,
+        share,
+    )
+
+
+def _waits(analysis: Analysis) -> Iterator[Advice]:
+    """A program that waits for results so often that its devices run dry."""
+    measures = analysis.measures
+    share = analysis.path.share("application", "planning", "issuing")
+    kernels = list(measures.device_busy.values())
+    if share < _GREAT_SHARE or not kernels or float(np.mean(kernels)) >= _STARVED:
+        return
+    counts = {rank: sum(each.waits.values()) for rank, each in measures.applications.items()}
+    rank = max(counts, key=counts.__getitem__, default=None)
+    if rank is None or counts[rank] < _MANY_WAITS:
+        return
+    application = measures.applications[rank]
+    submits_each = application.num_submits / counts[rank]
+    if submits_each > _FEW_SUBMITS:
+        return
+    awaited = next(iter(application.waits))
+    yield Advice(
+        f"devices run dry: the program waits {counts[rank]} times, after {submits_each:.1f} submits each, most often "
+        f"in {awaited}. Kernels run for {format_percent(float(np.mean(kernels)))} of the time, and begin anew after "
+        f"each wait",
+        "Wait for every n-th step only. A loop of queue.until submits further steps while it waits, and a host task or "
+        "a callback of the future looks at results without holding the program up.",
         share,
     )
 
@@ -153,13 +189,17 @@ def slow_ranks(analysis: Analysis) -> dict[int, float]:
 def _slow_ranks(analysis: Analysis) -> Iterator[Advice]:
     slow = slow_ranks(analysis)
     for rank in sorted(slow, key=lambda rank: -slow[rank])[:_MOST_NAMES]:
-        host = analysis.run.ranks[rank].about.get("host", "")
-        yield Advice(
-            f"rank {rank} is slow: its kernels take {slow[rank]:.1f} times the others'",
+        host = str(analysis.run.ranks[rank].about.get("host", ""))
+        remedy = (
             f"Look for other programs, fewer cores or a lower clock on its host {host}, or give the rank less work "
-            f"with hints.weights(...).",
-            1 - 1 / slow[rank],
+            f"with hints.weights(...)."
         )
+        weight = 1 - 1 / slow[rank]
+        if host in analysis.devices_share_cores:  # which alone makes some of the kernels take longer
+            devices, cores = analysis.devices_share_cores[host]
+            remedy = f"{devices} CPU devices share {cores} core(s) of its host {host}: use fewer first. Then: {remedy}"
+            weight /= 4
+        yield Advice(f"rank {rank} is slow: its kernels take {slow[rank]:.1f} times the others'", remedy, weight)
 
 
 def _uneven_work(analysis: Analysis) -> Iterator[Advice]:
@@ -276,9 +316,10 @@ def _completeness(analysis: Analysis) -> Iterator[Advice]:
 
 
 _RULES: Final[Iterable[Callable[[Analysis], Iterator[Advice]]]] = (
+    _mappers,  # in front of the findings that follow from it
     _starving,
+    _waits,
     _resizes,
-    _mappers,
     _slow_ranks,
     _uneven_work,
     _planning,

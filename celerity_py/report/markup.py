@@ -41,13 +41,20 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) 
     left_out = len(lines) - MAX_TABLE_ROWS
     if left_out > 0:
         caption = f"{caption} {left_out} more rows are left out."
-    head = "".join(f'<th scope="col">{cell(text)}</th>' for text in heads)
+    left = [' class="words"' if any(str(line[at])[:1].isalpha() for line in lines) else "" for at in range(len(heads))]
     body = "\n".join(
-        f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in line)}</tr>" for line in lines[:MAX_TABLE_ROWS]
+        f"<tr>{''.join(f'<td{kind}>{cell(value)}</td>' for value, kind in zip(line, left, strict=True))}</tr>"
+        for line in lines[:MAX_TABLE_ROWS]
     )
+    return _framed(caption, list(zip(heads, left, strict=True)), body)
+
+
+def _framed(caption: str, heads: Sequence[tuple[str, str]], body: str) -> str:
+    """A table in a frame that the keyboard can scroll. The heads come with their attributes."""
+    head = "".join(f'<th scope="col"{kind}>{cell(text)}</th>' for text, kind in heads)
     return (
         f'<p class="dim">{escape(caption)}</p>\n'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{cell(heads[0] or "figures")}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{cell(heads[0][0] or "figures")}"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
     )
 
@@ -60,6 +67,11 @@ def facts(known: Mapping[str, object]) -> str:
 def section(name: str, title: str, content: str) -> str:
     """A part of the page with a heading."""
     return f'<section id="{name}"><h2>{cell(title)}</h2>\n{content}</section>\n'
+
+
+def swatch(cause: str) -> str:
+    """A small square in the colour of a cause."""
+    return f'<span class="swatch" style="background:var(--{cause.replace(" ", "-")})"></span>'
 
 
 def cause_bar(path: CriticalPath) -> str:
@@ -80,17 +92,12 @@ def cause_table(caption: str, heads: Sequence[str], paths: Sequence[CriticalPath
     for cause in CAUSES:
         if not any(each[cause] > 0 for each in spent):
             continue
-        swatch = f'<span class="swatch" style="background:var(--{cause.replace(" ", "-")})"></span>'
         values = "".join(
             f"<td>{format_time(each[cause])}</td><td>{format_percent(path.share(cause))}</td>"
             for each, path in zip(spent, paths, strict=True)
         )
-        rows.append(f"<tr><td>{swatch}{CAUSE_WORDS[cause]}</td>{values}</tr>")
-    head = "".join(f'<th scope="col">{cell(text)}</th>' for text in heads)
-    return (
-        f'<p class="dim">{escape(caption)}</p>\n<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>\n"
-    )
+        rows.append(f"<tr><td>{swatch(cause)}{CAUSE_WORDS[cause]}</td>{values}</tr>")
+    return _framed(caption, [(text, "") for text in heads], "".join(rows))
 
 
 def page(title: str, body: str, content: Mapping[str, Any] | None = None) -> str:

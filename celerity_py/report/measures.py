@@ -140,6 +140,9 @@ class Application:
     submitting: float
     #: In Python functions that map chunks.
     mapping: float
+    num_submits: int = 0
+    #: The waits for results, by what they wait for, the most frequent first.
+    waits: dict[str, int] = field(default_factory=dict)
 
     @property
     def busy_share(self) -> float:
@@ -351,8 +354,15 @@ class Measures:
                     waiting=waits.length,
                     submitting=submits.length - submits.common_with(waits),
                     mapping=self._union(rank, "map").length,
+                    num_submits=int(self.run.is_kind(rank, "submit").sum()),
+                    waits=self._waits(rank),
                 )
         return found
+
+    def _waits(self, rank: Rank) -> dict[str, int]:
+        names, counts = np.unique(rank.name[self.run.is_kind(rank, "wait")], return_counts=True)
+        found = sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda item: -item[1])
+        return {self.run.text(name).removeprefix("wait "): count for name, count in found}
 
     @cached_property
     def submit_medians(self) -> dict[int, dict[str, tuple[int, float, float]]]:

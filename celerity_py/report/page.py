@@ -31,6 +31,19 @@ _SECTIONS: Final = {
 }
 _MAX_RANKS: Final = 64
 _MAX_CURVES: Final = 24
+#: The colours of the timeline: those of the causes, and of slices that are no cause.
+_LEGEND: Final = {
+    "kernel": "kernels",
+    "host task": "host tasks, contents by functions",
+    "copy": "copies",
+    "transfer": "messages, signals and fetches",
+    "allocation": "allocations",
+    "planning": "planning, Python mappers",
+    "issuing": "issues and launches",
+    "application": "submits",
+    "peer": "waits",
+    "other": "other work of the executor",
+}
 _COLOURS: Final = ("kernel", "copy", "transfer", "planning", "allocation", "host-task", "issuing", "other", "peer")
 _KEYS: Final = (
     ("← →", "move"),
@@ -144,9 +157,10 @@ def _path(analysis: Analysis) -> str:
 
 def _timeline(run: Run) -> str:
     keys = ", ".join(f"<kbd>{key}</kbd> {meaning}" for key, meaning in _KEYS)
+    colours = "".join(f"<span>{markup.swatch(name)}{meaning}</span> " for name, meaning in _LEGEND.items())
     return (
         f"<p>Keys, once the timeline has the focus: {keys}. With a mouse: click for details, drag to move, turn the "
-        f"wheel to zoom, click twice for the whole run.</p>\n"
+        f'wheel to zoom, click twice for the whole run.</p>\n<p class="dim legend">{colours}</p>\n'
         f'<canvas id="timeline" tabindex="0" role="application" aria-label="Timeline of {len(run.ranks)} rank(s)" '
         f'aria-describedby="details"></canvas>\n<div id="details" role="status" aria-live="polite"></div>\n'
     )

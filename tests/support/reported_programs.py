@@ -45,12 +45,21 @@ def starve(queue: celerity.Queue) -> None:
 
 
 def grow(queue: celerity.Queue) -> None:
-    """Each step accesses one row more than the one before, and lookahead is off."""
-    u = celerity.Buffer.from_array(np.zeros((32, 4096), np.float32), name="u")
+    """Each step accesses some rows more than the one before, and lookahead is off."""
+    u = celerity.Buffer.from_array(np.zeros((64, 65536), np.float32), name="u")
     for step in range(16):
-        rows = celerity.Box((0, 0), (2 * step + 2, 4096))
+        rows = celerity.Box((0, 0), (4 * step + 4, 65536))
         queue.parallel_for(1, add_to_rows, u.read_write(access.fixed(rows)), name="grow")
-        queue.wait()
+    queue.wait()
+
+
+def look_at_each_step(queue: celerity.Queue) -> None:
+    """The program looks at the result of each step before it submits the next one."""
+    u = celerity.Buffer.from_array(np.zeros(1024), name="u")
+    for _ in range(60):
+        queue.parallel_for(u.shape, add_one, u.read_write(access.one_to_one()), name="step")
+        if queue.fence(u, slice(0, 1)).result()[0] < 0:
+            break
 
 
 def map_slowly(queue: celerity.Queue) -> None:
@@ -81,6 +90,7 @@ PROGRAMS: dict[str, tuple[Callable[[celerity.Queue], None], dict[str, Any]]] = {
     "starve": (starve, {}),
     "grow": (grow, {"lookahead": "none"}),
     "map_slowly": (map_slowly, {}),
+    "look_at_each_step": (look_at_each_step, {}),
     "exchange": (exchange, {}),
 }
 

@@ -140,7 +140,10 @@ def test_a_program_that_submits_slowly_starves_the_devices(tmp_path: Path) -> No
         trace.add("D0 compute", "kernel", at + 960, at + 990, instruction=step + 1, known=at + 955, issued=at + 956)
     trace.add("application", "wait", 19950, 20950, submission=30)
     text = findings(trace.analyse(tmp_path))[0]
-    assert text.startswith("devices starve: the application thread is busy 95 %, and kernels run for 3.0 % of the time")
+    assert text == (
+        "devices starve: the application thread is busy 95 %, and kernels run for 3.0 % of the time. Submits take 1.0 "
+        "% of the thread's time, and the program's own code 94 %"
+    )
 
 
 def test_a_program_that_is_blocked_does_not_starve_anything(tmp_path: Path) -> None:
@@ -149,6 +152,32 @@ def test_a_program_that_is_blocked_does_not_starve_anything(tmp_path: Path) -> N
     assert findings(trace.analyse(tmp_path)) == [
         "Nothing stands out: kernels and host tasks are 100 % of the critical path"
     ]
+
+
+def test_a_program_that_waits_for_each_step_runs_its_devices_dry(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    for step in range(20):
+        at = 100.0 * step
+        trace.add("application", "submit", at, at + 5, name="submit step", submission=step + 1)
+        trace.add("scheduler", "plan", at + 5, at + 30, submission=step + 1)
+        trace.add("D0 compute", "kernel", at + 60, at + 80, instruction=step + 1, known=at + 30, issued=at + 58)
+        trace.add("application", "wait", at + 6, at + 95, name='wait fence B1 "u"', submission=step + 1)
+    analysis = trace.analyse(tmp_path)
+    assert analysis.measures.applications[0].waits == {'fence B1 "u"': 20}
+    assert findings(analysis)[0] == (
+        'devices run dry: the program waits 20 times, after 1.0 submits each, most often in fence B1 "u". Kernels run '
+        "for 20 % of the time, and begin anew after each wait"
+    )
+
+
+def test_a_slow_rank_of_a_crowded_host_uses_fewer_devices_first(tmp_path: Path) -> None:
+    trace = MadeTrace(2, num_cores=1)
+    for rank, length in ((0, 100), (1, 200)):
+        for step in range(10):
+            trace.add("D0 compute", "kernel", 300 * step, 300 * step + length, name="step", rank=rank,
+                      instruction=step + 1, known=0, bytes=10)  # fmt: skip
+    (advice,) = [advice for advice in advise(trace.analyse(tmp_path)) if "is slow" in advice.finding]
+    assert advice.remedy.startswith("2 CPU devices share 1 core(s) of its host there: use fewer first. Then: Look for")
 
 
 @pytest.mark.parametrize(("lookahead", "remedy"), [("none", "LOOKAHEAD=auto"), ("auto", "LOOKAHEAD=infinite")])
