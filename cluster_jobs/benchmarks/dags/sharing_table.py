@@ -146,8 +146,12 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def _time(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _spread(figures: Mapping[str, float]) -> str:
-    return f"{figures['p50']:.3g} ({figures['p10']:.3g} to {figures['p90']:.3g})"
+    return f"{_time(figures['p50'])} ({_time(figures['p10'])} to {_time(figures['p90'])})"
 
 
 def _title(row: Mapping[str, Any]) -> str:
@@ -177,9 +181,9 @@ def _show_starts(rows: Sequence[Mapping[str, Any]]) -> None:
             WAYS[row["way"]],
             _spread(row["total_ms"]),
             _number(row["total_ms"]["p50"] / first["total_ms"]["p50"]),
-            *(f"{figures[key]:.3g}" for figures in (alone, company) for key in ("p50", "p99")),
+            *(_time(figures[key]) for figures in (alone, company) for key in ("p50", "p99")),
             _number(company["p99"] / alone["p99"]),
-            ", ".join(f"{name} {end:.3g}" for name, end in row["ends_ms"]),
+            ", ".join(f"{name} {_time(end)}" for name, end in row["ends_ms"]),
             str(row["total_ms"]["number"]),
         ])  # fmt: skip
     columns = (
