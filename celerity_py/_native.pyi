@@ -320,6 +320,9 @@ class TracedIssue:
     @property
     def allocation(self) -> tuple[int, int]: ...
 
+    @property
+    def priority(self) -> int: ...
+
 class TracedLane:
     @property
     def lane(self) -> int: ...
@@ -450,6 +453,7 @@ class MemoryHolders(NamedTuple):
     size_bytes: int = ...
     held_bytes: int = ...
     largest: list[Any] = ...
+    most_bytes: int = ...
 
 class ExecutorFailure(NamedTuple):
     """
@@ -706,6 +710,15 @@ class ExecutorSettings:
     def lane_events(self, arg: bool, /) -> None: ...
 
     @property
+    def kernel_order(self) -> str:
+        """
+        Of instructions of one queue and kind: 'age', 'path' or 'predecessors'.
+        """
+
+    @kernel_order.setter
+    def kernel_order(self, arg: str, /) -> None: ...
+
+    @property
     def sync(self) -> bool:
         """Issue work for devices and host tasks one at a time."""
 
@@ -778,6 +791,13 @@ class CudaSettings:
 
     @compute_lanes.setter
     def compute_lanes(self, arg: int, /) -> None: ...
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """Of each GPU, for buffers; 0: all that there is."""
+
+    @most_memory_bytes.setter
+    def most_memory_bytes(self, arg: int, /) -> None: ...
 
     @property
     def graphs(self) -> bool:
@@ -900,6 +920,11 @@ class Executor:
         Looks at the flag, without the GIL, until it is set or the time is up; it is set as soon as the fence or epoch is complete.
 
         Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.
+        """
+
+    def prepare_queue(self, priority: int) -> None:
+        """
+        Makes streams for the kernels of queues of this priority. Before their first task. Any thread.
         """
 
     def lanes(self) -> list[tuple[str, int]]:
@@ -1041,6 +1066,8 @@ SCALAR_TYPES: tuple = ...
 
 SPLITS: tuple = ...
 
+MAX_QUEUE_PRIORITY: int = 4
+
 class BufferInfo:
     """
     A buffer before it is created. The sizes are in bytes; without `initial` it has no contents.
@@ -1130,6 +1157,13 @@ class Task:
         """
         on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.
         """
+
+    @property
+    def priority(self) -> int:
+        """Of the queue that submits it."""
+
+    @priority.setter
+    def priority(self, arg: int, /) -> None: ...
 
     @property
     def division(self) -> tuple:
@@ -1471,11 +1505,15 @@ class Submitter:
         A SubmitDelegate, before the first kernel or host task. Its attributes are read now.
         """
 
-    def submit_kernel(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, constrain: object | None, frame: object) -> None:
-        """Queue.parallel_for, called from this frame."""
+    def submit_kernel(self, kernel: object | None, shape: object | None, args: tuple, name: object | None, hints: object | None, constrain: object | None, frame: object, priority: int) -> None:
+        """
+        Queue.parallel_for, called from this frame, of a queue with this priority.
+        """
 
-    def submit_host_task(self, *given: Any) -> None:
-        """Queue.host_task, with the arguments of SubmitDelegate.plan_host_task."""
+    def submit_host_task(self, priority: int, *given: Any) -> None:
+        """
+        Queue.host_task, of a queue with this priority, with the arguments of SubmitDelegate.plan_host_task.
+        """
 
     def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """
@@ -1491,12 +1529,12 @@ class Submitter:
         Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.
         """
 
-    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool, to_device: bool) -> None:
+    def submit_fence(self, submission: object, buffer: int, box: Box, address: int, on_all: bool, to_device: bool, priority: int) -> None:
         """
         The copy goes to `address`, which becomes an array of the user with the number that the future gets as `raw`; nowhere if it is 0. to_device: the array lies in the memory of the first device.
         """
 
-    def submit_object_fence(self, submission: object, object: int, on_all: bool) -> None:
+    def submit_object_fence(self, submission: object, object: int, on_all: bool, priority: int) -> None:
         """
         Completes when all earlier tasks with this host object are complete on this rank.
         """

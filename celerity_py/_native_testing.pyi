@@ -110,7 +110,10 @@ class Engine:
     reached), and reporting complete(). Not thread-safe.
     """
 
-    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote: str = 'pulls', lanes_wait: bool = True) -> None: ...
+    def __init__(self, lane_classes: Sequence[tuple[str, int, int, int]], *, remote: str = 'pulls', lanes_wait: bool = True, most_shared: int = 0, order: str = 'age') -> None:
+        """
+        most_shared: see lane_class, for all classes. order: "age", "path" or "predecessors".
+        """
 
     def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], policy: str, lane_class: int = 0) -> None:
         """
@@ -118,7 +121,7 @@ class Engine:
 
         Args:
             id: The instruction.
-            priority: Higher is issued first among issuable instructions.
+            priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
             key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
             dependencies: Ids of predecessors.
             policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.

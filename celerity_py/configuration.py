@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX = "CELERITY_"
 
+_BYTES: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+
 
 @dataclass(frozen=True)
 class DeviceChoice:
@@ -35,6 +37,24 @@ class DeviceChoice:
         if self.kind == "list":
             return ",".join(map(str, self.indices)) + ("," if self.count == 1 else "")
         return f"cpu:{self.count}" if self.kind == "cpu" else str(self.count)
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """The memory of each GPU that a rank may take for buffers: so many bytes, or a share of it in percent."""
+
+    count: int
+    unit: str
+
+    def of(self, total_bytes: int) -> int:
+        """In bytes, of a GPU with so many."""
+        if self.unit == "%":
+            return total_bytes * self.count // 100
+        return min(total_bytes, self.count * _BYTES[self.unit])
+
+    def __str__(self) -> str:
+        """As it is written in `CELERITY_GPU_MEMORY`."""
+        return f"{self.count}{self.unit}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,7 @@ Lookahead: TypeAlias = Literal["none", "auto", "infinite"]
 Transport: TypeAlias = Literal["auto", "host", "direct"]
 Poll: TypeAlias = Literal["adaptive", "spin"]
 OverwriteWaits: TypeAlias = Literal["host", "device"]
+KernelOrder: TypeAlias = Literal["age", "path", "predecessors"]
 
 
 class Settings(TypedDict, total=False):
@@ -80,6 +101,8 @@ class Settings(TypedDict, total=False):
     lane_events: bool | None
     overwrite_waits: OverwriteWaits | None
     kernel_lanes: int | None
+    kernel_order: KernelOrder | None
+    gpu_memory: str | None
     stats: bool | str | os.PathLike[str] | None
     trace: bool | str | os.PathLike[str] | None
     live: bool | None
@@ -179,6 +202,15 @@ def _devices(text: str) -> DeviceChoice:
     return DeviceChoice("count", int(value))
 
 
+def _budget(text: str) -> MemoryBudget:
+    units = {unit.lower(): unit for unit in ("%", *_BYTES)}
+    found = re.fullmatch(r"(\d+) ?(%|\w+)", text.strip())
+    unit = None if found is None else units.get(found[2].lower())
+    if found is None or unit is None or int(found[1]) == 0 or (unit == "%" and int(found[1]) > 100):
+        raise ValueError("a share such as '40%', or a size such as '20GB' or '512MiB'")
+    return MemoryBudget(int(found[1]), unit)
+
+
 def _communicator(given: Any) -> Any:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and isinstance(given, mpi.Comm) and not given:
@@ -221,6 +253,9 @@ class Configuration:
     lane_events: bool = _setting(default=True, parse=_switch, is_own=True)
     overwrite_waits: str = _setting("device", _choice(OverwriteWaits))
     kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
+    kernel_order: str = _setting("age", _choice(KernelOrder), is_own=True)
+    #: None: all that there is.
+    gpu_memory: MemoryBudget | None = _setting(None, _budget, is_own=True)  # noqa: RUF009 - a field
     stats: str = _setting("", _output("celerity_stats"), is_own=True)
     trace: str = _setting("", _output("celerity_trace"), is_own=True)
     live: bool = _setting(default=False, parse=_switch)

@@ -23,7 +23,9 @@ _FENCE_RANKS: Final = get_args(FenceRanks)
 _FENCE_PLACES: Final = get_args(FencePlace)
 
 
-def fence_of(runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType, *, to: Any) -> Future[Any]:
+def fence_of(
+    runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType, *, to: Any, priority: int
+) -> Future[Any]:
     """See `Queue.fence`."""
     if not isinstance(buffer, Buffer | HostObject):
         raise ArgumentTypeError(f"queue.fence() takes a Buffer or a HostObject, not {buffer!r}.")
@@ -38,13 +40,13 @@ def fence_of(runtime: Runtime, buffer: Any, box: Any, on: Any, frame: FrameType,
             raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
         if to != "host":
             raise UsageError(f"The fence of {record.label} got to={to!r}, but a host object stays where it is.")
-        return runtime.fence_object(record, on == "all", frame)
+        return runtime.fence_object(record, on == "all", frame, priority)
     box = box_in(record, box, "fence of")
     to_device = to == "device"
     if to_device:
         _check_dtype(runtime, record)
     try:
-        return runtime.fence(record, box, on == "all", frame, to_device=to_device)
+        return runtime.fence(record, box, on == "all", frame, to_device=to_device, priority=priority)
     except MemoryError as error:
         place, remedy = "this host has", "let host tasks over an index space, on=shape, look at the parts"
         if to_device and runtime.devices.is_cuda:

@@ -54,6 +54,7 @@ class Loop(Iterator[int]):
         at_most: SupportsIndex,
         keep: Keep | None,
         when: Callable[[Any], Any] | None,
+        priority: int,
     ) -> None:
         """See `Queue.until`."""
         if not callable(future_of):
@@ -70,6 +71,7 @@ class Loop(Iterator[int]):
         self._runtime = runtime
         self._future_of = future_of
         self._keep = keep
+        self._priority = priority
         self._when = when
         self._begun = 0  # iterations
         self._is_over = False
@@ -165,7 +167,7 @@ class Loop(Iterator[int]):
     def _copy(self, sources: list[Buffer], targets: list[Buffer], frame: FrameType) -> None:
         for source, target in zip(sources, targets, strict=True):
             whole = source.record.box
-            copy_box(self._runtime, target, source, (whole, whole), frame, "queue.until keeps")
+            copy_box(self._runtime, target, source, (whole, whole), frame, self._priority, "queue.until keeps")
 
 
 def _refuse(what: str, takes: str, given: Any) -> NoReturn:

@@ -23,7 +23,7 @@ from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.small_operations import any_of, copy, dot, fill, norm
-from celerity_py.submit.arguments import refuse_names
+from celerity_py.submit.arguments import check_priority, refuse_names
 from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
@@ -52,19 +52,34 @@ class Queue:
     thread overtakes raises `UsageError`. After an interrupt of a call, such as KeyboardInterrupt, its task is submitted
     completely or not at all. In a forked child, each call raises `ForkedProcess`.
 
+    Args:
+        priority: From 0 to 4, the same on all ranks. The work of a queue with a higher priority is issued before the
+            work of lower ones: kernels, copies, transfers, host tasks and fences. On GPUs its kernels run on streams of
+            higher priority. A kernel that has begun ends first, and results stay the same. No queue waits for ever:
+            docs/how_to/sharing.md has the rules.
+
     Raises:
+        ArgumentTypeError: If `priority` is no integer.
+        UsageError: If `priority` is below 0 or above 4.
         ConfigurationError: If a `CELERITY_` variable is wrong.
         LaunchError: If MPI does not work the way this program was started.
     """
 
-    __slots__ = ("__weakref__", "_runtime")
+    __slots__ = ("__weakref__", "_priority", "_runtime")
 
-    def __init__(self) -> None:
+    def __init__(self, *, priority: SupportsIndex = 0) -> None:
+        self._priority = check_priority(priority)
         runtime = lifecycle.current()
         runtime.check_usable("Queue()")
         connect(runtime)
+        runtime.prepare_queue(self._priority)
         runtime.num_queues += 1
         self._runtime: Any = runtime
+
+    @property
+    def priority(self) -> int:
+        """The priority of the queue, as given."""
+        return self._priority
 
     # ---- work
 
@@ -106,7 +121,7 @@ class Queue:
             refuse_names("parallel_for(shape, kernel", unknown, "name", "hints", "constrain")
         # Native: submitter::submit_kernel. As an attribute, CPython finds it sooner than as a method.
         submit_kernel = self._runtime.submit_kernel
-        submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1))
+        submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1), self._priority)
 
     def host_task(
         self,
@@ -143,7 +158,7 @@ class Queue:
         """
         if unknown:
             refuse_names("host_task(fn", unknown, "on", "name", "constrain", "unordered")
-        self._runtime.submit_host_task(fn, args, on, name, constrain, unordered, _getframe(1))
+        self._runtime.submit_host_task(self._priority, fn, args, on, name, constrain, unordered, _getframe(1))
 
     def collective(
         self,
@@ -178,7 +193,7 @@ class Queue:
         runtime = self._runtime
         runtime.check_usable("collective()")
         known = runtime.groups.find(group)
-        runtime.submit_host_task(fn, args, known, name, None, True, _getframe(1))
+        runtime.submit_host_task(self._priority, fn, args, known, name, None, True, _getframe(1))
         runtime.groups.keep(known)
 
     # ---- small operations
@@ -199,7 +214,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        fill(self._runtime, buffer, value, box, _getframe(1))
+        fill(self._runtime, buffer, value, box, _getframe(1), self._priority)
 
     def copy(
         self,
@@ -226,7 +241,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        copy(self._runtime, target, source, (target_box, source_box), _getframe(1))
+        copy(self._runtime, target, source, (target_box, source_box), _getframe(1), self._priority)
 
     # ---- repetitions
 
@@ -312,7 +327,8 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return Loop(self._runtime_for("until()"), future_of, every=every, at_most=at_most, keep=keep, when=when)
+        runtime = self._runtime_for("until()")
+        return Loop(runtime, future_of, every=every, at_most=at_most, keep=keep, when=when, priority=self._priority)
 
     # ---- results
 
@@ -371,7 +387,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1), to=to)
+        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1), to=to, priority=self._priority)
 
     def any(self, buffer: Buffer) -> Future[bool]:
         """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.
@@ -390,7 +406,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return any_of(self._runtime_for("any()"), buffer, _getframe(1))
+        return any_of(self._runtime_for("any()"), buffer, _getframe(1), self._priority)
 
     def dot(self, u: Buffer[Element], v: Buffer[Element]) -> Future[Any]:
         """Ask for the sum of the products of the elements of two buffers, as `np.vdot` gives it. Collective.
@@ -410,7 +426,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return dot(self._runtime_for("dot()"), u, v, _getframe(1))
+        return dot(self._runtime_for("dot()"), u, v, _getframe(1), self._priority)
 
     def norm(self, u: Buffer[Any]) -> Future[float]:
         """Ask for the Euclidean norm of the elements of a buffer: the root of `dot(u, u)`. Collective.
@@ -427,7 +443,7 @@ class Queue:
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return norm(self._runtime_for("norm()"), u, _getframe(1))
+        return norm(self._runtime_for("norm()"), u, _getframe(1), self._priority)
 
     def wait(self) -> None:
         """Wait until all earlier submits are complete on this rank. Collective.
@@ -545,4 +561,7 @@ class Queue:
 
     def __repr__(self) -> str:
         runtime = self._runtime
-        return "<Queue, closed>" if runtime is CLOSED else f"<Queue on rank {runtime.rank} of {runtime.size}>"
+        if runtime is CLOSED:
+            return "<Queue, closed>"
+        priority = f" with priority {self._priority}" if self._priority else ""
+        return f"<Queue{priority} on rank {runtime.rank} of {runtime.size}>"

@@ -32,26 +32,36 @@ if TYPE_CHECKING:
     from celerity_py.vocabulary.parts import Chunk
 
 
-def fill(runtime: Runtime, buffer: Any, value: Any, box: Any, frame: FrameType) -> None:
+def fill(  # noqa: PLR0917 - as `Queue.fill` and its line
+    runtime: Runtime, buffer: Any, value: Any, box: Any, frame: FrameType, priority: int
+) -> None:
     """See `Queue.fill`."""
     runtime.check_usable("fill()")
     record = _record(runtime, buffer, "fill")
     where = box_in(record, box, "fill of")
     args = buffer.write(one_to_one()), _element(record, value)
-    runtime.submit_kernel(_kernel_for(_FILL, record.dtype, where.ndim), where, args, None, (), None, frame)
+    runtime.submit_kernel(_kernel_for(_FILL, record.dtype, where.ndim), where, args, None, (), None, frame, priority)
 
 
-def copy(runtime: Runtime, target: Any, source: Any, boxes: tuple[Any, Any], frame: FrameType) -> None:
+def copy(  # noqa: PLR0917 - as `Queue.copy` and its line
+    runtime: Runtime, target: Any, source: Any, boxes: tuple[Any, Any], frame: FrameType, priority: int
+) -> None:
     """See `Queue.copy`; `boxes` are those of target and source."""
     runtime.check_usable("copy()")
     into, out_of = (_record(runtime, buffer, "copy") for buffer in (target, source))
     there, here = box_in(into, boxes[0], "copy into"), box_in(out_of, boxes[1], "copy of")
     _check_copy(into, out_of, there, here)
-    copy_box(runtime, target, source, (there, here), frame)
+    copy_box(runtime, target, source, (there, here), frame, priority)
 
 
 def copy_box(  # noqa: PLR0917 - as `Queue.copy` and its line
-    runtime: Runtime, target: Buffer, source: Buffer, boxes: tuple[Box, Box], frame: FrameType, name: str | None = None
+    runtime: Runtime,
+    target: Buffer,
+    source: Buffer,
+    boxes: tuple[Box, Box],
+    frame: FrameType,
+    priority: int,
+    name: str | None = None,
 ) -> None:
     """Submit a copy from one box to another of the same extents.
 
@@ -61,12 +71,15 @@ def copy_box(  # noqa: PLR0917 - as `Queue.copy` and its line
         source: Of the same dtype and number of dimensions.
         boxes: In target and source.
         frame: The line that asks for the copy.
+        priority: Of the queue.
         name: Of the task, if it is not that of `Queue.copy`.
     """
     there, here = boxes
     shift = tuple(map(operator.sub, here.min, there.min))
     args = target.write(one_to_one()), source.read(_shifted(shift)), *shift, *[0] * (3 - len(shift))
-    runtime.submit_kernel(_kernel_for(_COPY, target.record.dtype, there.ndim), there, args, name, (), None, frame)
+    runtime.submit_kernel(
+        _kernel_for(_COPY, target.record.dtype, there.ndim), there, args, name, (), None, frame, priority
+    )
 
 
 class TruthFuture(Future[bool]):
@@ -77,7 +90,7 @@ class TruthFuture(Future[bool]):
         super().fulfil(bool(np.any(value)))
 
 
-def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
+def any_of(runtime: Runtime, buffer: Any, frame: FrameType, priority: int) -> Future[bool]:
     """See `Queue.any`."""
     if not isinstance(buffer, Buffer):
         raise ArgumentTypeError(
@@ -91,8 +104,8 @@ def any_of(runtime: Runtime, buffer: Any, frame: FrameType) -> Future[bool]:
         found = make_buffer((), np.bool_, f"any of {buffer.name or buffer.record.label}", frame)
         args = buffer.read(one_to_one()), reduction(found, "or")
         find = _kernel_for(_FIND, buffer.record.dtype, buffer.ndim)
-        runtime.submit_kernel(find, buffer.shape, args, None, (), None, frame)
-    return runtime.fence(found.record, found.record.box, True, frame, TruthFuture)
+        runtime.submit_kernel(find, buffer.shape, args, None, (), None, frame, priority)
+    return runtime.fence(found.record, found.record.box, True, frame, TruthFuture, priority=priority)
 
 
 class _NumberFuture(Future[Any]):
@@ -111,18 +124,18 @@ class _RootFuture(Future[float]):
         super().fulfil(float(np.sqrt(value.item().real)))
 
 
-def dot(runtime: Runtime, u: Any, v: Any, frame: FrameType) -> Future[Any]:
+def dot(runtime: Runtime, u: Any, v: Any, frame: FrameType, priority: int) -> Future[Any]:
     """See `Queue.dot`."""
-    return _dot(runtime, u, v, "dot", frame, _NumberFuture)
+    return _dot(runtime, u, v, "dot", frame, _NumberFuture, priority)
 
 
-def norm(runtime: Runtime, u: Any, frame: FrameType) -> Future[float]:
+def norm(runtime: Runtime, u: Any, frame: FrameType, priority: int) -> Future[float]:
     """See `Queue.norm`."""
-    return _dot(runtime, u, u, "norm", frame, _RootFuture)
+    return _dot(runtime, u, u, "norm", frame, _RootFuture, priority)
 
 
 def _dot(  # noqa: PLR0917 - one call per line above
-    runtime: Runtime, u: Any, v: Any, call: str, frame: FrameType, future: type[Future[Any]]
+    runtime: Runtime, u: Any, v: Any, call: str, frame: FrameType, future: type[Future[Any]], priority: int
 ) -> Future[Any]:
     first, second = (_record(runtime, buffer, call) for buffer in (u, v))
     kind = first.dtype.base.kind
@@ -135,8 +148,9 @@ def _dot(  # noqa: PLR0917 - one call per line above
         )
     total = make_buffer((), _SUMS[kind], f"{call} of {first.label}", frame)
     args = u.read(one_to_one()), v.read(one_to_one()), reduction(total, "sum")
-    runtime.submit_kernel(_kernel_for(_DOT, first.dtype, u.ndim), first.shape, args, f"queue.{call}", (), None, frame)
-    return runtime.fence(total.record, total.record.box, True, frame, future)
+    kernel = _kernel_for(_DOT, first.dtype, u.ndim)
+    runtime.submit_kernel(kernel, first.shape, args, f"queue.{call}", (), None, frame, priority)
+    return runtime.fence(total.record, total.record.box, True, frame, future, priority=priority)
 
 
 # ---- arguments

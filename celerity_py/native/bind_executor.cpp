@@ -23,6 +23,7 @@
 #include "executor/core/loop/executor_loop.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/threads/spin_flag.hpp"
+#include "look_up.hpp"
 #include "named_tuple.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
@@ -103,6 +104,10 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("oversubscribed", &options::oversubscribed, "There are more busy threads than cores: never spin.")
 	    .def_rw("check", &options::check, "Fill fresh memory with 0xff bytes.")
 	    .def_rw("lane_events", &options::lane_events, "Lanes wait for each other, and not the host for all of them.")
+	    .def_prop_rw(
+	        "kernel_order", [](const options& self) { return name_of(self.order); },
+	        [](options& self, const std::string& name) { self.order = look_up<kernel_order>(name, "an order of kernels"); },
+	        "Of instructions of one queue and kind: 'age', 'path' or 'predecessors'.")
 	    .def_rw("sync", &options::sync, "Issue work for devices and host tasks one at a time.")
 	    .def_rw("direct", &options::direct, "Transfers between ranks of this host may be direct; not with `sync`.")
 	    .def_rw("overwrites_wait", &options::overwrites_wait, "On their lanes until other ranks have fetched.")
@@ -118,6 +123,7 @@ void bind_settings(nb::module_& m) {
 	bind_keywords(cuda);
 	cuda.def_rw("ordinals", &cuda_options::ordinals, "As the driver counts them, one per device.")
 	    .def_rw("compute_lanes", &cuda_options::compute_lanes, "Kernels at the same time on a GPU.")
+	    .def_rw("most_memory_bytes", &cuda_options::most_memory_bytes, "Of each GPU, for buffers; 0: all that there is.")
 	    .def_rw("graphs", &cuda_options::graphs, "Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.")
 	    .def_rw("kernels_wait", &cuda_options::kernels_wait, "The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.")
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
@@ -298,6 +304,9 @@ Events that nobody waits for come up to 2 ms later.)")
 	        R"(Looks at the flag, without the GIL, until it is set or the time is up; it is set as soon as the fence or epoch is complete.
 
 Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.)")
+	    .def(
+	        "prepare_queue", [](executor_loop& self, const queue_priority priority) { self.prepare_queue(priority); }, "priority"_a, released(),
+	        "Makes streams for the kernels of queues of this priority. Before their first task. Any thread.")
 	    .def("lanes", &lanes, nb::sig("def lanes(self) -> list[tuple[str, int]]"), "Kind and device of every lane, by its number.")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(

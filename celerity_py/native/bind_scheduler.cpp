@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,8 +62,13 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("templates", &pipeline_settings::templates, "Whether replays may repeat plans.");
 }
 
-scheduler* make_scheduler(const pipeline_settings& planning, executor_loop* const executor, const std::uint64_t run_ahead, const double idle_spin_s,
+/// The planner looks at the history of no more horizons, however far the program may be ahead.
+constexpr std::size_t most_pending_horizons = 64;
+
+scheduler* make_scheduler(const pipeline_settings& given, executor_loop* const executor, const std::uint64_t run_ahead, const double idle_spin_s,
     std::shared_ptr<trace_recorder> trace, std::shared_ptr<graph_log> graphs) {
+	pipeline_settings planning = given;
+	planning.capabilities.most_horizons_ahead = std::min<std::size_t>(2 * run_ahead, most_pending_horizons) + 2;
 	const scheduler_settings settings{planning, run_ahead, to_nanoseconds(idle_spin_s), std::move(trace), std::move(graphs)};
 	auto result = std::make_unique<scheduler>(settings, executor);
 	if(executor != nullptr) {

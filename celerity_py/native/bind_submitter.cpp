@@ -21,8 +21,10 @@ namespace celerity::native {
 namespace {
 
 void submit_fence(submitter& self, const nb::handle submission, const std::uint64_t buffer, const user_box& where, const std::uintptr_t address,
-    const bool on_all, const bool to_device) {
-	self.table().enter(submission, {make_fence(buffer, where, 0, on_all, to_device), {}, reinterpret_cast<void*>(address)}, now_ns());
+    const bool on_all, const bool to_device, const queue_priority priority) {
+	task node = make_fence(buffer, where, 0, on_all, to_device);
+	node.priority = priority;
+	self.table().enter(submission, {std::move(node), {}, reinterpret_cast<void*>(address)}, now_ns());
 }
 
 nb::object call_inside(const nb::handle threads, const nb::handle function, const nb::args& args) {
@@ -75,11 +77,13 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	    .def(
 	        "submit_kernel",
 	        [](submitter& self, const nb::handle kernel, const nb::handle shape, nb::tuple args, const nb::handle name, const nb::handle hints,
-	            const nb::handle constrain, const nb::handle frame) { self.submit_kernel({kernel, shape, std::move(args), name, hints, constrain, frame}); },
-	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "constrain"_a.none(), "frame"_a,
-	        "Queue.parallel_for, called from this frame.")
-	    .def("submit_host_task", &submitter::submit_host_task, "given"_a, nb::sig("def submit_host_task(self, *given: typing.Any) -> None"),
-	        "Queue.host_task, with the arguments of SubmitDelegate.plan_host_task.")
+	            const nb::handle constrain, const nb::handle frame,
+	            const queue_priority priority) { self.submit_kernel({kernel, shape, std::move(args), name, hints, constrain, frame, priority}); },
+	        "kernel"_a.none(), "shape"_a.none(), "args"_a, "name"_a.none(), "hints"_a.none(), "constrain"_a.none(), "frame"_a, "priority"_a,
+	        "Queue.parallel_for, called from this frame, of a queue with this priority.")
+	    .def("submit_host_task", &submitter::submit_host_task, "priority"_a, "given"_a,
+	        nb::sig("def submit_host_task(self, priority: int, *given: typing.Any) -> None"),
+	        "Queue.host_task, of a queue with this priority, with the arguments of SubmitDelegate.plan_host_task.")
 	    .def("record", &submitter::record, "function"_a, "tasks"_a, "submissions"_a, "opened"_a,
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
@@ -88,15 +92,17 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
 	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),
 	        "Submit recorded tasks again, `times` times, for a call from this frame. Their buffers must live until this returns.")
-	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a, "to_device"_a,
+	    .def("submit_fence", &submit_fence, "submission"_a, "buffer"_a, "box"_a, "address"_a, "on_all"_a, "to_device"_a, "priority"_a,
 	        "The copy goes to `address`, which becomes an array of the user with the number that the future gets as `raw`; nowhere if it is 0. to_device: the "
 	        "array lies in the memory of the first device.")
 	    .def(
 	        "submit_object_fence",
-	        [](submitter& self, const nb::handle submission, const std::uint64_t object, const bool on_all) {
-		        self.table().enter(submission, {make_object_fence(object, on_all)}, now_ns());
+	        [](submitter& self, const nb::handle submission, const std::uint64_t object, const bool on_all, const queue_priority priority) {
+		        task node = make_object_fence(object, on_all);
+		        node.priority = priority;
+		        self.table().enter(submission, {std::move(node)}, now_ns());
 	        },
-	        "submission"_a, "object"_a, "on_all"_a, "Completes when all earlier tasks with this host object are complete on this rank.")
+	        "submission"_a, "object"_a, "on_all"_a, "priority"_a, "Completes when all earlier tasks with this host object are complete on this rank.")
 	    .def(
 	        "submit_own_task",
 	        [](submitter& self, const nb::handle submission, const task& planned, const std::string& name) {

@@ -96,6 +96,7 @@ void bind_tasks(nb::module_& m) {
 	m.attr("REDUCTION_OPERATIONS") = all_names<reduction_op>();
 	m.attr("SCALAR_TYPES") = all_names<scalar_type>();
 	m.attr("SPLITS") = all_names<split_kind>();
+	m.attr("MAX_QUEUE_PRIORITY") = max_queue_priority;
 	bind_buffer_info(m);
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = no_hints(), "reductions"_a = nb::tuple(),
@@ -104,6 +105,7 @@ void bind_tasks(nb::module_& m) {
 	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "granularity"_a.none() = nb::none(),
 	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{},
 	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.")
+	    .def_rw("priority", &task::priority, "Of the queue that submits it.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }
 

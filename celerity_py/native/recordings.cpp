@@ -108,14 +108,15 @@ void submitter::submit_again(recorded_tasks& tasks, const nb::list& submissions,
 			repeated.push_back({std::move(submission), &known.launch, known.node.reductions.size()});
 		}
 	}
-	await_turn(now, repeated.front().submission);
+	await_turn(now, repeated.front().submission, tasks.entries.front().node.priority);
 	std::uint64_t num_reductions = m_table.num_reductions();
 	std::uint64_t number = m_table.enter_again(repeated, tasks.program(), repetitions, site);
 	for(std::size_t i = 0; i < repeated.size(); ++i) {
 		const auto& each = repeated[i];
 		num_reductions += each.num_reductions;
-		if(each.num_reductions > 0) m_delegate.attr("note_reductions")(each.submission, num_reductions);
-		if(tasks.entries[i % tasks.entries.size()].node.kind == task_kind::device_kernel) ++m_num_repeated;
+		const task& node = tasks.entries[i % tasks.entries.size()].node;
+		if(each.num_reductions > 0) m_delegate.attr("note_reductions")(each.submission, num_reductions, node.priority);
+		if(node.kind == task_kind::device_kernel) ++m_num_repeated;
 	}
 	for(const auto& each : repeated) m_table.observe(number++, each.submission, now.started_ns);
 	now.begun = m_scheduler.next_submission().value; // a submit of another thread overtakes the next task from here on

@@ -97,10 +97,10 @@ std::vector<std::byte> bytes_of(PyObject* const bytes) {
 }
 
 /// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
-std::int64_t throttle(scheduler& target) {
-	if(target.may_submit()) return 0;
+std::int64_t throttle(scheduler& target, const queue_priority priority) {
+	if(target.may_submit(priority)) return 0;
 	const std::int64_t started_ns = now_ns();
-	wait_until([&] { return target.throttle(signal_interval); });
+	wait_until([&] { return target.throttle(signal_interval, priority); });
 	return now_ns() - started_ns;
 }
 
@@ -144,6 +144,7 @@ void submitter::submit_kernel(const parallel_for_call& given) {
 	call now = begin("parallel_for()");
 	work made;
 	made.args = given.args;
+	made.node.priority = given.priority;
 	const nb::object space = find_space(given.shape.ptr()); // first: comparing keys may run code of others
 	if(space && given.constrain.is_none() && repeat(given, space, made)) {
 		finish(now, std::move(made));
@@ -152,15 +153,17 @@ void submitter::submit_kernel(const parallel_for_call& given) {
 	}
 	submit_memo::entry found;
 	ask_delegate(given, space, made, found);
+	made.node.priority = given.priority;
 	finish(now, std::move(made));
 	remember(given.kernel, std::move(found));
 }
 
-void submitter::submit_host_task(const nb::args& given) {
+void submitter::submit_host_task(const queue_priority priority, const nb::args& given) {
 	call now = begin("host_task()");
 	work made;
 	made.args = given[1];
 	take_over(m_delegate.attr("plan_host_task")(*given), made.submission, made.node);
+	made.node.priority = priority;
 	finish(now, std::move(made));
 }
 
@@ -179,8 +182,8 @@ bool submitter::is_inside() {
 	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) != 0;
 }
 
-void submitter::await_turn(call& now, const nb::handle submission) {
-	if(const std::int64_t blocked_ns = throttle(m_scheduler); blocked_ns > 0) {
+void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority) {
+	if(const std::int64_t blocked_ns = throttle(m_scheduler, priority); blocked_ns > 0) {
 		now.blocked_ns += blocked_ns;
 		m_blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
@@ -190,7 +193,8 @@ void submitter::await_turn(call& now, const nb::handle submission) {
 }
 
 void submitter::finish(call& now, work&& made) {
-	await_turn(now, made.submission);
+	const queue_priority priority = made.node.priority;
+	await_turn(now, made.submission, priority);
 	const bool has_reductions = !made.node.reductions.empty();
 	try {
 		if(is_recording()) {
@@ -203,7 +207,7 @@ void submitter::finish(call& now, work&& made) {
 		PyErr_SetObject(exception.type().ptr(), exception.ptr());
 		throw nb::python_error();
 	}
-	if(has_reductions) m_delegate.attr("note_reductions")(made.submission, m_table.num_reductions());
+	if(has_reductions) m_delegate.attr("note_reductions")(made.submission, m_table.num_reductions(), priority);
 	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;
 }
 

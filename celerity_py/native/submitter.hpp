@@ -63,6 +63,7 @@ struct parallel_for_call {
 	nanobind::handle kernel, shape;
 	nanobind::tuple args;
 	nanobind::handle name, hints, constrain, frame;
+	queue_priority priority = 0; ///< of the queue
 };
 
 /// Carries out the calls of queues that submit. All members with the GIL.
@@ -75,7 +76,7 @@ class submitter {
 	void set_delegate(nanobind::object delegate);
 	void submit_kernel(const parallel_for_call& given);
 	/// `given`: the arguments of the delegate's `plan_host_task`; the second one is the tuple of arguments of the task.
-	void submit_host_task(const nanobind::args& given);
+	void submit_host_task(queue_priority priority, const nanobind::args& given);
 
 	/// Calls the function, and keeps the kernels and host tasks that this thread submits meanwhile. No signal handler can leave the recording open.
 	/// `submissions`: gets Python's record of each. `opened`: the Recording, which refuses other calls.
@@ -143,7 +144,7 @@ class submitter {
 	call begin(const char* name);
 	void finish(call& now, work&& made);
 	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
-	void await_turn(call& now, nanobind::handle submission);
+	void await_turn(call& now, nanobind::handle submission, queue_priority priority);
 	void enter_and_record(work& made, std::int64_t started_ns);
 	void submit_again(recorded_tasks& tasks, const nanobind::list& submissions, std::uint32_t repetitions, std::uint64_t site, call& now);
 	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }

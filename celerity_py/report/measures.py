@@ -194,6 +194,21 @@ class Measures:
         ]
         return sorted(figures, key=lambda kernel: -kernel.total)
 
+    @cached_property
+    def kernels_by_priority(self) -> dict[int, tuple[Floats, Floats]]:
+        """By the priority of the queue, the highest first: durations, and times from ready to begin, of all kernels."""
+        parts: dict[int, list[tuple[Floats, Floats]]] = defaultdict(list)
+        for number, rank in self.run.ranks.items():
+            rows = np.flatnonzero(self.run.is_kind(rank, "kernel"))
+            durations = (rank.end - rank.start)[rows]
+            delays, _ = self._delays(rank, self._works[number], rows)
+            for priority, chosen in groups_of(rank.numbers["priority"][rows]):
+                parts[priority].append((durations[chosen], delays[chosen]))
+        return {
+            priority: (np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found]))
+            for priority, found in sorted(parts.items(), reverse=True)
+        }
+
     def _delays(self, rank: Rank, work: Instructions, rows: Integers) -> tuple[Floats, Floats]:
         """From ready to begin; and how much of it the lane was idle."""
         start = rank.start[rows]

@@ -211,7 +211,7 @@ def _kernels(analysis: Analysis) -> str:
         )
     left_out = max(len(analysis.measures.kernels) - len(rows), 0)
     more = f" {left_out} kernels with less time are left out." if left_out else ""
-    return markup.table(
+    text = markup.table(
         "Bytes are those of the declared regions, read and written. The limit is that of the memory of a GPU; it is "
         "not known for CPU devices, and no limit of computation is known. Ready to start: from the end of the last "
         "dependency to the begin; lane idle: the part of it in which the lane had nothing else to do, of all calls."
@@ -220,6 +220,22 @@ def _kernels(analysis: Analysis) -> str:
          "ready to start, median", "95 %", "lane idle"),
         rows,
     )  # fmt: skip
+    by_priority = analysis.measures.kernels_by_priority
+    if len(by_priority) <= 1:
+        return text
+    return text + markup.table(
+        "All kernels of the queues of each priority.",
+        ("priority", "calls", "total", "ready to start, median", "99 %", "longest"),
+        (
+            (
+                priority,
+                len(durations),
+                format_time(float(durations.sum())),
+                *(format_time(float(np.quantile(delays, part))) for part in (0.5, 0.99, 1.0)),
+            )
+            for priority, (durations, delays) in by_priority.items()
+        ),
+    )
 
 
 def _submits(analysis: Analysis) -> str:

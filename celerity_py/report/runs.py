@@ -27,6 +27,7 @@ _NUMBERS: Final = {
     "message": -1,
     "peer": -1,
     "allocation": -1,
+    "priority": 0,
 }
 _TIMES: Final = ("queued_us", "known_us")
 #: Arguments that are texts.

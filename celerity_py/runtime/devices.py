@@ -35,7 +35,7 @@ class Devices:
     count: int
     ordinals: tuple[int, ...] = ()  # of the GPUs, as the CUDA driver counts those that this process may see
     all_peers: bool = True  # each device reaches the memory of every other one
-    memory_bytes: int = 0  # of the smallest GPU
+    memory_bytes: int = 0  # of the smallest GPU, or what GPU_MEMORY leaves of it
     are_shared: bool = False  # another rank uses one of the GPUs as well
     why_no_gpus: str = field(default="", compare=False)  # empty if the settings ask for the CPU
 
@@ -89,6 +89,8 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             len(set().union(*used.values())),
         )
     all_peers, memory_bytes = _native.cuda_probe(list(mine))
+    if settings.gpu_memory is not None:
+        memory_bytes = settings.gpu_memory.of(memory_bytes)
     return Devices("cuda", len(mine), mine, bool(all_peers), memory_bytes, are_shared)
 
 

@@ -45,6 +45,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         oversubscribed=communicator.local_size > num_cores(),
         check=settings.check,
         lane_events=settings.lane_events,
+        kernel_order=settings.kernel_order,
         overwrites_wait=settings.overwrite_waits == "device",
         sync=settings.sync,
         direct=runtime.may_be_direct,
@@ -60,6 +61,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         cuda = _native.CudaSettings(
             ordinals=list(devices.ordinals),
             compute_lanes=settings.kernel_lanes,
+            most_memory_bytes=0 if settings.gpu_memory is None else devices.memory_bytes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
             graphs=(
                 not settings.bounds_check

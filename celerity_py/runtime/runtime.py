@@ -41,7 +41,7 @@ from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
 from celerity_py.runtime.user_memory import UserArray, UserMemory
-from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue
+from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, ResourceError
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -308,6 +308,22 @@ class Runtime:
         if self.live is not None:
             self.live.release()
 
+    def prepare_queue(self, priority: int) -> None:
+        """Make streams for the kernels of queues of this priority.
+
+        Raises:
+            ResourceError: If the driver of the GPUs refuses.
+        """
+        if priority == 0 or self.executor is None:
+            return
+        try:
+            self.executor.prepare_queue(priority)
+        except RuntimeError as error:
+            raise ResourceError(
+                f"rank {self.rank} cannot make streams for Queue(priority={priority}): {error}. Make all queues at the "
+                f"start of the program, or use fewer priorities."
+            ) from error
+
     # ---- submitting
 
     def new_future(self, kind: type[Future[Any]] = Future) -> Future[Any]:
@@ -420,6 +436,7 @@ class Runtime:
         kind: type[Future[Any]] = Future,
         *,
         to_device: bool = False,
+        priority: int = 0,
     ) -> Future[Any]:
         """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
         future = self.new_future(kind)
@@ -435,7 +452,7 @@ class Runtime:
         future.is_for_all = on_all
         submission = Submission("fence", record.label, None, [], box, frame, future)
         future.subject = submission.label
-        self.submitter.submit_fence(submission, record.id, box, address, on_all, to_device)
+        self.submitter.submit_fence(submission, record.id, box, address, on_all, to_device, priority)
         self._poison_late(future)
         if self.is_dry and takes_part:
             import warnings
@@ -459,7 +476,7 @@ class Runtime:
         self.refuse_in_recording("celerity.HostObject()")
         return next(self._host_objects)
 
-    def fence_object(self, host_object: Ordered, on_all: bool, frame: FrameType) -> Future[Any]:
+    def fence_object(self, host_object: Ordered, on_all: bool, frame: FrameType, priority: int = 0) -> Future[Any]:
         """Get the object as soon as everything submitted so far has used it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
@@ -467,7 +484,7 @@ class Runtime:
         future.is_for_all = self.size == 1
         submission = Submission("fence", host_object.label, None, [host_object], None, frame, future)
         future.subject = submission.label
-        self.submitter.submit_object_fence(submission, host_object.id, on_all)
+        self.submitter.submit_object_fence(submission, host_object.id, on_all, priority)
         self._poison_late(future)
         if self.is_dry or not takes_part:
             future.fulfil(future.array)

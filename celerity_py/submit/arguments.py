@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from celerity_py._native import Box
+from celerity_py._native import MAX_QUEUE_PRIORITY, Box
 from celerity_py.buffer import check_alive
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_backend
@@ -21,6 +21,7 @@ from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
 from celerity_py.vocabulary.combinations import VALUE
 from celerity_py.vocabulary.index_spaces import box_of
+from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Submission
 
@@ -31,6 +32,25 @@ _MAX_CACHED = 4096
 
 #: id of a code object -> (the code object, a number of arguments that it takes, as a function or as a method)
 arities: dict[int, tuple[CodeType, int, type]] = {}
+
+
+def check_priority(given: Any) -> int:
+    """The priority of a queue.
+
+    Raises:
+        ArgumentTypeError: If it is no integer.
+        UsageError: If it is out of range.
+    """
+    try:
+        priority = to_int(given)
+    except TypeError:
+        raise ArgumentTypeError(f"Queue(priority=...) takes an integer, not {given!r}.") from None
+    if not 0 <= priority <= MAX_QUEUE_PRIORITY:
+        raise UsageError(
+            f"Queue(priority={priority}) is out of range: priorities are 0, the default, to {MAX_QUEUE_PRIORITY}, the "
+            f"most urgent. To put a queue behind the others, give the others a higher priority."
+        )
+    return priority
 
 
 def collect(

@@ -204,10 +204,10 @@ class SubmitDelegate:
         if self.runtime.tracer is not None:
             self.runtime.tracer.note_blocked(seconds)
 
-    def note_reductions(self, submission: Submission, last_number: int) -> None:
+    def note_reductions(self, submission: Submission, last_number: int, priority: int) -> None:
         """A kernel with reductions was submitted, which the task graph has numbered up to `last_number`."""
         self.runtime.empty_reductions.note(submission, last_number)
-        finish_ordered(self.runtime, submission)
+        finish_ordered(self.runtime, submission, priority)
 
     def renew(self, submission: Submission) -> Submission:
         """A copy of a kernel with reductions, for a replay: each submit notes by itself whether a chunk combines."""

@@ -83,7 +83,7 @@ def order_reductions(
         reductions[number] = (blocks.record.id, *arg.native[1:3], False)
 
 
-def finish_ordered(runtime: Runtime, submission: Submission) -> None:
+def finish_ordered(runtime: Runtime, submission: Submission, priority: int) -> None:
     """Submit the second kernel for each reduction in a fixed order, behind the first one."""
     for port in submission.args:
         if port.__class__ is not ReductionPort or port.ordered is None:
@@ -100,7 +100,7 @@ def finish_ordered(runtime: Runtime, submission: Submission) -> None:
         )
         kernel = _kernel_for(port.op, record.dtype.name, len(record.shape))
         name = f"{submission.name}: blocks in order"
-        runtime.submit_kernel(kernel, 1, args, name, (), None, target.frame)
+        runtime.submit_kernel(kernel, 1, args, name, (), None, target.frame, priority)
 
 
 def _check_target(submission: Submission, args: tuple[Any, ...], reduction: Reduction) -> None:

@@ -22,6 +22,7 @@ _LANES = {
     "pull": "fetch",
     "signal": "signal",
     "urgent": "compute, first",
+    "raised": "compute, with priority",
 }
 #: The kinds of slices of instructions on lanes, where the name of the kind is not the same.
 _KINDS = {
@@ -196,6 +197,8 @@ class Timeline:
             args |= {"memory": _memory(memory), "allocation": number}
             if issue.operation == "alloc":
                 args["buffer"] = self._buffer(issue.buffer)
+        if issue.priority:
+            args["priority"] = issue.priority
         return args
 
     # ---- slices

@@ -95,9 +95,10 @@ def _explain_shortage(failure: ExecutorFailure, delegate: ExecutorDelegate) -> s
 
     shortage = failure.shortage
     where = "host memory" if shortage.device is None else f"the memory of D{shortage.device}"
+    limit = f"CELERITY_GPU_MEMORY allows {format_bytes(shortage.most_bytes)}. " if shortage.most_bytes else ""
     holders = ", ".join(f"{format_bytes(size)} for {owner(buffer)}" for buffer, size in shortage.largest)
     return (
         f"there is no room for {format_bytes(shortage.size_bytes)} for {owner(shortage.buffer)} in {where}. "
-        f"This rank holds {format_bytes(shortage.held_bytes)} there{': ' if holders else ''}{holders}. "
+        f"This rank holds {format_bytes(shortage.held_bytes)} there{': ' if holders else ''}{holders}. {limit}"
         f"Use more ranks or devices, smaller buffers, or kernels that access less at a time."
     )

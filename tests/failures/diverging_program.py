@@ -171,6 +171,11 @@ def loop(odd: bool) -> None:
         submit(step)
 
 
+def priority(odd: bool) -> None:
+    with celerity.Queue(priority=1 + odd) as urgent:
+        urgent.parallel_for(N, fill, w.write(access.one_to_one()))
+
+
 def early_end(odd: bool) -> None:
     if odd:
         queue.wait()

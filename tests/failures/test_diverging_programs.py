@@ -40,6 +40,7 @@ ASPECTS = {
     "collective": 'host task "meet"',
     "group": "differs, in its host objects. Rank 0: host task",
     "order": "accesses read B",
+    "priority": 'differs, in its priority. Rank 0: kernel "fill", priority 1',
     "early_end": "wait",
     "exit_at_once": "Rank 1: end of the program. All ranks",
     "no_communication": 'kernel "odd"',

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutants.mutation import Mutation
 
 ENGINE = "executor/core/engine/out_of_order_engine.cpp"
+ORDER = "executor/core/engine/out_of_order_engine_order.cpp"
 ARBITER = "executor/core/transfers/receive_arbiter.cpp"
 RECEIVER = "executor/core/transfers/direct_receiver.cpp"
 SENDER = "executor/core/transfers/direct_sender.cpp"
@@ -326,5 +327,30 @@ EXECUTOR_MUTATIONS = (
         RECEIVER,
         "pull_operation{message.ready, copy_of(",
         "pull_operation{{}, copy_of(",
+    ),
+    Mutation(
+        "nobody gets the place of an instruction that is complete",
+        ORDER,
+        "		take_place(m_nodes[entry.slot]);\n		return push_ready(entry.slot);",
+        "		return;",
+    ),
+    Mutation(
+        "instructions wait for places although other queues have nothing to do any more",
+        ENGINE,
+        "if(m_num_waiting > 0 && !is_shared()) end_sharing();",
+        "",
+    ),
+    Mutation(
+        "an instruction that waits for another rank keeps the place that the other rank needs",
+        ENGINE,
+        "if(n.has_place) leave_place(n); // an instruction with a smaller key may need it",
+        "",
+        limit=4000,
+    ),
+    Mutation(
+        "an instruction that was lifted into a higher queue is issued once more in its old place",
+        ORDER,
+        "++m_num_outdated;",
+        "",
     ),
 )

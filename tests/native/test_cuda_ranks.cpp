@@ -61,6 +61,23 @@ void replay() {
 	}
 }
 
+/// Kernels of queues with priorities have streams and nodes of graphs with these priorities.
+void replay_with_priorities() {
+	for(const std::size_t num_devices : {1U, 3U}) {
+		setup how;
+		how.replays = true;
+		how.num_devices = num_devices;
+		how.num_priorities = 3;
+		how.steps = 1001; // the plan is periodic only after as many horizons as the program may be ahead
+		const int streams_before = emulated_cuda::num_streams_made(2);
+		const int nodes_before = emulated_cuda::num_nodes_made(1);
+		if(run(how) < 5) die("a replay with priorities has hardly used graphs");
+		if(emulated_cuda::num_streams_made(2) == streams_before) die("no stream has the priority of its queue");
+		if(emulated_cuda::num_nodes_made(1) == nodes_before) die("no kernel of a graph has the priority of its queue");
+	}
+	if(emulated_cuda::num_streams_made(3) != 0) die("there are streams for a queue that does not exist");
+}
+
 /// Likewise between ranks.
 void replay_on_ranks() {
 	for(const std::size_t num_ranks : {2U, 4U}) {
@@ -146,6 +163,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
 	replay();
+	replay_with_priorities();
 	replay_on_ranks();
 #ifndef __SANITIZE_THREAD__
 	count_flags(1);
@@ -175,11 +193,12 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.horizon_step = static_cast<std::uint32_t>(pick({1, 4}));
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
+		how.num_priorities = static_cast<queue_priority>(pick({1, 2, 5}));
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined, %u priorities\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
 		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, int{how.kernels_raise}, how.steps,
-		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes);
+		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes, how.num_priorities);
 		std::fflush(stdout);
 		run(how);
 	}

@@ -102,6 +102,9 @@ class planner {
 	std::mutex m_mutex;
 	std::vector<task_id> m_reached;
 
+	/// Some programs have a single queue.
+	const std::size_t m_num_priorities = m_random() % 3 == 0 ? 1 : max_queue_priority + 1;
+
 	std::size_t pick(const std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(m_random); }
 
 	template <typename Operation>
@@ -111,8 +114,9 @@ class planner {
 		std::sort(dependencies.begin(), dependencies.end());
 		dependencies.erase(std::unique(dependencies.begin(), dependencies.end()), dependencies.end());
 		const instruction_id id(++m_last_instruction);
-		m_batch.instructions.push_back(storage.create<instruction>(id, instruction_key{task_id(m_last_task), {}}, static_cast<instruction_priority>(pick(3)),
-		    storage.copy(dependencies), instruction_operation(operation)));
+		m_batch.instructions.push_back(storage.create<instruction>(id, instruction_key{task_id(m_last_task), {}},
+		    static_cast<instruction_priority>(pick(3)) + priority_of_queue(static_cast<queue_priority>(pick(m_num_priorities))), storage.copy(dependencies),
+		    instruction_operation(operation)));
 		for(const auto dependency : dependencies) std::erase(m_front, dependency);
 		m_front.push_back(id);
 		written.last_writer = id;

@@ -120,10 +120,10 @@ class Session:
         try:
             for start in range(first_seed, first_seed + count, self.options.programs_per_runtime):
                 stop = min(start + self.options.programs_per_runtime, first_seed + count)
-                with self._runtime(seeded_program(start).settings) as (queue, native):
+                with self._runtime(seeded_program(start).settings) as (queues, native):
                     for seed in range(start, stop):
                         before = lifecycle.current().submitter.num_repeated
-                        self._run_one(seed, queue, native)
+                        self._run_one(seed, queues, native)
                         self.report.repeated += lifecycle.current().submitter.num_repeated - before
                         if self.report.failure:
                             return self.report
@@ -132,13 +132,14 @@ class Session:
             self._watchdog.close()
 
     @contextlib.contextmanager
-    def _runtime(self, drawn: Settings) -> Iterator[tuple[celerity.Queue, NativeKernels]]:
+    def _runtime(self, drawn: Settings) -> Iterator[tuple[list[celerity.Queue], NativeKernels]]:
         varied = {name: getattr(drawn, name) for name in _VARIED} | self._machine(drawn)
         free = {name: value for name, value in varied.items() if not os.environ.get(f"CELERITY_{name.upper()}")}
         celerity.configure(**free)
         self._watchdog.begin("the start of the runtime")
         try:
-            with celerity.Queue() as queue:
+            with contextlib.ExitStack() as stack:
+                queues = [stack.enter_context(celerity.Queue(priority=each)) for each in range(5)]
                 runtime: Any = lifecycle._current
                 if runtime.size > 1:
                     from mpi4py import MPI
@@ -150,7 +151,7 @@ class Session:
                     **{name: getattr(configuration, name) for name in _VARIED},
                 )
                 native = NativeKernels(is_cuda=runtime.devices.is_cuda)
-                yield queue, native
+                yield queues, native
                 self._watchdog.begin("the end of the runtime")
         finally:
             self._watchdog.end()
@@ -169,24 +170,25 @@ class Session:
             "overwrite_waits": draws.choice(["device", "host"]),
             "check": draws.random() < 0.3,
             "sync": is_sync,
+            "kernel_order": draws.choice(["age", "path", "predecessors"]),
         }
 
-    def _run_one(self, seed: int, queue: celerity.Queue, native: NativeKernels) -> None:
+    def _run_one(self, seed: int, queues: list[celerity.Queue], native: NativeKernels) -> None:
         program = seeded_program(seed)
         program = Program(replace(self._settings, seed=seed), program.steps)
-        mismatches = self._run_program(program, queue, native)
+        mismatches = self._run_program(program, queues, native)
         self.report.programs += 1
         self.report.tasks += program.task_count
         self.report.native_kernels += native.take_count()
         if self._is_wrong_anywhere(mismatches):
-            program, latest = self._shrink(program, queue, native)
+            program, latest = self._shrink(program, queues, native)
             shown = "\n".join((latest or mismatches)[:20])
             self.report.failure = f"seed {seed}:\n{shown}\nin\n{program}"
 
-    def _run_program(self, program: Program, queue: celerity.Queue, native: NativeKernels) -> list[str]:
+    def _run_program(self, program: Program, queues: list[celerity.Queue], native: NativeKernels) -> list[str]:
         self._watchdog.begin(f"\n{program}")
         try:
-            return ProgramRun(program, queue, self.options, native).run()
+            return ProgramRun(program, queues, self.options, native).run()
         except celerity.CelerityError:
             print(f"failed in\n{program}", file=sys.__stderr__, flush=True)
             raise
@@ -198,7 +200,9 @@ class Session:
             return bool(mismatches)
         return bool(self._communicator.allreduce(len(mismatches)) > 0)
 
-    def _shrink(self, program: Program, queue: celerity.Queue, native: NativeKernels) -> tuple[Program, list[str]]:
+    def _shrink(
+        self, program: Program, queues: list[celerity.Queue], native: NativeKernels
+    ) -> tuple[Program, list[str]]:
         """Leaves out steps for as long as some rank sees something wrong; returns the rest and the mistakes."""
         deadline_s = time.monotonic() + self.options.shrink_s
         latest: list[str] = []
@@ -210,7 +214,7 @@ class Session:
             except (UninitialisedReadError, KeyError):
                 return False
             for _ in range(3):  # it may take a coincidence
-                mismatches = self._run_program(candidate, queue, native)
+                mismatches = self._run_program(candidate, queues, native)
                 if self._is_wrong_anywhere(mismatches):
                     latest = mismatches
                     return True

@@ -254,9 +254,14 @@ def _fold_on_device(xp: Any, op: str, items: Any) -> Any:
 class ProgramRun:
     """One program on a running runtime, next to others before and after it."""
 
-    def __init__(self, program: Program, queue: celerity.Queue, options: Options, native: NativeKernels) -> None:
+    def __init__(
+        self, program: Program, queues: Sequence[celerity.Queue], options: Options, native: NativeKernels
+    ) -> None:
         self.program = program
-        self.queue = queue
+        self.queues = queues
+        """By priority."""
+        self.queue = queues[0]
+        """Of the present task."""
         self.native = native
         self.meaning: Meaning = interpret(program)
         self.delays = Delays(options.jitter_percent, random.Random(program.settings.seed))
@@ -278,6 +283,7 @@ class ProgramRun:
         number = 0
         for step in self.program.steps:
             number += isinstance(step, Task)
+            self.queue = self.queues[self.program.settings.priority_of(number)]
             self._apply(number, step)
         self._fence_what_is_left()
         self._buffers.clear()

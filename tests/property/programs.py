@@ -225,6 +225,10 @@ class Settings:
     """All lanes of a device share one hardware queue, in order of issue."""
     seed: int = 0
 
+    def priority_of(self, number: int) -> int:
+        """The priority of the queue that submits this task. A third of the programs has a single queue."""
+        return 0 if self.seed % 3 == 0 else ((self.seed + number) * 2654435761 >> 8) % 5
+
     def direct_ranks(self, rank: int) -> list[bool]:
         return [(min(rank, peer), max(rank, peer)) in self.direct_pairs for peer in range(self.num_ranks)]
 

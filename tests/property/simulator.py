@@ -56,6 +56,7 @@ class World:
             "lane_events": self.random.random() < 0.9,
             "sync": not settings.direct_pairs and self.random.random() < 0.1,
             "most_on_a_lane": self.random.choice([120, 3, 2]),
+            "kernel_order": self.random.choice(["age", "path", "predecessors"]),
             **options,
         }
         self._overwrites_wait = self.random.random() < 0.7

@@ -8,6 +8,8 @@ from typing import Literal
 from celerity_py import _native_testing
 
 Phase = Literal["send", "receive", "work"]
+#: A step from the priority of one queue to the next.
+OF_QUEUE = 32
 ONE_LANE = [("compute", 0, 1, 0)]
 FOUR_LANES = [("compute", 0, 4, 0)]
 TWO_DEVICES = [("compute", 0, 2, 0), ("compute", 1, 2, 0)]

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from celerity_py import configuration
-from celerity_py.configuration import DeviceChoice, configure, resolve
+from celerity_py.configuration import DeviceChoice, MemoryBudget, configure, resolve
 from celerity_py.errors import ConfigurationError, UsageError
 
 
@@ -25,6 +25,7 @@ def test_without_variables_everything_has_its_documented_default() -> None:
     assert (result.lookahead, result.transport, result.poll) == ("auto", "auto", "adaptive")
     assert (result.horizon_step, result.horizon_max_parallelism, result.run_ahead) == (4, 64, 16)
     assert (result.lane_events, result.overwrite_waits, result.kernel_lanes) == (True, "device", 12)
+    assert (result.kernel_order, result.gpu_memory) == ("age", None)
     assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace])
     assert result.dry_run_ranks == 0
 
@@ -70,6 +71,11 @@ def test_a_variable_unlike_any_other_is_an_error_that_lists_the_known_ones() -> 
         ("DEVICES", "1,1", "names each device once"),
         ("DEVICES", "cpu:0", "at most 62 devices"),
         ("DEVICES", "-1", "a count such as"),
+        ("KERNEL_ORDER", "paths", "one of age, path, predecessors .did you mean 'path'"),
+        ("GPU_MEMORY", "101%", "a share such as '40%', or a size such as '20GB'"),
+        ("GPU_MEMORY", "0%", "a share such as"),
+        ("GPU_MEMORY", "20", "a share such as"),
+        ("GPU_MEMORY", "20 parsec", "a share such as"),
     ],
 )
 def test_a_malformed_value_is_an_error_that_says_what_is_expected(name: str, text: str, expected: str) -> None:
@@ -92,6 +98,26 @@ def test_devices_are_a_count_or_cpu_devices(text: str, choice: DeviceChoice) -> 
 def test_a_list_of_devices_on_the_cpu_backend_names_the_cpu_form(text: str, shown: str, count: int) -> None:
     with pytest.raises(ConfigurationError, match=f"DEVICES={shown} GPUs.*DEVICES=cpu:{count}"):
         resolve({"CELERITY_DEVICES": text, "CELERITY_BACKEND": "cpu"}, {})
+
+
+def budget(text: str) -> MemoryBudget:
+    found = resolve({"CELERITY_GPU_MEMORY": text}, {}).gpu_memory
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [("40%", 400), ("100 %", 1000), ("3gb", 1000), ("512MiB", 1000)],
+)
+def test_the_memory_of_gpus_is_bounded_by_a_share_or_a_size(text: str, num_bytes: int) -> None:
+    assert budget(text).of(1000) == num_bytes
+
+
+def test_a_size_of_memory_has_decimal_and_binary_units() -> None:
+    sizes = [budget(text).of(10**15) for text in ("2GB", "2GiB", "3MB", "3MiB")]
+    assert sizes == [2 * 10**9, 2 << 30, 3 * 10**6, 3 << 20]
+    assert str(budget("2gib")) == "2GiB"
 
 
 def test_cpu_devices_on_the_cuda_backend_are_refused() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from celerity_py import _native_testing
+from tests.support.engine_requests import OF_QUEUE
 from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, TRANSFER, USER, Record, Script, row, send_record
 
 BOX = row(0, 10)
@@ -32,10 +33,12 @@ def copy(source: int, destination: int) -> tuple[str, str | None, int | None]:
     return requests(*s.records, num_devices=2)[0]
 
 
-def kernel(device: int = 0, *, is_border: bool = False, **rules: Any) -> tuple[str, str | None, int | None]:
+def kernel(
+    device: int = 0, *, is_border: bool = False, queue: int = 0, **rules: Any
+) -> tuple[str, str | None, int | None]:
     s = Script()
     s.kernel(device, 5, (DEVICE0 + device, 1), 10)
-    s.records[-1]["is_border"] = is_border
+    s.records[-1] |= {"is_border": is_border, "priority": OF_QUEUE * queue}
     return requests(*s.records, num_devices=2, **rules)[0]
 
 
@@ -65,6 +68,12 @@ def test_copies_go_to_the_lane_of_their_direction(source: int, destination: int,
 def test_a_kernel_goes_to_its_device_and_ahead_of_others_if_it_is_a_border() -> None:
     assert kernel(1) == ("launched", "compute", 1)
     assert kernel(1, is_border=True) == ("launched", "urgent", 1)
+
+
+def test_a_kernel_of_a_queue_with_a_priority_goes_to_lanes_of_it_where_lanes_have_priorities() -> None:
+    assert kernel(1, queue=2, stream_like=True) == ("deferred", "raised", 1)
+    assert kernel(1, queue=2, is_border=True, stream_like=True) == ("deferred", "urgent", 1)
+    assert kernel(1, queue=2) == ("launched", "compute", 1)
 
 
 def test_only_kernels_of_launcher_threads_are_launched_or_deferred() -> None:

@@ -268,3 +268,59 @@ def test_an_empty_access_has_no_allocation() -> None:
     assert first["accesses"][0]["accessed"] == [(0, 0, 0, 4, 1, 1)]
     assert second["accesses"][0]["accessed"] == []
     cluster.finish().verify()
+
+
+# ---- queues with priorities
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
+def test_all_instructions_of_a_task_have_the_priority_of_its_queue(direct: bool) -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, direct=direct, seed=1)
+    u, v = cluster.buffer(16), cluster.buffer(16)
+    for _ in range(6):
+        cluster.kernel(16).write(u, one_to_one()).submit()
+        cluster.kernel(16).write(v, one_to_one()).read(u, all_()).submit()
+    found = set()
+    records = cluster.instructions().records
+    submissions = {record["key"][0]: record["submission"] for record in records if record["kind"] == "device_kernel"}
+    for record in records:
+        if record["kind"] in {"device_kernel", "copy", "send", "receive", "alloc"}:
+            submission = submissions[record["key"][0]]
+            assert record["priority"] // 32 == cluster.program.settings.priority_of(submission), record
+            found.add((record["kind"], record["priority"] // 32))
+    assert len({priority for kind, priority in found if kind == "device_kernel"}) > 2
+    assert {kind for kind, _ in found} >= {"device_kernel", "copy", "send", "receive"}
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_with_priorities_a_task_waits_for_its_data_and_not_for_a_horizon(seed: int) -> None:
+    cluster = Cluster(horizon_step=1, seed=seed)
+    u, v = cluster.buffer(16, "array"), cluster.buffer(16, "array")
+    for _ in range(8):  # of several queues, if there are several
+        cluster.kernel(16, "other").read_write(v, one_to_one()).submit()
+    cluster.kernel(16, "first").read_write(u, one_to_one()).submit()
+    for _ in range(20):
+        cluster.kernel(16, "other").read_write(v, one_to_one()).submit()
+    cluster.kernel(16, "last").read_write(u, one_to_one()).submit()
+    records = cluster.instructions().records
+    kinds = {record["id"]: record["kind"] for record in records}
+    last = [record for record in records if record["kind"] == "device_kernel"][-1]
+    assert {kinds[each] for each in last["dependencies"]} == {"device_kernel" if seed else "horizon"}
+    cluster.finish().verify()
+
+
+def test_with_priorities_the_planner_forgets_old_tasks_as_well() -> None:
+    cluster = Cluster(horizon_step=1, seed=1)
+    u, v = cluster.buffer(16, "array"), cluster.buffer(16, "array")
+    for _ in range(8):  # of several queues, if there are several
+        cluster.kernel(16, "other").read_write(v, one_to_one()).submit()
+    cluster.kernel(16, "first").read_write(u, one_to_one()).submit()
+    for _ in range(60):
+        cluster.kernel(16, "other").read_write(v, one_to_one()).submit()
+    cluster.kernel(16, "last").read_write(u, one_to_one()).submit()
+    records = cluster.instructions().records
+    kinds = {record["id"]: record["kind"] for record in records}
+    last = [record for record in records if record["kind"] == "device_kernel"][-1]
+    assert {kinds[each] for each in last["dependencies"]} == {"horizon"}
+    cluster.finish().verify()

@@ -51,7 +51,7 @@ def submit(kernel: CudaKernel, space: Box, *args: Any) -> tuple[Submission, list
     behind: Any = FakeRuntime()
     signature = parse_signature(kernel.source, kernel.name, "who")
     _Matcher(signature, submission).check()
-    finish_ordered(behind, submission)
+    finish_ordered(behind, submission, 0)
     return submission, reductions, behind
 
 
@@ -130,7 +130,7 @@ def test_a_replay_does_not_submit_the_second_kernel_again() -> None:
     submission, _, behind = submit(kernel_of(ORDERED.format(T="float", op="sum")), Box((0,), (100,)), argument)
     assert len(behind.submits) == 1
     renewed = SimpleNamespace(args=[submission.args[0].fresh()], name="step")
-    finish_ordered(behind, renewed)  # type: ignore[arg-type]
+    finish_ordered(behind, renewed, 0)  # type: ignore[arg-type]
     assert len(behind.submits) == 1
     assert renewed.args[0].kind == submission.args[0].kind
 

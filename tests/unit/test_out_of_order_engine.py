@@ -9,7 +9,16 @@ import random
 import pytest
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import FOUR_LANES, ONE_LANE, TWO_DEVICES, TWO_DOMAINS, Phase, issue_all, submit
+from tests.support.engine_requests import (
+    FOUR_LANES,
+    OF_QUEUE,
+    ONE_LANE,
+    TWO_DEVICES,
+    TWO_DOMAINS,
+    Phase,
+    issue_all,
+    submit,
+)
 
 
 def test_a_chain_is_issued_at_once_on_one_lane() -> None:
@@ -116,7 +125,7 @@ def test_the_host_acts_only_after_completion() -> None:
 
 def test_the_highest_priority_goes_first_and_then_the_oldest() -> None:
     engine = _native_testing.Engine(ONE_LANE)
-    for iid, priority in [(1, 0), (2, 5), (3, -1), (4, 5)]:
+    for iid, priority in [(1, 1), (2, 5), (3, 0), (4, 5)]:
         submit(engine, iid, priority=priority)
     assert list(issue_all(engine)) == [2, 4, 1, 3]
 
@@ -288,7 +297,9 @@ class Device:
 
     def __init__(self, rng: random.Random, classes: list[tuple[str, int, int, int]]) -> None:
         self.rng = rng
-        self.engine = _native_testing.Engine(classes)
+        self.has_priorities = rng.random() < 0.7
+        order = rng.choice(["age", "path", "predecessors"])
+        self.engine = _native_testing.Engine(classes, most_shared=rng.choice([0, 1, 2]), order=order)
         self.num_lanes = sum(size for _, _, size, _ in classes)
         self.lanes: list[list[tuple[int, int, list[tuple[int, int]]]]] = [[] for _ in range(self.num_lanes)]
         self.reached = [0] * self.num_lanes
@@ -393,7 +404,7 @@ def random_graph(rng: random.Random, device: Device, num_classes: int) -> None:
             device.engine,
             iid,
             *dependencies,
-            priority=rng.randrange(-1, 3),
+            priority=rng.randrange(3) + (OF_QUEUE * rng.randrange(4) if device.has_priorities else 0),
             task=key[0],
             phase=names[key[1]],
             policy=policy,

@@ -97,7 +97,7 @@ class Launches:
     def submit(self, value: Any, port: int = 0, given: Any = ()) -> int:
         """The number of times that Python was asked so far."""
         args = Access(None, ONE, self.ports[port]), value
-        self.submitter.submit_kernel(self.kernel, (4, 6), args, None, given, None, sys._getframe())
+        self.submitter.submit_kernel(self.kernel, (4, 6), args, None, given, None, sys._getframe(), 0)
         return len(self.known)
 
 
@@ -169,7 +169,7 @@ def test_a_kernel_that_python_runs_on_a_gpu_has_no_plan_in_any_index_space() -> 
     launches.is_native = False
     args = Access(None, ONE, launches.ports[0]), 1
     for shape in ((4, 6), (4, 6), [4, 6], [4, 6]):  # lists are looked at each time
-        launches.submitter.submit_kernel(launches.kernel, shape, args, None, (), None, sys._getframe())
+        launches.submitter.submit_kernel(launches.kernel, shape, args, None, (), None, sys._getframe(), 0)
     assert launches.known == [None, None, None]
 
 

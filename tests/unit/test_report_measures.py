@@ -12,6 +12,7 @@ from celerity_py.report.advice import advise
 from celerity_py.report.analysis import Analysis
 from celerity_py.report.comparison import changed_settings, verdict
 from celerity_py.report.measures import BEFORE, OTHERS
+from celerity_py.report.page import report_page
 from celerity_py.report.words import format_percent, format_rate, format_time, list_words
 from tests.support.made_traces import MadeTrace, add_chain
 
@@ -60,6 +61,24 @@ def test_the_delay_counts_from_ready_to_begin(tmp_path: Path) -> None:
     kernels = {kernel.name: kernel for kernel in trace.analyse(tmp_path).measures.kernels}
     assert {name: kernel.delays.tolist() for name, kernel in kernels.items()} == {"a": [0], "b": [37], "c": [5]}
     assert {name: kernel.idle_delays.tolist() for name, kernel in kernels.items()} == {"a": [0], "b": [7], "c": [5]}
+
+
+def test_kernels_of_queues_with_priorities_are_told_apart(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    trace.add("D0 compute", "kernel", 0, 50, instruction=1, known=0)
+    trace.add("D0 compute", "kernel", 70, 80, instruction=2, known=10)
+    trace.add("D0 compute, with priority", "kernel", 30, 35, instruction=3, known=28, priority=2)
+    analysis = trace.analyse(tmp_path)
+    found = analysis.measures.kernels_by_priority
+    shown = {priority: (times.tolist(), delays.tolist()) for priority, (times, delays) in found.items()}
+    assert [*shown.items()] == [(2, ([5], [2])), (0, ([50, 10], [0, 60]))]
+    assert "All kernels of the queues of each priority." in report_page(analysis)
+
+
+def test_without_priorities_there_is_no_table_of_them(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    add_chain(trace)
+    assert "of each priority" not in report_page(trace.analyse(tmp_path))
 
 
 def test_overlap_is_the_time_beneath_kernels(tmp_path: Path) -> None:

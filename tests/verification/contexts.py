@@ -107,7 +107,7 @@ class RankContext:
         elif isinstance(step, Fence):
             return self._submit_fence(step)
         elif isinstance(step, ObjectFence):
-            return int(self.native.submit(_native_testing.make_object_fence(step.object, step.on_all)))
+            return self._hand_over(_native_testing.make_object_fence(step.object, step.on_all))
         else:
             return int(self.native.submit(_native_testing.make_epoch(step.action)))
         return None
@@ -159,10 +159,17 @@ class RankContext:
         self.native.replay(self.record(tasks), times)
 
     def record(self, tasks: Sequence[Kernel | HostTask]) -> Any:
-        return _native_testing.RecordedProgram([self._native_task(task) for task in tasks])
+        planned = [self._native_task(task) for task in tasks]
+        for number, task in enumerate(planned):
+            task.priority = self.settings.priority_of(number)
+        return _native_testing.RecordedProgram(planned)
+
+    def _hand_over(self, task: _native.Task) -> int:
+        task.priority = self.settings.priority_of(self.native.next_submission())
+        return int(self.native.submit(task))
 
     def _submit(self, task: Kernel | HostTask, name: str) -> int:
-        return int(self.native.submit(self._native_task(task, name)))
+        return self._hand_over(self._native_task(task, name))
 
     def _native_task(self, task: Kernel | HostTask, name: str = "") -> _native.Task:
         planned = self._planned(task)
@@ -193,11 +200,8 @@ class RankContext:
         if task.on_all or self.trace.rank == 0:
             allocation = self._new_user_allocation("fence", self.native.next_submission())
         box = native_box(task.box)
-        return int(
-            self.native.submit(
-                _native_testing.make_fence(self._buffers[task.buffer][0], box, allocation, task.on_all, task.to_device)
-            )
-        )
+        buffer = self._buffers[task.buffer][0]
+        return self._hand_over(_native_testing.make_fence(buffer, box, allocation, task.on_all, task.to_device))
 
 
 @dataclass(frozen=True)

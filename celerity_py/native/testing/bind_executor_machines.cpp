@@ -18,16 +18,20 @@ namespace {
 
 using lane_class_tuple = std::tuple<std::string, std::uint32_t, std::uint32_t, std::uint32_t>;
 
-std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& tuples) {
+std::vector<lane_class> make_lane_classes(const std::vector<lane_class_tuple>& tuples, const std::uint32_t most_shared) {
 	std::vector<lane_class> classes;
-	for(const auto& [kind, device, size, domain] : tuples) classes.push_back({look_up<lane_kind>(kind, "a kind of lane"), device_id(device), size, domain});
+	for(const auto& [kind, device, size, domain] : tuples) {
+		classes.push_back({look_up<lane_kind>(kind, "a kind of lane"), device_id(device), size, domain, most_shared});
+	}
 	return classes;
 }
 
 class python_engine {
   public:
-	python_engine(const std::vector<lane_class_tuple>& classes, const std::string& remote, const bool lanes_wait)
-	    : m_engine(make_lane_classes(classes), {look_up<remote_waits>(remote, "what lanes wait for"), lanes_wait}) {}
+	python_engine(const std::vector<lane_class_tuple>& classes, const std::string& remote, const bool lanes_wait, const std::uint32_t most_shared,
+	    const std::string& order)
+	    : m_engine(make_lane_classes(classes, most_shared),
+	          {look_up<remote_waits>(remote, "what lanes wait for"), lanes_wait, look_up<kernel_order>(order, "an order of kernels")}) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
 	    const std::string& policy, const std::uint32_t lane_class) {
@@ -90,14 +94,15 @@ void bind_engine(nb::module_& m) {
 Lane classes are (kind, device, number of lanes, domain); lanes are numbered through all classes in order, and lanes of one domain can wait for each
 other without the host. Drive it by submitting instructions, executing what next() hands out (each lane in order, an instruction only when its waits are
 reached), and reporting complete(). Not thread-safe.)")
-	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool>(), "lane_classes"_a, nb::kw_only(), "remote"_a = "pulls",
-	        "lanes_wait"_a = true)
+	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool, std::uint32_t, const std::string&>(), "lane_classes"_a, nb::kw_only(),
+	        "remote"_a = "pulls", "lanes_wait"_a = true, "most_shared"_a = 0, "order"_a = "age",
+	        "most_shared: see lane_class, for all classes. order: \"age\", \"path\" or \"predecessors\".")
 	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0,
 	        R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
     id: The instruction.
-    priority: Higher is issued first among issuable instructions.
+    priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
     key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
     dependencies: Ids of predecessors.
     policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr unsigned char poison = 0xff;
 constexpr std::align_val_t alignment{64};
+constexpr std::uint32_t most_shared = 2;
 
 void raise(const shared_flag& flag) { std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release); }
 
@@ -24,12 +25,15 @@ void raise(const shared_flag& flag) { std::atomic_ref(*flag.address).store(flag.
 
 scripted_backend::scripted_backend(const scripted_options& options) : m_options(options), m_fifos(options.num_devices + 1) {
 	const auto add = [&](const lane_kind kind, const std::uint32_t device, const std::uint32_t queue, const std::uint32_t size, const std::uint32_t domain) {
-		m_classes.push_back({kind, device_id(device), size, domain});
+		const bool is_shared =
+		    kind == lane_kind::host_to_device || kind == lane_kind::device_to_host || (kind == lane_kind::compute && !options.is_stream_like);
+		m_classes.push_back({kind, device_id(device), size, domain, is_shared ? most_shared : 0});
 		for(std::uint32_t i = 0; i < size; ++i) m_lanes.emplace_back().queue = queue;
 	};
 	for(std::uint32_t d = 0; d < options.num_devices; ++d) { // in the order of `role`
 		add(lane_kind::compute, d, d, options.num_compute_lanes, 0);
-		for(const auto kind : {lane_kind::urgent, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::signal, lane_kind::pull}) {
+		for(const auto kind :
+		    {lane_kind::urgent, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::signal, lane_kind::pull, lane_kind::raised}) {
 			add(kind, d, d, options.num_other_lanes, 0);
 		}
 	}
@@ -41,8 +45,8 @@ scripted_backend::~scripted_backend() {
 	for(const auto& [address, size] : m_dead) ::operator delete(address, alignment);
 }
 
-std::uint32_t scripted_backend::kernel_class(const device_id device, const bool is_urgent) const {
-	return class_of(is_urgent ? role::urgent : role::compute, device.value);
+std::uint32_t scripted_backend::kernel_class(const device_id device, const bool is_urgent, const queue_priority queue) const {
+	return class_of(is_urgent ? role::urgent : queue > 0 && m_options.is_stream_like ? role::raised : role::compute, device.value);
 }
 
 std::uint32_t scripted_backend::copy_class(const memory_id from, const memory_id to) const {

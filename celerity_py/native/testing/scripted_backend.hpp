@@ -60,7 +60,7 @@ class scripted_backend final : public backend {
 	std::string find_leftovers() const;
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
-	std::uint32_t kernel_class(device_id device, bool is_urgent) const override;
+	std::uint32_t kernel_class(device_id device, bool is_urgent, queue_priority queue) const override;
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
 	std::uint32_t gather_class(memory_id to) const override;
 	bool defers_kernels() const override { return m_options.is_stream_like; }
@@ -90,8 +90,8 @@ class scripted_backend final : public backend {
 	bool release() override { return true; }
 
   private:
-	enum class role : std::uint8_t { compute, urgent, to_device, to_host, peer, signal, pull };
-	static constexpr std::uint32_t roles_per_device = 7;
+	enum class role : std::uint8_t { compute, urgent, to_device, to_host, peer, signal, pull, raised };
+	static constexpr std::uint32_t roles_per_device = 8;
 
 	struct operation {
 		step_kind kind = step_kind::copy;

@@ -105,8 +105,10 @@ class backend {
 	virtual ~backend() = default;
 
 	virtual std::span<const lane_class> lane_classes() const = 0;
-	/// `is_urgent`: other devices or ranks wait for the result.
-	virtual std::uint32_t kernel_class(device_id device, bool is_urgent) const = 0;
+	/// `is_urgent`: other devices or ranks wait for the result. `queue`: where the lanes have priorities, lanes of this one.
+	virtual std::uint32_t kernel_class(device_id device, bool is_urgent, queue_priority queue) const = 0;
+	/// Makes lanes for the kernels of queues of this priority. Before their first instruction; any thread.
+	virtual void prepare_queue(queue_priority /* queue */) {}
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
 	/// Of copies out of several devices into one.
 	virtual std::uint32_t gather_class(memory_id to) const = 0;
@@ -115,6 +117,8 @@ class backend {
 
 	/// Whether allocate() returns soon. If not, another thread makes room and then signals the event count; ask again after that.
 	virtual bool is_ready_to_allocate(memory_id /* memory */, std::size_t /* size_bytes */) { return true; }
+	/// Of the memory of each device, that may be allocated; 0: all that there is.
+	virtual std::size_t most_device_bytes() const { return 0; }
 	/// Throws std::bad_alloc. Contents are undefined.
 	virtual void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) = 0;
 	virtual void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) = 0;

@@ -39,6 +39,7 @@ struct launch_operation {
 	small_vector<array_place, 6> access_places; ///< of the allocations, one per access or part of it; without address for empty accesses
 	small_vector<array_place, 2> reduction_places; ///< of the partial results: whole buffers
 	void* violation = nullptr; ///< for the backend: where a kernel that checks bounds reports
+	queue_priority queue = 0; ///< in a graph, where no lane has a priority
 };
 
 /// Launches by submission. The application registers them in the order of submission, the executor looks them up and drops those that are over.

@@ -10,12 +10,14 @@
 
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/base/names.hpp"
+#include "scheduler/core/vocabulary/task.hpp"
 
 namespace celerity {
 
-enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal, urgent };
+enum class lane_kind : std::uint8_t { compute, host_to_device, device_to_host, peer, host_copy, pull, signal, urgent, raised };
 template <>
-inline constexpr std::array<const char*, 8> names_of<lane_kind>{"compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent"};
+inline constexpr std::array<const char*, 9> names_of<lane_kind>{
+    "compute", "host_to_device", "device_to_host", "peer", "host_copy", "pull", "signal", "urgent", "raised"};
 
 using lane_index = std::uint32_t;
 inline constexpr lane_index no_lane = UINT32_MAX;
@@ -27,6 +29,10 @@ struct lane_class {
 	std::uint32_t size = 1;
 	/// Lanes of one domain can wait for each other without the host.
 	std::uint32_t domain = 0;
+	/// Instructions in flight on the class while queues of several priorities have work for lanes; 0: any number. The lanes carry out in the order of issue
+	/// what is in flight, so that an instruction of a higher queue waits for no more than these.
+	std::uint32_t most_shared = 0;
+	queue_priority queue = 0; ///< of `raised`: the queues for whose kernels they are
 };
 
 /// "Everything up to and including `sequence` on `lane`"; sequence numbers count from 1 on each lane.

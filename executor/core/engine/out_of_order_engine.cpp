@@ -9,24 +9,28 @@ namespace celerity {
 namespace {
 
 // Heaps of the standard library have the greatest element on top.
-constexpr auto is_less_urgent = [](const auto& a, const auto& b) { return a.priority != b.priority ? a.priority < b.priority : a.id > b.id; };
 constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key != b.key ? a.key > b.key : a.id > b.id; };
 
 } // namespace
 
 out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const engine_options& options)
-    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_options(options) {}
+    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_options(options), m_waiting(classes.size()), m_places(classes.size()) {}
 
 void out_of_order_engine::submit(const engine_request& request) {
 	const bool goes_to_lane = is_on_lane(request.policy);
 	const bool is_pull = request.policy == issue_policy::pull;
 	if(goes_to_lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
 	if(is_pull && !tracks_keys()) throw std::invalid_argument("pulls are remote waits, and this engine has none");
+	const queue_priority queue = queue_priority_of(request.priority);
+	if(queue > max_queue_priority) throw std::invalid_argument("no such priority");
 
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot, request.num_ids);
 	++m_num_live;
-	if(goes_to_lane) ++m_num_live_on_lanes;
+	if(goes_to_lane) {
+		++m_num_live_on_lanes;
+		m_num_queues += m_live_by_queue[queue]++ == 0;
+	}
 
 	node& n = m_nodes[slot];
 	n.id = request.id;
@@ -34,6 +38,12 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.payload = request.payload;
 	n.key = request.key;
 	n.priority = request.priority;
+	n.queue = queue;
+	n.path = 0;
+	n.num_dependencies = static_cast<std::uint8_t>(std::min<std::size_t>(request.dependencies.size(), UINT8_MAX));
+	n.where = whereabouts::nowhere;
+	n.has_place = false;
+	n.rank = rank_of(n);
 	n.policy = request.policy;
 	n.state = is_pull || request.policy == issue_policy::signal ? node_state::held : node_state::blocked;
 	n.inherited = false;
@@ -48,6 +58,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.successors.clear();
 	n.frontier.clear();
 
+	bool urges = m_options.order == kernel_order::path;
 	for(const auto id : request.dependencies) {
 		const slot_type predecessor_slot = m_window.find(id);
 		if(predecessor_slot == instruction_window::no_slot || predecessor_slot == slot) continue;
@@ -56,6 +67,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 		predecessor.successors.push_back(slot);
 		n.predecessors.push_back(id);
 		++n.num_incomplete;
+		urges |= predecessor.queue < queue;
 		if(!is_satisfied_by_issue(predecessor, n)) {
 			++n.num_blocking;
 		} else if(predecessor.policy == issue_policy::signal) {
@@ -68,6 +80,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 		m_unissued_keys.push_back({n.key, n.id});
 		std::push_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
 	}
+	if(urges) urge_predecessors(slot);
 	if(n.num_blocking == 0) {
 		make_issuable(slot);
 		settle_clocks();
@@ -76,11 +89,12 @@ void out_of_order_engine::submit(const engine_request& request) {
 
 bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 	if(tracks_keys()) retry_gated();
-	while(!m_ready.empty()) {
-		std::pop_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
-		const slot_type slot = m_ready.back().slot;
-		m_ready.pop_back();
+	ready_entry entry;
+	while(m_ready.pop(entry)) {
+		if(drop_outdated(entry)) continue;
+		const slot_type slot = entry.slot;
 		node& n = m_nodes[slot];
+		n.where = whereabouts::nowhere;
 
 		m_waits.clear();
 		m_signals.clear();
@@ -90,7 +104,13 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 			m_parked.push_back(slot);
 			continue;
 		} else if(must_stay_gated(n)) {
+			if(n.has_place) leave_place(n); // an instruction with a smaller key may need it
 			push_gated(slot);
+			continue;
+		} else if(is_shared() && !take_place(n)) {
+			n.where = whereabouts::in_waiting;
+			m_waiting[n.lane_class].push(entry);
+			++m_num_waiting;
 			continue;
 		} else {
 			const lane_index lane = choose_lane(n);
@@ -207,8 +227,8 @@ void out_of_order_engine::make_issuable(const slot_type slot) {
 void out_of_order_engine::push_ready(const slot_type slot) {
 	node& n = m_nodes[slot];
 	n.state = node_state::ready;
-	m_ready.push_back({n.priority, n.id, slot});
-	std::push_heap(m_ready.begin(), m_ready.end(), is_less_urgent);
+	n.where = whereabouts::in_ready;
+	m_ready.push(entry_of(slot));
 }
 
 void out_of_order_engine::push_gated(const slot_type slot) {
@@ -432,7 +452,12 @@ void out_of_order_engine::finalize(const slot_type slot) {
 	m_completed.push_back({n.id, n.num_ids, n.payload});
 	m_window.erase(n.id, n.num_ids);
 	--m_num_live;
-	if(is_on_lane(n.policy)) --m_num_live_on_lanes;
+	if(is_on_lane(n.policy)) {
+		--m_num_live_on_lanes;
+		m_num_queues -= --m_live_by_queue[queue_priority_of(n.priority)] == 0;
+		if(n.has_place) leave_place(n);
+		if(m_num_waiting > 0 && !is_shared()) end_sharing();
+	}
 
 	for(const slot_type successor : n.successors) {
 		node& s = m_nodes[successor];

@@ -17,6 +17,7 @@
 #include "scheduler/core/base/small_vector.hpp"
 #include "instruction_window.hpp"
 #include "lane_pool.hpp"
+#include "ready_queue.hpp"
 
 namespace celerity {
 
@@ -48,9 +49,19 @@ enum class remote_waits : std::uint8_t {
 template <>
 inline constexpr std::array<const char*, 3> names_of<remote_waits>{"none", "pulls", "answers"};
 
+/// The order of issue among instructions of one kind and one queue.
+enum class kernel_order : std::uint8_t {
+	age,          ///< The oldest goes first.
+	path,         ///< The one with the longest way to the end goes first, as far as later instructions are known; then as `predecessors`.
+	predecessors, ///< The one with the fewest dependencies goes first; then the oldest.
+};
+template <>
+inline constexpr std::array<const char*, 3> names_of<kernel_order>{"age", "path", "predecessors"};
+
 struct engine_options {
 	remote_waits remote = remote_waits::pulls;
 	bool lanes_wait = true; ///< for each other. False, to measure the cost: the host waits for all predecessors before it issues an instruction
+	kernel_order order = kernel_order::age;
 };
 
 /// An instruction, or several that are carried out as one, as the engine sees it.
@@ -106,7 +117,11 @@ class out_of_order_engine {
 	/// In topological order. Dependencies on ids that are not live count as complete.
 	void submit(const engine_request& request);
 
-	/// Hands out the issuable instruction of highest priority (smallest id among equals), and appends it to its lane. Watchdogs read `stamp`.
+	/// Hands out the next issuable instruction, and appends it to its lane. Watchdogs read `stamp`. Instructions of a higher queue go first (see
+	/// ready_queue), within a queue those of a kind with higher priority, and then by `engine_options::order`.
+	///
+	/// A predecessor of an instruction counts as one of the same queue if its own queue is lower. While queues of several priorities have work for lanes, a
+	/// class of lanes takes no more than `lane_class::most_shared`: the next place then goes to the highest queue that waits for one.
 	bool next(issue& out, std::uint64_t stamp = 0);
 
 	/// The launcher thread has enqueued a deferred instruction.
@@ -146,6 +161,9 @@ class out_of_order_engine {
 	using slot_type = instruction_window::slot_type;
 	static constexpr std::uint32_t mixed_domains = UINT32_MAX;
 
+	/// Of a node that is ready.
+	enum class whereabouts : std::uint8_t { nowhere, in_ready, in_waiting };
+	static constexpr std::uint8_t longest_path = UINT8_MAX;
 	enum class node_state : std::uint8_t {
 		held, ///< signals and pulls
 		blocked,
@@ -161,10 +179,16 @@ class out_of_order_engine {
 		std::uint64_t num_ids = 1;
 		const instruction* payload = nullptr;
 		instruction_key key;
-		instruction_priority priority = 0;
 		issue_policy policy = issue_policy::host;
 		node_state state = node_state::blocked;
+		whereabouts where = whereabouts::nowhere;
 		bool inherited = false; ///< a successor already runs on this lane behind it
+		bool has_place = false; ///< counts in m_places
+		std::uint8_t path = 0;  ///< successors one behind the other, if the order asks for it; at most `longest_path`
+		std::uint8_t num_dependencies = 0;   ///< likewise
+		instruction_priority priority = 0;   ///< as it was submitted
+		queue_priority queue = 0;            ///< the highest of its own one and those of its successors
+		std::uint32_t rank = 0;               ///< see ready_entry
 		std::uint32_t lane_class = 0;
 		std::uint32_t domain = 0; ///< of the lane class; of an issued clock: the domain of all its positions, or `mixed_domains`
 		lane_index lane = no_lane;
@@ -176,11 +200,6 @@ class out_of_order_engine {
 		small_vector<instruction_id, 4> predecessors; ///< those incomplete at submit
 		small_vector<slot_type, 4> successors;        ///< a successor outlives this node: completing it would complete this node first
 		small_vector<lane_position, 2> frontier;      ///< clock only: positions that a successor on a lane has to wait for
-	};
-	struct ready_entry {
-		instruction_priority priority;
-		instruction_id id;
-		slot_type slot;
 	};
 	struct completion {
 		slot_type slot;
@@ -200,7 +219,11 @@ class out_of_order_engine {
 	std::vector<node> m_nodes;
 	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued; zero for lanes opened later
 	std::vector<slot_type> m_free_slots;
-	std::vector<ready_entry> m_ready;        ///< heap
+	ready_queue m_ready;
+	std::vector<ready_queue> m_waiting;      ///< by class of lanes: ready, but the class is full
+	std::vector<std::uint32_t> m_places;     ///< by class of lanes: taken while it was shared
+	std::size_t m_num_waiting = 0;
+	std::size_t m_num_outdated = 0;          ///< entries in m_ready and m_waiting
 	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
 	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
 	std::vector<slot_type> m_parked;         ///< unblocked, but every lane of the class waits for a launcher thread, or none is allowed
@@ -212,7 +235,10 @@ class out_of_order_engine {
 	std::vector<instruction_id> m_signals; ///< likewise
 	std::size_t m_num_live = 0;
 	std::size_t m_num_live_on_lanes = 0;
+	std::array<std::size_t, max_queue_priority + 1> m_live_by_queue{}; ///< of m_num_live_on_lanes, by the queues they were submitted to
+	std::vector<slot_type> m_urged;          ///< nodes whose predecessors have yet to hear of it
 	std::size_t m_num_in_flight = 0;
+	std::uint32_t m_num_queues = 0; ///< with entries in m_live_by_queue
 	counters m_counters;
 
 	bool may_run(const node& n) const {
@@ -223,6 +249,31 @@ class out_of_order_engine {
 	bool waits_for_answers(const node& n) const {
 		return m_options.remote == remote_waits::answers && (n.policy == issue_policy::plain || n.policy == issue_policy::pull);
 	}
+	/// Queues of several priorities have work for lanes.
+	bool is_shared() const { return m_num_queues > 1; }
+	/// See ready_entry.
+	std::uint32_t rank_of(const node& n) const {
+		const std::uint32_t of_kind = kind_priority_of(n.priority) << 16U;
+		return m_options.order == kernel_order::age ? of_kind : of_kind + (std::uint32_t{n.path} << 8U) + (UINT8_MAX - n.num_dependencies);
+	}
+	ready_entry entry_of(const slot_type slot) const {
+		const node& n = m_nodes[slot];
+		return {n.queue, n.rank, n.id, slot};
+	}
+	/// Whether the entry is older than the node's present queue and rank, for which there is another entry.
+	bool drop_outdated(const ready_entry& entry) {
+		if(m_num_outdated == 0) return false;
+		const node& n = m_nodes[entry.slot];
+		if(n.id == entry.id && n.queue == entry.queue && n.rank == entry.rank && n.where != whereabouts::nowhere) return false;
+		--m_num_outdated;
+		return true;
+	}
+	/// Passes the queue of the node, and the length of its way to the end, on to the predecessors that are not issued.
+	void urge_predecessors(slot_type slot);
+	/// False if the class of lanes is full.
+	bool take_place(node& n);
+	void leave_place(node& n);
+	void end_sharing();
 	slot_type allocate_slot();
 	std::span<std::uint64_t> node_clock(slot_type slot);
 	std::span<const std::uint64_t> node_clock(slot_type slot) const;

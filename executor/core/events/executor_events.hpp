@@ -82,7 +82,8 @@ struct memory_holders {
 	std::size_t size_bytes = 0;      ///< of the allocation
 	std::size_t held_bytes = 0;      ///< by this rank
 	std::vector<std::pair<buffer_id, std::size_t>> largest;
-	CELERITY_FIELDS(buffer, device, size_bytes, held_bytes, largest)
+	std::size_t most_bytes = 0; ///< of the memory, that the settings allow; 0: any number
+	CELERITY_FIELDS(buffer, device, size_bytes, held_bytes, largest, most_bytes)
 };
 /// An error that ends the run: the executor issues nothing more. Fields are 0 or empty where they do not apply.
 struct executor_failure {

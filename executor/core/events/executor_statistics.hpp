@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,6 +30,7 @@ struct executor_statistics {
 	};
 
 	counts_of<instruction_kind> instructions{}; ///< complete
+	std::array<std::uint64_t, max_queue_priority + 1> instructions_by_priority{}; ///< of their queue; complete
 	counts_of<copy_reason> copies{};            ///< those of a resize tell how often allocations grew
 	counts_of<copy_reason> copied_bytes{};
 	sent sent_bytes;
@@ -43,8 +45,8 @@ struct executor_statistics {
 	double busy_seconds = 0; ///< something was in flight
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;
-	CELERITY_FIELDS(instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, graph_runs, driver_calls, memories,
-	    allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
+	CELERITY_FIELDS(instructions, instructions_by_priority, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, graph_runs,
+	    driver_calls, memories, allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
 
 	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.
 	void count_allocation(const buffer_id buffer, const memory_id memory) {

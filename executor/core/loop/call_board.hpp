@@ -28,8 +28,9 @@ class call_board {
   public:
 	call_board(std::size_t num_devices, backend& lanes, trace_recorder* trace);
 
-	void push(const device_id device, kernel_job&& job) { m_kernels[device.value]->push(std::move(job)); }
-	void push(host_call&& call) { m_host_calls.push(std::move(call)); }
+	/// Jobs for one lane are of one queue, as they must begin in the order of the lane.
+	void push(const device_id device, kernel_job&& job, const queue_priority queue) { m_kernels[device.value]->push(std::move(job), queue); }
+	void push(host_call&& call, const queue_priority queue) { m_host_calls.push(std::move(call), queue); }
 
 	/// Blocks; nothing after close().
 	std::optional<kernel_call> next_kernel(device_id device);

@@ -26,7 +26,8 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 		               if(kernel.device.value >= rules.num_devices) throw std::logic_error("a kernel for a device that does not exist");
 		               const bool is_native = rules.launches.find(kernel.submission) != nullptr;
 		               const auto by_launcher = rules.devices.defers_kernels() ? issue_policy::deferred : issue_policy::launched;
-		               to_lane(rules.devices.kernel_class(kernel.device, kernel.is_border), is_native ? issue_policy::plain : by_launcher);
+		               to_lane(rules.devices.kernel_class(kernel.device, kernel.is_border, queue_priority_of(item.priority)),
+		                   is_native ? issue_policy::plain : by_launcher);
 	               },
 	               [&](const send_instruction& send) {
 		               if(rules.direct.is_direct(send)) to_lane(rules.devices.signal_class(send.source.memory), issue_policy::signal);

@@ -76,7 +76,8 @@ void executor_loop::allocate(const instruction_id id, const alloc_instruction& a
 
 memory_holders executor_loop::find_holders(const alloc_instruction& lacking) const {
 	const memory_id memory = lacking.allocation.memory;
-	memory_holders result{lacking.buffer, is_device_memory(memory) ? std::optional(device_of(memory)) : std::nullopt, lacking.size_bytes, 0, {}};
+	memory_holders result{lacking.buffer, is_device_memory(memory) ? std::optional(device_of(memory)) : std::nullopt, lacking.size_bytes, 0, {},
+	    is_device_memory(memory) ? m_backend->most_device_bytes() : 0};
 	std::map<buffer_id, std::size_t> held;
 	for(const auto& [id, entry] : m_allocations.entries()) {
 		if(id.memory != memory) continue;
@@ -153,7 +154,8 @@ void executor_loop::execute(const issue& item, const reduce_instruction& reduce)
 	void* const source = m_allocations.address(reduce.source);
 	if(reduce.op == reduction_op::callable) {
 		++m_num_host_calls;
-		m_calls.push(combine_call{item.id.value, reduce.buffer, reduce.reduction, reduce.callable, source, reduce.count, destination, reduce.is_all_of_it});
+		m_calls.push(combine_call{item.id.value, reduce.buffer, reduce.reduction, reduce.callable, source, reduce.count, destination, reduce.is_all_of_it},
+		    queue_priority_of(item.payload->priority));
 		return;
 	}
 	fold(reduce.op, reduce.type, source, reduce.count, reduce.num_elements, destination);
@@ -179,6 +181,13 @@ std::vector<bound_access> executor_loop::bind(const std::span<const access_bindi
 	return bound;
 }
 
+// Kernels of CPU devices begin in the order of issue, since each may wait for an earlier one.
+queue_priority executor_loop::launch_queue(const lane_index lane) const {
+	if(!m_backend->defers_kernels()) return 0;
+	const auto& lanes = m_engine.lanes().class_info(m_engine.lanes().class_of(lane));
+	return lanes.kind == lane_kind::urgent ? max_queue_priority : lanes.queue;
+}
+
 template <>
 void executor_loop::execute(const issue& item, const device_kernel_instruction& kernel) {
 	if(const auto* const launch = m_launches.find(kernel.submission)) {
@@ -189,20 +198,21 @@ void executor_loop::execute(const issue& item, const device_kernel_instruction& 
 	    {item.id.value, kernel.submission, kernel.chunk, bind(kernel.accesses), {}}, {item.lane, item.sequence}, small_vector<lane_position, 4>(item.waits)};
 	for(const auto& reduction : kernel.reductions) job.call.reductions.push_back({m_allocations.address(reduction.allocation), reduction.op, reduction.type});
 	job.call.stream = m_backend->stream_handle(item.lane);
-	m_calls.push(kernel.device, std::move(job));
+	m_calls.push(kernel.device, std::move(job), launch_queue(item.lane));
 }
 
 template <>
 void executor_loop::execute(const issue& item, const host_task_instruction& task) {
 	++m_num_host_calls;
-	m_calls.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)});
+	m_calls.push(host_task_call{item.id.value, task.submission, task.chunk, bind(task.accesses)}, queue_priority_of(item.payload->priority));
 }
 
 template <>
 void executor_loop::execute(const issue& item, const initialize_instruction& initialize) {
 	++m_num_host_calls;
 	const auto destination = m_allocations.place(initialize.destination);
-	m_calls.push(initialize_call{item.id.value, initialize.buffer, destination.address, *destination.array, box_vector(initialize.boxes)});
+	m_calls.push(initialize_call{item.id.value, initialize.buffer, destination.address, *destination.array, box_vector(initialize.boxes)},
+	    queue_priority_of(item.payload->priority));
 }
 
 // ---- communication ----------------------------------------------------------------------------------------------------------------

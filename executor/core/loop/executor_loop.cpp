@@ -54,7 +54,7 @@ executor_loop::executor_loop(const executor_options& options)
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_options(options), m_may_spin(has_free_cores(options)), m_trace(options.trace.get()),
       m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_backend(require(make_backend(m_wake_up))),
-      m_calls(options.num_devices, *m_backend, m_trace), m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events}),
+      m_calls(options.num_devices, *m_backend, m_trace), m_engine(m_backend->lane_classes(), {remote_waits_of(options), options.lane_events, options.order}),
       m_direct{*m_backend, m_allocations, m_statistics, m_trace}, m_rules{*m_backend, m_launches, m_direct, options.num_ranks, options.num_devices},
       m_sender(m_direct), m_receiver(m_direct), m_communication(m_allocations, m_statistics, m_receiver, m_announcements.events(), m_trace) {
 	if(options.num_devices == 0 || options.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
@@ -378,6 +378,7 @@ void executor_loop::retire() {
 			continue;
 		}
 		++m_statistics.instructions[kind_of(retired.payload->operation)];
+		++m_statistics.instructions_by_priority[queue_priority_of(retired.payload->priority)];
 		retire(*retired.payload);
 	}
 }

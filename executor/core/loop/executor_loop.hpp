@@ -51,6 +51,7 @@ struct executor_options {
 	bool oversubscribed = false; ///< more busy threads than cores: never spin
 	bool check = false;          ///< fill fresh memory with 0xff bytes
 	bool lane_events = true;     ///< lanes wait for each other, and not the host for all of them
+	kernel_order order = kernel_order::age; ///< of instructions of one queue and kind
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
@@ -148,6 +149,8 @@ class executor_loop final : public instruction_sink {
 	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
 
+	/// Before the first task of a queue with this priority. Any thread.
+	void prepare_queue(const queue_priority queue) { m_backend->prepare_queue(queue); }
 	/// Nothing new is issued from now on; run() goes on returning.
 	void fail();
 	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.
@@ -293,6 +296,7 @@ class executor_loop final : public instruction_sink {
 	/// Valid until the next call.
 	lane_waits waits_of(const issue& item);
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
+	queue_priority launch_queue(lane_index lane) const;
 	memory_holders find_holders(const alloc_instruction& lacking) const;
 };
 

@@ -217,11 +217,14 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 	run_builder builder(run);
 	for(const auto step : builder.order()) {
 		graph_operation operation;
+		const auto& item = *run.instructions[run.graph->steps[step].place];
 		std::visit(overloaded{
 		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
 		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
 		               [&](const device_kernel_instruction& kernel) {
-			               operation.what = operation_of(kernel, *m_launches.find(kernel.submission));
+			               auto launch = operation_of(kernel, *m_launches.find(kernel.submission));
+			               launch.queue = queue_priority_of(item.priority);
+			               operation.what = std::move(launch);
 			               operation.is_urgent = kernel.is_border;
 		               },
 		               [&](const send_instruction&) {
@@ -240,7 +243,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 		               },
 		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels and transfers only"); },
 		           },
-		    run.instructions[run.graph->steps[step].place]->operation);
+		    item.operation);
 		builder.add(step, std::move(operation));
 	}
 	return builder.finish();

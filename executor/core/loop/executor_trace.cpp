@@ -49,6 +49,7 @@ void trace_issue(trace_recorder& trace, const issue& item, const allocation_tabl
 	issued.size_bytes = facts.size_bytes;
 	issued.peer = facts.peer;
 	issued.position = item.sequence;
+	issued.priority = queue_priority_of(item.payload->priority);
 	if(item.lane != no_lane) issued.lane = item.lane;
 	std::visit(
 	    [&]<typename Operation>(const Operation& operation) {

@@ -117,6 +117,7 @@ bool can_be_a_graph(const instruction_span period, const request_rules& rules) {
 
 void count(executor_statistics& counts, const instruction& item) {
 	++counts.instructions[kind_of(item.operation)];
+	++counts.instructions_by_priority[queue_priority_of(item.priority)];
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { count_copies(counts, copy); },
 	               [&](const gather_copy_instruction& gather) { count_copies(counts, gather); },
@@ -147,6 +148,8 @@ period_graph::period_graph(const instruction_span run, const request_rules& rule
 
 void period_graph::add_counts(executor_statistics& sums) const {
 	add(sums.instructions, counts.instructions);
+	std::transform(sums.instructions_by_priority.begin(), sums.instructions_by_priority.end(), counts.instructions_by_priority.begin(),
+	    sums.instructions_by_priority.begin(), std::plus{});
 	add(sums.copies, counts.copies);
 	add(sums.copied_bytes, counts.copied_bytes);
 	++sums.graph_runs;
@@ -206,7 +209,9 @@ engine_request period_graphs::add_run(const batch_part& part, const request_rule
 	request.id = items.front()->id;
 	request.num_ids = items.size();
 	request.dependencies = m_dependencies;
-	request.lane_class = rules.devices.kernel_class(graph.steps.front().device, false);
+	request.priority = 0;
+	for(const auto& step : graph.steps) request.priority = std::max(request.priority, items[step.place]->priority);
+	request.lane_class = rules.devices.kernel_class(graph.steps.front().device, false, queue_priority_of(request.priority));
 	if(graph.has_transfers) {
 		request.policy = issue_policy::pull;
 		for(const auto& step : graph.steps) request.key = std::min(request.key, items[step.place]->key);

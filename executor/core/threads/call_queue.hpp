@@ -2,23 +2,29 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "scheduler/core/vocabulary/task.hpp"
+
 namespace celerity {
 
-/// Calls for threads that block until there is one.
+/// Calls for threads that block until there is one. Those of a higher queue go first; each call lets a limited number of later ones pass.
 template <typename Call>
 class call_queue {
   public:
 	/// Ignored after close().
-	void push(Call&& call) {
+	void push(Call&& call, const queue_priority queue) {
 		{
 			const std::lock_guard lock(m_mutex);
 			if(m_is_discarding) return;
-			m_calls.push_back(std::move(call));
+			auto place = m_calls.end();
+			while(place != m_calls.begin() && std::prev(place)->queue < queue && std::prev(place)->num_passed < most_passes) ++(--place)->num_passed;
+			m_calls.insert(place, {std::move(call), queue});
 		}
 		m_wake.notify_one();
 	}
@@ -28,7 +34,7 @@ class call_queue {
 		std::unique_lock lock(m_mutex);
 		m_wake.wait(lock, [&] { return m_is_closed || !m_calls.empty(); });
 		if(m_is_closed) return std::nullopt;
-		std::optional<Call> call(std::move(m_calls.front()));
+		std::optional<Call> call(std::move(m_calls.front().call));
 		m_calls.pop_front();
 		return call;
 	}
@@ -56,9 +62,17 @@ class call_queue {
 	}
 
   private:
+	static constexpr std::uint32_t most_passes = 32;
+
+	struct entry {
+		Call call;
+		queue_priority queue = 0;
+		std::uint32_t num_passed = 0; ///< later calls that go before it
+	};
+
 	std::mutex m_mutex;
 	std::condition_variable m_wake;
-	std::deque<Call> m_calls;
+	std::deque<entry> m_calls;
 	bool m_is_discarding = false;
 	bool m_is_closed = false;
 };

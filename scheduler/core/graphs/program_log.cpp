@@ -43,7 +43,8 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	out.add(geometry.granularity);
 	out.add(static_cast<std::uint64_t>(geometry.split) | std::uint64_t{geometry.can_split} << 8U | std::uint64_t{geometry.oversubscription} << 32U);
 	out.add(geometry.border | static_cast<std::uint64_t>(node.distribution) << 32U | static_cast<std::uint64_t>(node.action) << 40U
-	        | std::uint64_t{node.fence_on_all_ranks} << 48U | std::uint64_t{is_device_memory(node.fence_destination.memory)} << 49U);
+	        | std::uint64_t{node.fence_on_all_ranks} << 48U | std::uint64_t{is_device_memory(node.fence_destination.memory)} << 49U
+	        | std::uint64_t{node.priority} << 50U);
 	out.add(static_cast<std::uint64_t>(geometry.block));
 	out.add(geometry.weights.size());
 	for(const double weight : geometry.weights) out.add(std::bit_cast<std::uint64_t>(weight));
@@ -185,6 +186,7 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("receivers", node.fence_on_all_ranks ? "all" : "master");
 		out.aspects.emplace_back("destination", is_device_memory(node.fence_destination.memory) ? "device" : "host");
 	}
+	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) out.aspects.emplace_back("priority", std::to_string(node.priority));
 	return out;
 }
 

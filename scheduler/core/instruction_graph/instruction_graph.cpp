@@ -42,9 +42,11 @@ void instruction_graph_generator::destroy_buffer(const buffer_id id, instruction
 
 void instruction_graph_generator::compile(const command& cmd, execution_plan&& plan, instruction_batch& out) {
 	const task& node = *cmd.node;
-	const command_phase now{out, {node.id, phase::work}, node.submission};
-	const command_phase sending{out, {node.id, phase::send}, node.submission, priorities::push_boost};
+	const instruction_priority of_queue = priority_of_queue(node.priority);
+	const command_phase now{out, {node.id, phase::work}, node.submission, of_queue};
+	const command_phase sending{out, {node.id, phase::send}, node.submission, of_queue + priorities::push_boost};
 	m_last_compiled = node.id;
+	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) m_priorities |= 1U << node.priority;
 	std::visit(overloaded{
 	               [&](const epoch_command&) { compile_epoch(now, node); },
 	               [&](const horizon_command&) { compile_horizon(now, node); },
@@ -96,16 +98,20 @@ void instruction_graph_generator::compile_epoch(const command_phase& now, const 
 	epoch.follow_all();
 	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.action}, priorities::horizon_or_epoch);
 	apply_epoch(m_settled);
-	m_pending_horizon = instruction_id{};
+	m_pending_horizons.clear();
 }
 
+// An applied horizon makes its successors wait for all work before it, that of lower queues as well. With queues of several priorities, a horizon is therefore
+// applied so late that the program could not run further ahead: by then it has been executed.
 void instruction_graph_generator::compile_horizon(const command_phase& now, const task& node) {
 	open_bucket(node.id);
 	instruction_builder horizon(*this, now);
 	horizon.follow_all();
 	const instruction_id self = horizon.emit(horizon_instruction{node.id, node.submission}, priorities::horizon_or_epoch);
-	if(m_pending_horizon != instruction_id{}) apply_epoch(m_pending_horizon);
-	m_pending_horizon = self;
+	m_pending_horizons.push_back(self);
+	if(m_pending_horizons.size() <= most_pending_horizons()) return;
+	apply_epoch(m_pending_horizons.front());
+	m_pending_horizons.pop_front();
 }
 
 // Data written before the last epoch keeps this epoch as its writer. With a horizon as the writer, each reader of a constant would wait for all instructions

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -164,7 +165,7 @@ class instruction_graph_generator {
 		instruction_batch& out;
 		instruction_key key;
 		submission_id submission;
-		instruction_priority boost = 0;
+		instruction_priority boost = 0; ///< of the queue, and of a push
 
 		command_phase in(const phase other) const { return {out, {key.task, other}, submission, boost}; }
 	};
@@ -232,7 +233,8 @@ class instruction_graph_generator {
 	task_id m_last_reached;
 	dependency_window<instruction_id> m_window;
 	side_effect_chains<instruction_id> m_side_effects;
-	instruction_id m_pending_horizon;
+	std::deque<instruction_id> m_pending_horizons; ///< made, not yet applied; the oldest first
+	std::uint32_t m_priorities = 0; ///< bit p: a queue of priority p has submitted a task
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
@@ -254,6 +256,7 @@ class instruction_graph_generator {
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
+	std::size_t most_pending_horizons() const { return std::popcount(m_priorities) <= 1 ? 1 : m_capabilities.most_horizons_ahead; }
 	/// Before the instruction of this horizon or epoch. Its bucket is there already if the instruction has been repeated from a template.
 	void open_bucket(task_id opened_by) {
 		if(m_arenas.back().opened_by < opened_by) m_arenas.push_back(arena_bucket{opened_by, arena(m_block_pool)});
@@ -439,7 +442,9 @@ void instruction_graph_generator::walk_state(Walk& walk, const std::span<const b
 	walk.id(m_settled);
 	m_side_effects.walk_state(walk);
 	m_recent.walk_state(walk);
-	walk.id(m_pending_horizon);
+	walk.number(m_pending_horizons.size());
+	for(instruction_id& horizon : m_pending_horizons) walk.id(horizon);
+	walk.number(m_priorities);
 	walk.task(m_last_compiled);
 	walk.number(m_growing.size());
 	for(auto& pool : m_staging) {

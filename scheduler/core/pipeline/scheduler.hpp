@@ -27,7 +27,8 @@ namespace celerity {
 
 struct scheduler_settings {
 	pipeline_settings pipeline;
-	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that.
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority, which
+	/// would wait for the work of others otherwise.
 	std::uint64_t run_ahead = 16;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
@@ -71,11 +72,11 @@ class scheduler {
 	void flush();
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
-	bool throttle(std::chrono::milliseconds limit);
+	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0);
 	/// To be called when the run has failed: no horizon will be reached, and `throttle` never blocks again. Any thread.
 	void release();
 	/// True without taking a lock if `throttle` would not block.
-	bool may_submit() const;
+	bool may_submit(queue_priority queue = 0) const;
 	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
 	bool wait_until_planned(std::chrono::milliseconds limit);
 

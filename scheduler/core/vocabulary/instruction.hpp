@@ -212,8 +212,12 @@ template <>
 inline constexpr auto names_of<instruction_kind> = kind_names<instruction_operation>;
 inline instruction_kind kind_of(const instruction_operation& operation) { return static_cast<instruction_kind>(operation.index()); }
 
-/// Higher is issued first among ready instructions.
-using instruction_priority = std::int32_t;
+/// Higher is issued first among ready instructions. The priority of the queue, in steps of `kinds_per_queue`, plus the priority of the kind.
+using instruction_priority = std::uint32_t;
+inline constexpr instruction_priority kinds_per_queue = 32;
+constexpr queue_priority queue_priority_of(const instruction_priority priority) { return priority / kinds_per_queue; }
+constexpr instruction_priority kind_priority_of(const instruction_priority priority) { return priority % kinds_per_queue; }
+constexpr instruction_priority priority_of_queue(const queue_priority priority) { return priority * kinds_per_queue; }
 
 struct instruction {
 	instruction_id id;
@@ -249,6 +253,8 @@ struct system_capabilities {
 	std::size_t joined_bytes = 0;
 	/// Data that a device lacks of several others: up to this size it arrives by one gather, beyond it by one copy from each of them.
 	std::size_t gathered_bytes = 0;
+	/// Horizons that the program may be ahead of the execution. Matters once queues of several priorities have submitted tasks.
+	std::size_t most_horizons_ahead = 34;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }
 	/// Whether one copy instruction can move data from one memory to the other.

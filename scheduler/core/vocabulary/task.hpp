@@ -54,6 +54,10 @@ enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logic
 template <>
 inline constexpr std::array<const char*, 8> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor", "callable"};
 
+/// Of a queue. Work of a queue with a higher priority goes first.
+using queue_priority = std::uint32_t;
+inline constexpr queue_priority max_queue_priority = 4;
+
 struct task_geometry {
 	int dims = 0;
 	box global = box::full(point{{1, 1, 1}}); ///< the whole index space, with its offset
@@ -97,6 +101,7 @@ struct task {
 	std::vector<task_reduction> reductions;
 	epoch_action action = epoch_action::none;
 	host_distribution distribution = host_distribution::split;
+	queue_priority priority = 0; ///< of the queue that has submitted it
 	/// Host task or fence: it comes after all earlier ones with one of these objects, as if they shared a buffer. Distinct, ascending.
 	std::vector<host_object_id> side_effects;
 	bool fence_on_all_ranks = true; ///< fence: false = rank 0 only

@@ -57,7 +57,8 @@ struct traced_issue {
 	std::optional<std::uint32_t> lane;
 	std::uint64_t position = 0; ///< on the lane
 	allocation_id allocation{}; ///< that the instruction makes or frees; none if it gives an array back to the user
-	CELERITY_KIND(issue, instruction, operation, reason, source, destination, submission, buffer, size_bytes, peer, lane, position, allocation)
+	queue_priority priority = 0; ///< of the queue
+	CELERITY_KIND(issue, instruction, operation, reason, source, destination, submission, buffer, size_bytes, peer, lane, position, allocation, priority)
 };
 /// A lane worked on one of its positions. The traced_issue with the same lane and position names the instruction.
 struct traced_lane {

@@ -3,6 +3,7 @@
 #include "cuda.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -53,9 +54,9 @@ struct queue {
 emulated_cuda::settings options;
 std::atomic<std::uint64_t> flag_writes{0};
 std::atomic<int> num_graphs{0}; ///< that can be launched
-std::atomic<int> num_urgent{0}; ///< nodes that got the highest priority
-constexpr int highest_priority = -5;
 std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0};
+std::array<std::atomic<int>, 6> streams_by_priority{}; ///< made so far; -priority is the index
+std::array<std::atomic<int>, 6> nodes_by_priority{};   ///< kernels of graphs, likewise
 std::atomic<int> first_held{std::numeric_limits<int>::max()};
 
 thread_local device_state* working = nullptr; ///< whose thread this is
@@ -259,8 +260,9 @@ void hold(const bool is_held, const int first_device) { first_held = is_held ? f
 void count_flag_write() { ++flag_writes; }
 std::uint64_t num_flag_writes() { return flag_writes; }
 std::uint64_t num_host_copies() { return host_copies; }
+int num_streams_made(const int priority) { return streams_by_priority.at(static_cast<std::size_t>(priority)); }
+int num_nodes_made(const int priority) { return nodes_by_priority.at(static_cast<std::size_t>(priority)); }
 int num_live_graphs() { return num_graphs; }
-int num_urgent_nodes() { return num_urgent; }
 holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered}; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
@@ -324,12 +326,13 @@ EMULATED cuCtxGetCurrent(cuda::context* const out) {
 	return cuda::success;
 }
 EMULATED cuCtxEnablePeerAccess(cuda::context, unsigned) { return cuda::success; }
-EMULATED cuCtxGetStreamPriorityRange(int* const lowest, int* const highest) {
-	*lowest = 0;
-	*highest = highest_priority;
+EMULATED cuCtxGetStreamPriorityRange(int* const least, int* const greatest) {
+	*least = 0;
+	*greatest = -5;
 	return cuda::success;
 }
-EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, int) {
+EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, const int priority) {
+	++streams_by_priority[static_cast<std::size_t>(std::clamp(-priority, 0, 5))];
 	*out = reinterpret_cast<cuda::stream>(new stream_state{devices().at(index_of(current))->next_queue(), nullptr, {}});
 	++num_streams;
 	return cuda::success;
@@ -364,9 +367,9 @@ EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
 	*out = reinterpret_cast<cuda::graph>(state_of(stream).capture.release());
 	return cuda::success;
 }
-EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute_value* const value) {
-	if(node == nullptr || attribute != cuda::launch_attribute_priority || value->priority != highest_priority) return 1; // CUDA_ERROR_INVALID_VALUE
-	++num_urgent;
+EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute* const value) {
+	if(node == nullptr || attribute != cuda::launch_attribute_priority || value->priority > 0 || value->priority < -5) return 1; // CUDA_ERROR_INVALID_VALUE
+	++nodes_by_priority[static_cast<std::size_t>(-value->priority)];
 	return cuda::success;
 }
 EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cuda::graph graph, unsigned long long) {

@@ -43,8 +43,11 @@ __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 __attribute__((visibility("default"))) std::uint64_t num_host_copies();
 /// Graphs that have been instantiated and not destroyed.
 __attribute__((visibility("default"))) int num_live_graphs();
-/// Nodes of graphs that have got the highest priority so far.
-__attribute__((visibility("default"))) int num_urgent_nodes();
+
+/// Streams made so far with a priority, where 0 is the least and 5 the greatest one.
+__attribute__((visibility("default"))) int num_streams_made(int priority);
+/// Kernels of graphs that have been given a priority, likewise.
+__attribute__((visibility("default"))) int num_nodes_made(int priority);
 
 /// What has been allocated, made, opened or registered, and not given back.
 struct holdings {

@@ -42,6 +42,7 @@ struct setup {
 	bool peeks = false; ///< rank 0 reads all data amid the replay, so that it needs other memory
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::uint32_t horizon_step = 4;
+	queue_priority num_priorities = 1; ///< the tasks are those of so many queues, in turns
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
@@ -98,6 +99,7 @@ class rank {
 	void start() {
 		m_executor.set_progress_callback([this](const task_id reached, const bool is_epoch) { m_scheduler.notify_reached(reached, is_epoch); });
 		m_scheduler.set_failure_callback([](const std::string& text) { die(text); });
+		for(queue_priority queue = 1; queue < m_how.num_priorities; ++queue) m_executor.prepare_queue(queue);
 		m_scheduler.start();
 		m_executor_thread = std::thread([this] { drive(); });
 		m_application_thread = std::thread([this] { apply(); });
@@ -129,6 +131,7 @@ class rank {
 	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare, m_peek;
 	std::thread m_executor_thread, m_application_thread;
 	std::atomic<std::uint64_t> m_completed{0};
+	queue_priority m_num_submits = 0;
 
 	std::vector<rank_id> all_ranks() const {
 		std::vector<rank_id> all;
@@ -198,7 +201,8 @@ class rank {
 	}
 
 	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
-		while(!m_scheduler.throttle(100ms)) {}
+		submitted.priority = m_num_submits++ % m_how.num_priorities;
+		while(!m_scheduler.throttle(100ms, submitted.priority)) {}
 		set_geometry(submitted);
 		register_launch(m_scheduler.next_submission(), kernel);
 		m_scheduler.submit(std::move(submitted));
@@ -229,7 +233,10 @@ class rank {
 	void replay(const std::array<task, 2>& two_steps, const std::uint32_t turns) {
 		auto recorded = std::make_shared<recorded_program>();
 		recorded->tasks.assign(two_steps.begin(), two_steps.end());
-		for(auto& each : recorded->tasks) set_geometry(each);
+		for(auto& each : recorded->tasks) {
+			set_geometry(each);
+			each.priority = ++m_num_submits % m_how.num_priorities;
+		}
 		recorded->buffers = buffers_of(recorded->tasks);
 		bool has_peeked = !m_how.peeks;
 		for(std::uint32_t done = 0; done < turns;) {

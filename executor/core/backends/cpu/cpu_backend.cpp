@@ -22,6 +22,8 @@ constexpr std::size_t min_alignment_bytes = 64;
 constexpr std::size_t page_bytes = 4096;
 /// Pages are taken as they are touched, so that a large slab costs nothing.
 constexpr std::size_t slab_bytes = std::size_t{64} << 20;
+/// One runs, and the next one is there when it ends. A kernel or copy of a higher queue waits for no more than these.
+constexpr std::uint32_t most_shared = 2;
 
 std::size_t effective_alignment(const std::size_t size_bytes, const std::size_t alignment_bytes) {
 	return std::max({alignment_bytes, min_alignment_bytes, size_bytes >= page_bytes ? page_bytes : 0});
@@ -33,9 +35,9 @@ cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions
     : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct), m_trace(trace),
       m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_copy_lanes(m_progress.size()) {
 	for(const auto kind : {lane_kind::compute, lane_kind::peer}) {
-		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});
+		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0, most_shared});
 	}
-	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, 0});
+	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, 0, most_shared});
 	if(can_be_direct) {
 		for(const auto kind : {lane_kind::signal, lane_kind::pull}) {
 			for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0});

@@ -29,7 +29,7 @@ class cpu_backend final : public backend {
 	~cpu_backend() override;
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
-	std::uint32_t kernel_class(const device_id device, const bool /* is_urgent */) const override { return device.value; }
+	std::uint32_t kernel_class(const device_id device, const bool /* is_urgent */, const queue_priority /* queue */) const override { return device.value; }
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
 	std::uint32_t gather_class(const memory_id to) const override { return copy_class(to, to); }
 	bool defers_kernels() const override { return false; }

@@ -20,10 +20,16 @@ enum class lane_role : std::uint32_t { compute, host_to_device, device_to_host, 
 constexpr std::uint32_t num_roles = 7;
 constexpr std::array<lane_kind, num_roles> role_kinds{
     lane_kind::compute, lane_kind::host_to_device, lane_kind::device_to_host, lane_kind::peer, lane_kind::pull, lane_kind::signal, lane_kind::urgent};
+/// Classes per device: the roles, then the kernels of queues with priority 1, 2, ...
+constexpr std::uint32_t classes_per_device = num_roles + max_queue_priority;
 /// Together fewer than the 32 hardware queues, so that a stream that waits for another rank blocks no other stream. The lanes of kernels are the most that
 /// may run at the same time; the engine uses no more of them than it needs. Each stream that waits for a flag makes the GPU slower to notice others: with
 /// two that fetch, a step takes 1 to 3 µs longer than with one, though the next fetch is in place when the one before is through.
 constexpr std::array<std::uint32_t, num_roles> lanes_per_role{max_compute_lanes, 2, 2, 4, 1, 2, 2};
+/// For the kernels of a queue with a priority. These streams exist only if there is such a queue.
+constexpr std::uint32_t lanes_per_priority = 6;
+/// See lane_class::most_shared. Kernels need no limit, as the device itself prefers those of streams with priority.
+constexpr std::array<std::uint32_t, num_roles> most_shared{0, 2, 2, 4, 0, 0, 0};
 /// The blocks of a kernel that starts later go first if its stream has priority. A fetch is such a kernel, too. The driver takes the nearest
 /// priority that the device has.
 constexpr std::array<int, num_roles> stream_priorities{0, 0, 0, -100, -100, 0, -100};
@@ -73,16 +79,15 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 		for(std::uint32_t role = 0; role < num_roles; ++role) {
 			std::uint32_t size = lanes_per_role[role];
 			if(role == static_cast<std::uint32_t>(lane_role::compute)) size = std::clamp(options.compute_lanes, 1U, size);
-			m_classes.push_back({role_kinds[role], device_id(d), size, cuda_domain});
-			for(std::uint32_t i = 0; i < size; ++i) {
-				m_lanes.push_back(
-				    std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, stream_priorities[role], timeline, static_cast<lane_index>(m_lanes.size())));
-				m_device_of_lane.push_back(d);
-			}
+			add_lanes({role_kinds[role], device_id(d), size, cuda_domain, most_shared[role]}, stream_priorities[role], timeline, true);
+		}
+		for(queue_priority queue = 1; queue <= max_queue_priority; ++queue) {
+			// Smaller is more urgent for the driver. Borders and transfers of all queues stay ahead.
+			add_lanes({lane_kind::raised, device_id(d), lanes_per_priority, cuda_domain, 0, queue}, -static_cast<int>(queue), timeline, false);
 		}
 	}
 	m_host_lane_index = static_cast<lane_index>(m_lanes.size());
-	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain});
+	m_classes.push_back({lane_kind::host_copy, device_id(0), 1, host_domain, 2});
 	m_lanes.push_back(nullptr);
 	m_device_of_lane.push_back(0);
 	if(options.graphs && m_devices.size() > 1) add_graph_lanes();
@@ -94,12 +99,37 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 	if(m_devices.size() > 1) start_workers();
 }
 
+void cuda_backend::add_lanes(const lane_class& lanes, const int stream_priority, cuda_timeline* const timeline, const bool are_open) {
+	m_classes.push_back(lanes);
+	for(std::uint32_t i = 0; i < lanes.size; ++i) {
+		const auto number = static_cast<lane_index>(m_lanes.size());
+		m_lanes.push_back(
+		    std::make_unique<cuda_lane>(m_driver, m_devices[lanes.device.value].context, lanes.device.value, stream_priority, timeline, number, are_open));
+		m_device_of_lane.push_back(lanes.device.value);
+	}
+}
+
+// Not at the start: most programs have one queue, and a stream takes a place among the hardware queues.
+void cuda_backend::prepare_queue(const queue_priority queue) {
+	if(queue == 0) return;
+	const std::lock_guard lock(m_queues_mutex);
+	if(m_is_prepared[queue].load(std::memory_order_relaxed)) return;
+	const kept_context kept(m_driver);
+	for(lane_index lane = 0, cls = 0; cls < m_classes.size(); lane += m_classes[cls++].size) {
+		if(m_classes[cls].queue != queue) continue;
+		for(lane_index i = lane; i < lane + m_classes[cls].size; ++i) m_lanes[i]->open();
+	}
+	for(auto& worker : m_workers) worker->watch_all();
+	m_is_prepared[queue].store(true, std::memory_order_release);
+}
+
 void cuda_backend::start_workers() {
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
 		std::vector<cuda_lane*> lanes;
 		for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
 			if(m_lanes[lane] != nullptr && m_device_of_lane[lane] == d) lanes.push_back(m_lanes[lane].get());
 		}
+		std::stable_partition(lanes.begin(), lanes.end(), [](const cuda_lane* const lane) { return lane->is_open(); });
 		m_workers.push_back(
 		    std::make_unique<cuda_worker>([this](cuda_operation& operation) { issue(operation); }, std::move(lanes), m_completions, m_options.may_spin));
 	}
@@ -124,7 +154,9 @@ void cuda_backend::add_device(const int ordinal) {
 	make_current(device.context);
 	m_driver.check(m_driver.stream_create(&device.utility, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
 	device.arena = std::make_unique<slab_arena>(
-	    [this, context = device.context](const std::size_t size_bytes) {
+	    [this, d = m_devices.size() - 1, context = device.context](const std::size_t size_bytes) {
+		    const std::size_t most_bytes = m_options.most_memory_bytes;
+		    if(most_bytes > 0 && m_devices[d].arena->total_bytes() + size_bytes > most_bytes) throw std::bad_alloc();
 		    cuda::device_pointer address = 0;
 		    make_current(context);
 		    const auto code = m_driver.memory_allocate(&address, size_bytes);
@@ -172,11 +204,13 @@ cuda_topology cuda_backend::probe(const std::span<const int> ordinals) {
 // ---- lanes ------------------------------------------------------------------------------------------------------------------------
 
 namespace {
-std::uint32_t class_index(const device_id device, const lane_role role) { return device.value * num_roles + static_cast<std::uint32_t>(role); }
+std::uint32_t class_index(const device_id device, const lane_role role) { return device.value * classes_per_device + static_cast<std::uint32_t>(role); }
 } // namespace
 
-std::uint32_t cuda_backend::kernel_class(const device_id device, const bool is_urgent) const {
-	return class_index(device, is_urgent ? lane_role::urgent : lane_role::compute);
+std::uint32_t cuda_backend::kernel_class(const device_id device, const bool is_urgent, const queue_priority queue) const {
+	if(is_urgent) return class_index(device, lane_role::urgent);
+	if(queue == 0 || !m_is_prepared[queue].load(std::memory_order_acquire)) return class_index(device, lane_role::compute);
+	return class_index(device, lane_role::urgent) + queue;
 }
 
 std::uint32_t cuda_backend::copy_class(const memory_id from, const memory_id to) const {

@@ -38,6 +38,7 @@ inline constexpr std::uint32_t max_compute_lanes = 12;
 struct cuda_options {
 	std::vector<int> ordinals;  ///< of this rank's devices, as the driver counts them
 	std::uint32_t compute_lanes = max_compute_lanes; ///< per device; at most so many
+	std::size_t most_memory_bytes = 0; ///< of each device, for buffers; 0: all that there is
 	bool may_spin = true;            ///< there are cores for all threads
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	bool graphs = false;             ///< whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds
@@ -66,7 +67,8 @@ class cuda_backend final : public backend {
 	static cuda_topology probe(std::span<const int> ordinals);
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
-	std::uint32_t kernel_class(device_id device, bool is_urgent) const override;
+	std::uint32_t kernel_class(device_id device, bool is_urgent, queue_priority queue) const override;
+	void prepare_queue(queue_priority queue) override;
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
 	std::uint32_t gather_class(memory_id to) const override;
 	std::uint32_t pull_class(memory_id to) const override;
@@ -74,6 +76,7 @@ class cuda_backend final : public backend {
 	bool defers_kernels() const override { return true; }
 	bool must_poll() const override { return m_workers.empty(); }
 
+	std::size_t most_device_bytes() const override { return m_options.most_memory_bytes; }
 	bool is_ready_to_allocate(memory_id memory, std::size_t size_bytes) override;
 	void* allocate(memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
@@ -154,6 +157,8 @@ class cuda_backend final : public backend {
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<bool> m_is_cancelled{false};
+	std::mutex m_queues_mutex;
+	std::array<std::atomic<bool>, max_queue_priority + 1> m_is_prepared{}; ///< the lanes of this queue are open
 	bool m_is_stopped = false;
 	bool m_is_released = false;
 
@@ -162,6 +167,8 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	/// A class of lanes, and its lanes.
+	void add_lanes(const lane_class& lanes, int stream_priority, cuda_timeline* timeline, bool are_open);
 	void prepare_small_copies();
 	bool may_kernels_wait();
 	void make_stop_word();
@@ -187,6 +194,8 @@ class cuda_backend final : public backend {
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);
 	cuda::graph capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part);
+	/// Of kernels of a graph, with the current context.
+	void set_priority(cuda::graph_node kernel, int priority) const;
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);

@@ -43,13 +43,6 @@ class open_capture {
 		m_driver.check(m_driver.stream_update_capture(m_stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies),
 		    "cuStreamUpdateCaptureDependencies");
 	}
-	/// The latest node is a kernel.
-	void set_priority(const int priority) const {
-		const cuda::launch_attribute_value value{priority, {}};
-		for(const auto node : latest_nodes()) {
-			m_driver.check(m_driver.kernel_node_set_attribute(node, cuda::launch_attribute_priority, &value), "cuGraphKernelNodeSetAttribute");
-		}
-	}
 	cuda::graph end() {
 		m_is_open = false;
 		cuda::graph graph = nullptr;
@@ -62,6 +55,12 @@ class open_capture {
 	cuda::stream m_stream;
 	bool m_is_open = true;
 };
+
+/// Of a kernel; 0 for other operations.
+queue_priority queue_of(const cuda_graph_node& node) {
+	const auto* const launch = node.what.has_value() ? std::get_if<launch_operation>(&*node.what) : nullptr;
+	return launch != nullptr ? launch->queue : queue_priority{0};
+}
 
 } // namespace
 
@@ -79,9 +78,9 @@ void cuda_backend::add_graph_lanes() {
 }
 
 cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part) {
-	int lowest = 0;
-	int highest = 0;
-	m_driver.check(m_driver.stream_priority_range(&lowest, &highest), "cuCtxGetStreamPriorityRange");
+	int least = 0;
+	int greatest = 0; // smaller is more urgent
+	m_driver.check(m_driver.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
 	open_capture captured(m_driver, lane.stream());
 	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
 	std::vector<cuda::graph_node> before;
@@ -94,11 +93,18 @@ cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, cons
 		} else {
 			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
 		}
-		// Otherwise these kernels would begin when the last blocks of an earlier kernel have.
-		if(node.is_exchange() || node.is_urgent) captured.set_priority(highest);
 		last_nodes.push_back(captured.latest_nodes());
+		// As on streams: exchanges and borders before the kernels of all queues. They would otherwise begin when the last blocks of an earlier kernel have.
+		const int priority = node.is_exchange() || node.is_urgent ? greatest : std::max(-static_cast<int>(queue_of(node)), greatest);
+		if(priority != 0) set_priority(last_nodes.back().front(), priority);
 	}
 	return captured.end();
+}
+
+void cuda_backend::set_priority(const cuda::graph_node kernel, const int priority) const {
+	cuda::launch_attribute attribute{};
+	attribute.priority = priority;
+	m_driver.check(m_driver.graph_set_kernel_attribute(kernel, cuda::launch_attribute_priority, &attribute), "cuGraphKernelNodeSetAttribute");
 }
 
 void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node) {

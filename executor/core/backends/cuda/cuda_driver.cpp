@@ -49,8 +49,8 @@ driver load() {
 	resolve(library, d.context_set_current, "cuCtxSetCurrent");
 	resolve(library, d.context_get_current, "cuCtxGetCurrent");
 	resolve(library, d.context_enable_peer_access, "cuCtxEnablePeerAccess");
-	resolve(library, d.stream_priority_range, "cuCtxGetStreamPriorityRange");
 	resolve(library, d.stream_create, "cuStreamCreateWithPriority");
+	resolve(library, d.stream_priorities, "cuCtxGetStreamPriorityRange");
 	resolve(library, d.stream_destroy, "cuStreamDestroy_v2");
 	resolve(library, d.stream_synchronize, "cuStreamSynchronize");
 	resolve(library, d.stream_wait_event, "cuStreamWaitEvent");
@@ -59,8 +59,8 @@ driver load() {
 	resolve(library, d.stream_get_capture, "cuStreamGetCaptureInfo_v2");
 	resolve(library, d.stream_update_capture, "cuStreamUpdateCaptureDependencies");
 	resolve(library, d.stream_end_capture, "cuStreamEndCapture");
-	resolve(library, d.kernel_node_set_attribute, "cuGraphKernelNodeSetAttribute");
 	resolve(library, d.graph_instantiate, "cuGraphInstantiateWithFlags");
+	resolve(library, d.graph_set_kernel_attribute, "cuGraphKernelNodeSetAttribute");
 	resolve(library, d.graph_launch, "cuGraphLaunch");
 	resolve(library, d.graph_destroy, "cuGraphDestroy");
 	resolve(library, d.executable_graph_destroy, "cuGraphExecDestroy");

@@ -39,8 +39,6 @@ inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr int capture_relaxed = 2;
 inline constexpr unsigned capture_set_dependencies = 1;
-inline constexpr unsigned long long instantiate_with_node_priorities = 8;
-inline constexpr int launch_attribute_priority = 8;
 inline constexpr unsigned host_memory_portable = 1;
 inline constexpr unsigned host_memory_mapped = 2;
 inline constexpr unsigned ipc_lazy_enable_peer_access = 1;
@@ -101,11 +99,14 @@ inline constexpr int memory_operation_write = 2;
 inline constexpr unsigned wait_value_geq = 0;
 inline constexpr std::size_t max_memory_operations = 255; ///< of one batch
 
-struct launch_attribute_value { // CUlaunchAttributeValue, a union
-	int priority;
-	char others[60];
+union launch_attribute { // CUlaunchAttributeValue
+	char bytes[64];
+	int priority; ///< of `launch_attribute_priority`
 };
-static_assert(sizeof(launch_attribute_value) == 64);
+static_assert(sizeof(launch_attribute) == 64);
+inline constexpr int launch_attribute_priority = 8;
+/// Kernels of a graph have the priorities of their nodes, and not that of the stream on which the graph is launched.
+inline constexpr unsigned long long instantiate_with_node_priorities = 8;
 
 struct ipc_handle { // CUipcMemHandle
 	char bytes[64];
@@ -178,8 +179,9 @@ struct driver {
 	counted<call::set_context, context> context_set_current;
 	result (*context_get_current)(context* out);
 	result (*context_enable_peer_access)(context peer, unsigned flags);
-	result (*stream_priority_range)(int* lowest, int* highest);
 	result (*stream_create)(stream* out, unsigned flags, int priority);
+	/// Of the current context. Smaller numbers are more urgent.
+	result (*stream_priorities)(int* least, int* greatest);
 	result (*stream_destroy)(stream s);
 	result (*stream_synchronize)(stream s);
 	counted<call::event_wait, stream, event, unsigned> stream_wait_event;
@@ -190,8 +192,8 @@ struct driver {
 	result (*stream_get_capture)(stream s, int* status, unsigned long long* id, graph* out, const graph_node** nodes, std::size_t* num_nodes);
 	result (*stream_update_capture)(stream s, graph_node* nodes, std::size_t num_nodes, unsigned flags);
 	result (*stream_end_capture)(stream s, graph* out);
-	result (*kernel_node_set_attribute)(graph_node node, int attribute, const launch_attribute_value* value);
 	result (*graph_instantiate)(executable_graph* out, graph from, unsigned long long flags);
+	result (*graph_set_kernel_attribute)(graph_node node, int attribute, const launch_attribute* value);
 	counted<call::graph, executable_graph, stream> graph_launch;
 	result (*graph_destroy)(graph g);
 	result (*executable_graph_destroy)(executable_graph g);

@@ -16,15 +16,19 @@ constexpr std::size_t initial_events = 64;
 } // namespace
 
 cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context, const std::uint32_t device, const int priority, cuda_timeline* const timeline,
-    const lane_index index)
-    : m_driver(driver), m_context(context), m_device(device), m_events(initial_events, nullptr), m_timeline(timeline), m_index(index),
+    const lane_index index, const bool opens)
+    : m_driver(driver), m_context(context), m_device(device), m_priority(priority), m_events(initial_events, nullptr), m_timeline(timeline), m_index(index),
       m_begins(timeline != nullptr ? initial_events : 0) {
-	m_driver.check(m_driver.context_set_current(context), "cuCtxSetCurrent");
-	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, priority), "cuStreamCreateWithPriority");
+	if(opens) open();
+}
+
+void cuda_lane::open() {
+	m_driver.check(m_driver.context_set_current(m_context), "cuCtxSetCurrent");
+	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, m_priority), "cuStreamCreateWithPriority");
 }
 
 cuda_lane::~cuda_lane() {
-	if(m_is_forgotten) return;
+	if(m_is_forgotten || !is_open()) return;
 	m_driver.context_set_current(m_context);
 	for(const auto event : m_events) {
 		if(event != nullptr) m_driver.event_destroy(event);

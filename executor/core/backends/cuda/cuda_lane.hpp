@@ -18,11 +18,17 @@ namespace celerity {
 /// make another lane wait; one thread polls, with the lane's context current or any other.
 class cuda_lane {
   public:
-	/// `device` is an index among the devices of the rank. `timeline` may be null; it outlives the lane, which has the number `index` there.
-	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, int priority, cuda_timeline* timeline = nullptr, lane_index index = 0);
+	/// `device` is an index among the devices of the rank. `timeline` may be null; it outlives the lane, which has the number `index` there. Without `opens`
+	/// there is no stream until open().
+	cuda_lane(const cuda::driver& driver, cuda::context context, std::uint32_t device, int priority, cuda_timeline* timeline = nullptr, lane_index index = 0,
+	    bool opens = true);
 	~cuda_lane();
 	cuda_lane(const cuda_lane&) = delete;
 	cuda_lane& operator=(const cuda_lane&) = delete;
+
+	/// Makes the stream, before the first operation; changes the current context of the thread.
+	void open();
+	bool is_open() const { return m_stream != nullptr; }
 
 	cuda::context context() const { return m_context; }
 	std::uint32_t device() const { return m_device; }
@@ -75,6 +81,7 @@ class cuda_lane {
 	const cuda::driver& m_driver;
 	cuda::context m_context;
 	std::uint32_t m_device;
+	int m_priority;
 	cuda::stream m_stream = nullptr;
 	std::mutex m_mutex;
 	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two

@@ -22,8 +22,9 @@ constexpr std::chrono::milliseconds sleep_time{100};
 } // namespace
 
 cuda_worker::cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, const bool may_spin)
-    : m_issue(std::move(issue)), m_lanes(std::move(lanes)), m_completions(completions), m_may_spin(may_spin),
-      m_thread(start_thread("for the calls of a GPU", [this] { run(); })) {}
+    : m_issue(std::move(issue)), m_lanes(std::move(lanes)),
+      m_num_watched(static_cast<std::size_t>(std::count_if(m_lanes.begin(), m_lanes.end(), [](const cuda_lane* const lane) { return lane->is_open(); }))),
+      m_completions(completions), m_may_spin(may_spin), m_thread(start_thread("for the calls of a GPU", [this] { run(); })) {}
 
 void cuda_worker::push(cuda_operation&& operation) {
 	const auto index = m_pushed.load(std::memory_order_relaxed);
@@ -100,7 +101,7 @@ bool cuda_worker::issue_pending() {
 
 bool cuda_worker::poll(bool& is_in_flight) {
 	bool has_progressed = false;
-	for(auto* const lane : m_lanes) {
+	for(auto* const lane : std::span(m_lanes).first(m_num_watched.load(std::memory_order_relaxed))) {
 		const auto before = lane->completed();
 		if(before == lane->recorded()) continue;
 		has_progressed |= lane->poll() > before;

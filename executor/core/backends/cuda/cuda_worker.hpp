@@ -40,7 +40,7 @@ class cuda_worker {
   public:
 	using issue_function = std::function<void(cuda_operation&)>;
 
-	/// `issue` puts an operation on its lane; `lanes` are those of this device; `completions` is signalled when one progresses.
+	/// `issue` puts an operation on its lane; `lanes` are those of this device, the open ones first; `completions` is signalled when one progresses.
 	cuda_worker(issue_function issue, std::vector<cuda_lane*> lanes, event_count& completions, bool may_spin);
 	~cuda_worker() { stop(); }
 	cuda_worker(const cuda_worker&) = delete;
@@ -54,6 +54,8 @@ class cuda_worker {
 	bool wait_until_issued(std::uint64_t num_operations) const;
 	/// Something has been put on a lane by another thread. Any thread.
 	void wake() { m_wake_up.signal(); }
+	/// More of the lanes are open now. Any thread.
+	void watch_all() { m_num_watched.store(m_lanes.size(), std::memory_order_relaxed); }
 	/// Throws the error of the thread if it has met one, at each call. Any thread.
 	void rethrow() const;
 	void stop();
@@ -63,6 +65,7 @@ class cuda_worker {
 
 	issue_function m_issue;
 	std::vector<cuda_lane*> m_lanes;
+	std::atomic<std::size_t> m_num_watched; ///< the first ones
 	event_count& m_completions;
 	const bool m_may_spin;
 	event_count m_wake_up;

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""The out-of-order engine with queues of several priorities, and with other orders among equals."""
+
+from __future__ import annotations
+
+import pytest
+
+from celerity_py import _native_testing
+from tests.support.engine_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, issue_all, submit
+
+#: Instructions of higher queues that a waiting one of a lower queue lets pass.
+LONGEST_WAIT = 32
+
+
+def test_a_higher_queue_goes_first_whatever_the_kinds() -> None:
+    engine = _native_testing.Engine(FOUR_LANES)
+    for iid, priority in [(1, 31), (2, OF_QUEUE), (3, 4 * OF_QUEUE), (4, 3 + OF_QUEUE)]:
+        submit(engine, iid, priority=priority)
+    assert list(issue_all(engine)) == [3, 4, 2, 1]
+
+
+def test_no_queue_waits_for_more_than_so_many_instructions_of_higher_ones() -> None:
+    engine = _native_testing.Engine(FOUR_LANES)
+    submit(engine, 1, priority=0)
+    submit(engine, 2, priority=OF_QUEUE)
+    iid, issued = 2, []
+    while len(issued) < 3 * LONGEST_WAIT:
+        while iid < len(issued) + 12:  # there are always more of the highest queue
+            iid += 1
+            submit(engine, iid, priority=2 * OF_QUEUE)
+        item = engine.next()
+        assert item is not None
+        issued.append(item[0])
+    assert issued.index(1) == LONGEST_WAIT
+    assert issued.index(2) == LONGEST_WAIT + 1
+
+
+def test_an_instruction_lends_its_queue_to_the_predecessors_that_wait() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    submit(engine, 1)
+    submit(engine, 2, priority=OF_QUEUE)
+    submit(engine, 3, priority=0)
+    assert list(issue_all(engine)) == [2]  # the place on the lane is taken
+    submit(engine, 4, 3, priority=2 * OF_QUEUE)
+    order = [2]
+    while engine.num_live > 0:
+        engine.complete(order[-1])
+        order += issue_all(engine)
+    assert order == [2, 3, 4, 1]
+
+
+def test_a_horizon_lends_nothing() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    submit(engine, 1, priority=OF_QUEUE)
+    submit(engine, 2)
+    submit(engine, 3)
+    assert list(issue_all(engine)) == [1]
+    submit(engine, 4, 1, 2, 3, policy="clock")
+    submit(engine, 5, 4, priority=3 * OF_QUEUE)
+    submit(engine, 6, priority=2 * OF_QUEUE)
+    assert issue_all(engine) == {}
+    engine.complete(1)
+    assert list(issue_all(engine)) == [6]
+
+
+def test_lanes_that_queues_share_take_few_instructions_and_the_highest_queue_gets_the_next_place() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=2)
+    for iid in range(1, 6):
+        submit(engine, iid)
+    submit(engine, 6, priority=OF_QUEUE)
+    assert list(issue_all(engine)) == [6, 1]
+    submit(engine, 7, priority=2 * OF_QUEUE)
+    assert issue_all(engine) == {}
+    engine.complete(6)
+    assert list(issue_all(engine)) == [7]
+    engine.complete(7)  # 1 ran before it on the lane
+    assert list(issue_all(engine)) == [2, 3, 4, 5], "queues of one priority only: any number"
+
+
+def test_lanes_of_one_queue_take_any_number() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=2)
+    for iid in range(1, 6):
+        submit(engine, iid, priority=3 * OF_QUEUE)
+    submit(engine, 6, priority=0, policy="host")
+    assert len(issue_all(engine)) == 6
+
+
+def test_an_instruction_that_waits_for_another_rank_keeps_no_place_from_smaller_keys() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    submit(engine, 1, task=1, priority=OF_QUEUE)
+    submit(engine, 2, task=3, phase="receive", policy="pull", priority=2 * OF_QUEUE)
+    assert list(issue_all(engine)) == [1]
+    submit(engine, 3, task=2)  # before the pull gets the place, but behind it in the order of queues
+    engine.complete(1)
+    assert list(issue_all(engine)) == [3]
+    engine.complete(3)
+    assert list(issue_all(engine)) == [2]
+
+
+def test_a_lane_instruction_with_a_small_key_gets_a_place_although_remote_waits_are_more_urgent() -> None:
+    engine = _native_testing.Engine(FOUR_LANES, most_shared=1)
+    submit(engine, 1, task=2)
+    submit(engine, 2, task=1)
+    for iid in range(3, 9):
+        submit(engine, iid, task=iid, phase="receive", policy="pull", priority=4 * OF_QUEUE)
+    order: list[int] = []
+    while engine.num_live > 0:
+        issued = list(issue_all(engine))
+        assert issued, f"stuck with {engine.unissued()}"
+        order += issued
+        for iid in issued:
+            engine.complete(iid)
+    assert order[:2] == [1, 2]
+
+
+# ---- among equals
+
+
+@pytest.mark.parametrize(("order", "expected"), [("age", [2, 3, 4]), ("path", [4, 3, 2]), ("predecessors", [3, 4, 2])])
+def test_equals_go_by_age_or_by_the_way_to_the_end_or_by_predecessors(order: str, expected: list[int]) -> None:
+    engine = _native_testing.Engine(FOUR_LANES, order=order)
+    submit(engine, 1, policy="host")
+    assert list(issue_all(engine)) == [1]
+    submit(engine, 2, 1, 100, 101)  # those are complete
+    submit(engine, 3, 1)
+    submit(engine, 4, 1, 100)
+    submit(engine, 5, 3)
+    submit(engine, 6, 4)
+    submit(engine, 7, 6)
+    engine.complete(1)
+    assert [iid for iid in issue_all(engine) if iid in expected] == expected
+
+
+def test_a_longer_way_moves_an_instruction_that_is_ready_already() -> None:
+    engine = _native_testing.Engine(FOUR_LANES, order="path")
+    submit(engine, 1)
+    submit(engine, 2)
+    submit(engine, 3, 2)
+    assert list(issue_all(engine)) == [2, 1, 3]
+
+
+def test_kinds_go_before_ways() -> None:
+    engine = _native_testing.Engine(FOUR_LANES, order="path")
+    submit(engine, 1, priority=1)
+    submit(engine, 2, priority=2)
+    for iid in range(3, 20):
+        submit(engine, iid, 1 if iid == 3 else iid - 1, priority=1)
+    assert list(issue_all(engine))[:2] == [2, 1]
+
+
+def test_ways_have_an_end_so_that_a_long_chain_costs_little() -> None:
+    engine = _native_testing.Engine(ONE_LANE, order="path")
+    submit(engine, 1, policy="host")
+    for iid in range(2, 3000):
+        submit(engine, iid, iid - 1)
+    assert list(issue_all(engine)) == [1]
+    engine.complete(1)
+    assert len(issue_all(engine)) == 2998
