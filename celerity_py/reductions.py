@@ -7,8 +7,9 @@ The order is that of devices within a rank, and then that of ranks, so that the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Hashable
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,6 +35,19 @@ from celerity_py.vocabulary.static_types import ReductionName
 from celerity_py.vocabulary.type_rules import can_take
 
 _NAMES = (*OPERATIONS, *PLACED)
+#: Functions that reduce one array, and could be mistaken for operations: the name of the operation of each.
+_OF_ONE_ARRAY: Final[dict[Any, str]] = {
+    function: name
+    for name, functions in {
+        "sum": (sum, math.fsum, np.sum, np.nansum),
+        "prod": (math.prod, np.prod, np.nanprod),
+        "max": (max, np.max, np.amax, np.nanmax),
+        "min": (min, np.min, np.amin, np.nanmin),
+        "or": (any, np.any),
+        "and": (all, np.all),
+    }.items()
+    for function in functions
+}
 
 
 class Reduction(StandsForArray):
@@ -112,7 +126,8 @@ def reduction(
     Raises:
         ArgumentTypeError: If `buffer` is no buffer.
         UsageError: If the operation is unknown or not defined for the buffer's dtype, or if a callable comes without
-            an identity that the elements can hold.
+            an identity that the elements can hold, or does not combine two identities to the identity. With `CHECK`,
+            `combine` also raises if the identity changes a value.
     """
     if not isinstance(buffer, Buffer):
         raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
@@ -165,6 +180,13 @@ def _check_elements(op: str, record: BufferRecord) -> None:
 def _by_callable(buffer: Buffer[Any], op: Callable[..., Any], include_current: bool, identity: Any) -> Reduction:
     record = buffer.record
     name = name_of_callable(op)
+    if isinstance(op, Hashable) and op in _OF_ONE_ARRAY:
+        known = _OF_ONE_ARRAY[op]
+        raise UsageError(
+            f"The reduction by {name} into {record.label}: {name} reduces one array, and does not combine two. Pass "
+            f'the name of the operation, "{known}", or a function of two arrays, such as '
+            f"numpy.{OPERATIONS[known].combine.__name__}."
+        )
     if identity is None:
         raise UsageError(
             f"The reduction by {name} into {record.label} lacks its identity: the value that {name} combines with any "

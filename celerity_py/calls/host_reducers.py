@@ -41,7 +41,19 @@ class CallableReducer(Reducer):
     def _merge(self, value: Any) -> None:
         record = self._port.record
         given = np.array(self._to_host(value), record.dtype).reshape(self._port.shape)
+        if record.checks_values:
+            self._check_identity(given)
         self._store(self._combination(self._load(), given))
+
+    def _check_identity(self, value: np.ndarray[Any, Any]) -> None:
+        known = self._combination
+        result = known(known.identity.copy(), value.copy())
+        if not known.is_named and not known.leaves(value, result):
+            raise UsageError(
+                f"{self._owner.describe()} combines {describe_value(value)} into {self._port.record.label} by "
+                f"{known.name}, which makes {result.reshape(-1)[0]!s} of the identity and the first element, "
+                f"{value.reshape(-1)[0]!s}. The identity must leave every value unchanged, as 0 does in a sum."
+            )
 
     def _at(self, indices: Any, values: Any) -> None:
         where = tuple(map(self._to_host, indices)) if isinstance(indices, tuple) else self._to_host(indices)

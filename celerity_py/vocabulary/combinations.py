@@ -120,6 +120,37 @@ class Combination:
             )
         return result
 
+    def check_identity(self) -> None:
+        """Refuse an operation that does not combine two identities to the identity.
+
+        Raises:
+            UsageError: If it does not, or raises.
+        """
+        who = f"The operation {self.name} of the reduction into {self._label}"
+        try:
+            result = self(self.identity.copy(), self.identity.copy())
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"{who} raised {type(error).__name__}: {error}. It got two arrays of shape {self.identity.shape} and "
+                f"{self._dtype}, both with the identity. It must return their combination."
+            ) from error
+        if not self.leaves(self.identity, result):
+            raise UsageError(
+                f"{who} combines two identities, {_shown(self.identity)}, to {_shown(result)}. Partial results begin "
+                f"with the identity, which must leave every other value unchanged: pass the identity of {self.name}, "
+                f"such as 0 for a sum and 1 for a product."
+            )
+
+    def leaves(self, value: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> bool:
+        """Whether the result of an identity and a value is the value, apart from rounding. Infinities may not be."""
+        if value.dtype.kind not in "fc":
+            return value.dtype.names is not None or bool((result == value).all())
+        tolerance = float(np.sqrt(np.finfo(value.dtype).eps))
+        is_near = np.isclose(result, value, rtol=tolerance, atol=0.0, equal_nan=True)
+        return bool((is_near | ~np.isfinite(value)).all())
+
     def fold(self, partials: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Give ((partials[0] op partials[1]) op partials[2]) ..., in memory of its own."""
         result: np.ndarray[Any, Any] = partials[0].copy()
@@ -180,12 +211,22 @@ def combination_of_name(op: str, record: BufferRecord) -> Combination:
 
 
 def combination_by(function: Callable[..., Any], identity: np.ndarray[Any, Any], record: BufferRecord) -> Combination:
-    """The combination of a callable into a buffer, which keeps each callable once."""
+    """The combination of a callable into a buffer, which keeps each callable once.
+
+    Raises:
+        UsageError: If the callable does not combine two identities to the identity.
+    """
+    known = _find(function, identity, record)
+    if known is not None:
+        return known
+    made = Combination(name_of_callable(function), function, identity, record, is_named=False)
+    made.check_identity()  # calls the function, and so without the lock
     with _lock:
-        for known in record.combinations:
-            if known.is_by(function, identity):
-                return known
-        return _add(Combination(name_of_callable(function), function, identity, record, is_named=False), record)
+        return _find(function, identity, record) or _add(made, record)
+
+
+def _find(function: Callable[..., Any], identity: np.ndarray[Any, Any], record: BufferRecord) -> Combination | None:
+    return next((known for known in list(record.combinations) if known.is_by(function, identity)), None)
 
 
 def _add(combination: Combination, record: BufferRecord) -> Combination:
@@ -219,6 +260,10 @@ def _choose(op: str, first: Any, second: Any) -> Any:
 def name_of_callable(function: Any) -> str:
     """What messages call the operation of a reduction."""
     return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def _shown(value: np.ndarray[Any, Any]) -> str:
+    return str(value.tolist()) if value.size <= 8 else f"{value.reshape(-1)[:3].tolist()} ..."
 
 
 def _same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from tests.misuses.errors_page import ALL, INTRODUCTION, PAGE, message_of, section_of
-from tests.misuses.misuses import WITHOUT_PROGRAM, Misuse, kinds_of_errors
+from tests.misuses.misuse import Misuse
+from tests.misuses.misuses import WITHOUT_PROGRAM, kinds_of_errors
 
 STALE = "`make errors-page` writes docs/errors.md anew"
 

@@ -17,7 +17,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.misuses.misuses import MISUSES, PRELUDE, WITHOUT_PROGRAM, Misuse
+from tests.misuses.misuse import PRELUDE, Misuse
+from tests.misuses.misuses import MISUSES, WITHOUT_PROGRAM
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "errors.md"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def test_partial_results_combine_on_the_host(queue: celerity.Queue, program: Cal
         ((), np.float32, np.hypot, {}, "lacks its identity: the value that hypot combines"),
         ((), np.int32, np.add, {"identity": 0.5}, "identity 0.5, which its elements of int32"),
         ((), np.uint8, np.add, {"identity": -1}, "identity -1, which its elements of uint8"),
+        ((), np.float64, np.add, {"identity": 1}, r"combines two identities, 1\.0, to 2\.0\. .*0 for a sum and 1 for"),
+        (3, np.int64, lambda a, b: a[:2], {"identity": 0}, "got two arrays of .*returned one of shape"),
+        (3, np.int64, lambda a, b: a.nothing, {"identity": 0}, "raised AttributeError: .* two arrays of shape"),
+        (3, np.int64, sum, {"identity": 0}, 'sum reduces one array, .* Pass .* "sum", or .* numpy.add'),
+        ((), np.int64, max, {"identity": 0}, '"max", or a function of two arrays, such as numpy.maximum'),
+        (3, np.bool_, np.any, {"identity": False}, '"or", or a function of two arrays, such as numpy.logical_or'),
         ((), np.int8, np.add, {"identity": np.int64(300)}, "identity .*300.*, which its elements of int8"),
         (3, np.int8, np.add, {"identity": np.full(3, 300)}, "identity array.*, which its elements of int8"),
         ((), np.float32, np.add, {"identity": 1e300}, "identity 1e.300, which its elements of float32"),
@@ -45,6 +52,38 @@ def test_operations_that_do_not_fit_the_buffer_are_refused(
     with celerity.Queue(), pytest.raises(UsageError, match=message) as caught:
         celerity.reduction(celerity.Buffer(shape, dtype, name="total"), op, **options)
     assert '"total"' in str(caught.value)
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+@pytest.mark.parametrize(
+    ("operation", "identity", "value", "is_wrong"),
+    [
+        (np.maximum, 0.0, -5.0, True),
+        (np.hypot, 0.0, -5.0, True),
+        (np.hypot, 0.0, 0.3, False),
+        (np.maximum, -np.inf, -np.inf, False),
+        (np.maximum, -np.inf, np.nan, False),
+        (lambda a, b: a * b, 1.0, np.inf, False),
+    ],
+)
+def test_an_identity_that_changes_a_value_is_found_where_everything_is_checked(
+    is_checked: bool, operation: Any, identity: float, value: float, is_wrong: bool
+) -> None:
+    def kernel(chunk: celerity.Chunk, total: celerity.Reducer) -> None:
+        total.combine(value)
+
+    def reduce() -> None:
+        with celerity.Queue() as queue:
+            total = celerity.Buffer((), np.float64, name="total")
+            queue.parallel_for(4, kernel, celerity.reduction(total, operation, identity=identity))
+
+    celerity.configure(check=is_checked)
+    try:
+        refused = pytest.raises(UsageError, match=r'kernel "kernel" .* into B1 "total" by \w+, which makes .*-5\.0')
+        with refused if is_checked and is_wrong else nullcontext():
+            reduce()
+    finally:
+        celerity.configure(check=None)
 
 
 @pytest.mark.parametrize(("dtype", "ndim"), [(np.complex64, 1), (">f4", 1), ("M8[s]", 1), (np.float32, 0)])
@@ -109,6 +148,8 @@ def test_a_failure_of_a_callable_names_kernel_line_buffer_and_cause(tmp_path: Pa
         tmp_path,
         f"""
         def join(a, b):
+            if not a.any() and not b.any():
+                return a
             {cause}
 
         def count(chunk, out):
@@ -160,10 +201,9 @@ def test_a_buffer_keeps_each_callable_once(queue: celerity.Queue) -> None:
 
 def test_values_at_one_index_combine_in_their_order(queue: celerity.Queue) -> None:
     buffer = celerity.Buffer(4, "U40")
-    join = combination_by(np.char.add, np.zeros(4, "U40"), buffer.record)
-    target = np.array(["a", "b", "c", "d"], "U40")
     with pytest.raises(UsageError, match="returned one of"):  # np.char.add makes longer strings
-        join.combine_at(target, np.array([1, 1]), np.array(["x", "y"]))
+        combination_by(np.char.add, np.zeros(4, "U40"), buffer.record)
+    target = np.array(["a", "b", "c", "d"], "U40")
     join = combination_by(lambda a, b: np.char.add(a, b).astype("U40"), np.zeros(4, "U40"), buffer.record)
     letters = np.array(list("0123456789"), "U40")
     join.combine_at(target, np.array([1, 3, 1, 1, 0, 1, 1, 3, -1, 1]), letters)
