@@ -396,11 +396,6 @@ class Buffer(StandsForArray, Generic[Element]):
     def __repr__(self) -> str:
         return f"<Buffer {self.record.label}, shape {self.shape}, {self.record.type_name}>"
 
-    if not TYPE_CHECKING:  # see `StandsForArray`
-
-        def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-            raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")
-
     def __del__(self) -> None:
         # Any thread may drop the last reference. This only enqueues, and influences no id.
         record = getattr(self, "record", None)

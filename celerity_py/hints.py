@@ -7,6 +7,7 @@ A submit raises `UsageError` if its hints contradict each other, or if the same 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Iterable, Sequence
@@ -98,10 +99,11 @@ def weights(values: Sequence[float]) -> Hint:
         UsageError: If the values are no such numbers. A submit raises it if their number is neither that of the ranks
             nor that of the devices.
     """
-    try:
-        given = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        raise UsageError(f"hints.weights() takes a sequence of numbers, not {values!r}.") from None
+    given: tuple[float, ...] | None = None
+    with contextlib.suppress(TypeError, ValueError):
+        given = None if isinstance(values, str | bytes) else tuple(float(value) for value in values)
+    if given is None:
+        raise UsageError(f"hints.weights() takes a sequence of numbers, not {values!r}.")
     wrong = next((place for place, value in enumerate(given) if not 0 <= value < math.inf), None)
     if wrong is not None:
         raise UsageError(

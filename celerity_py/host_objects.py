@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
+from typing import Generic, TypeVar
 
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Site
 
 Object = TypeVar("Object")
 
 
-class HostObject(Generic[Object]):
+class HostObject(IsHandle, Generic[Object]):
     """An object of the program, such as an open file or a model, that host tasks use one after the other.
 
     Host tasks that take `side_effect()` of the same host object run in program order on each rank, and get the object.
@@ -53,10 +54,3 @@ class HostObject(Generic[Object]):
 
     def __repr__(self) -> str:
         return f"<HostObject {self.label}>"
-
-    if TYPE_CHECKING:  # no `static_types.PlainValue`
-        __reduce_ex__: ClassVar[None]  # type: ignore[assignment]
-    else:
-
-        def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-            raise ArgumentTypeError(f"{self!r} is a handle of this process and cannot be copied or pickled.")

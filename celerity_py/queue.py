@@ -25,6 +25,7 @@ from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.small_operations import any_of, copy, dot, fill, norm
 from celerity_py.submit.arguments import check_priority, refuse_names
 from celerity_py.submit.delegate import connect
+from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ BufferBox: TypeAlias = "Box | _Slice | tuple[_Slice, ...] | None"
 _getframe = sys._getframe
 
 
-class Queue:
+class Queue(IsHandle):
     """Accepts kernels and host tasks. They run on the devices of all ranks, each as soon as its data is there.
 
     All queues feed one program order. Collective: every rank runs the same program, and so makes the same calls in the

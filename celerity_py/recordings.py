@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py import _native
 from celerity_py._native import PortRecord
@@ -16,6 +16,7 @@ from celerity_py.kernels import name_of
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.submissions import Site
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_TIMES: Final = 2**63 - 1
 
 
-class Recording:
+class Recording(IsHandle):
     """The kernels and host tasks that a function has submitted, for `Queue.replay`. `Queue.record` makes it.
 
     A recording keeps kernels and plain values alive, but no buffers. Any thread may read its attributes, on any rank by
@@ -66,9 +67,6 @@ class Recording:
 
     def __repr__(self) -> str:
         return f"<Recording of {self.name!r} at {self.site}, {self.num_tasks} task(s)>"
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise ArgumentTypeError(f"{self!r} belongs to this process and cannot be copied or pickled.")
 
     def refuse_another(self, opened: Recording) -> NoReturn:
         """While this one is being made: refuse another one.

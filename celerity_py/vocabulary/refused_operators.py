@@ -6,7 +6,7 @@ from __future__ import annotations
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -90,13 +90,26 @@ def _has_values(other: Any) -> bool:
     return hasattr(other, "__dlpack__") and not isinstance(other, StandsForArray)
 
 
-class StandsForArray:
-    """Base of objects whose contents are elsewhere, so that each use as an array is refused."""
+class IsHandle:
+    """Base of objects that stand for something of this process, so that copies and pickles are refused."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:  # no `static_types.PlainValue`
         __reduce_ex__: ClassVar[None]  # type: ignore[assignment]
+    else:
+
+        def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+            raise ArgumentTypeError(
+                f"{self!r} is a handle of this process and cannot be copied or pickled. Pass the handle itself within "
+                f"the process. Other processes can have its contents, from queue.fence(...).result()."
+            )
+
+
+class StandsForArray(IsHandle):
+    """Base of objects whose contents are elsewhere, so that each use as an array is refused."""
+
+    __slots__ = ()
 
     def __getitem__(self, index: Any) -> NoReturn:
         self._refuse("indexed")

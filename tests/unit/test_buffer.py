@@ -237,11 +237,14 @@ def test_a_buffer_that_dies_before_its_access_is_submitted_lives_on_in_the_acces
     assert queue.fence(total).result(10) == 8
 
 
-def test_a_buffer_cannot_be_copied_or_pickled() -> None:
-    buffer = celerity.Buffer(4)
-    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(ArgumentTypeError, match="cannot be copied or pickled"):
-            attempt(buffer)
+def test_a_handle_cannot_be_copied_or_pickled(queue: celerity.Queue) -> None:
+    buffer = celerity.Buffer.from_array(np.zeros(()))
+    handles: list[Any] = [buffer, queue, queue.fence(buffer)]
+    handles += [celerity.HostObject([]), celerity.reduction(buffer, "sum")]
+    for handle in handles:
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(ArgumentTypeError, match="is a handle of this process and cannot be copied or pickled"):
+                attempt(handle)
 
 
 # ---- buffers that can be reduced into

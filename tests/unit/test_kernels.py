@@ -137,6 +137,7 @@ def test_contradicting_repeated_and_foreign_hints_are_errors(given: list[Any], m
     [
         (3, "a sequence of numbers, not 3"),
         (["a"], "a sequence of numbers"),
+        ("12", r"a sequence of numbers, not '12'"),
         ([1, -1], r"not negative, but number 1 of \(1.0, -1.0\) is -1.0"),
         ([float("nan")], "number 0"),
         ([float("inf")], "number 0"),
