@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from celerity_py.executor.quantities import format_bytes
 from celerity_py.report.analysis import Analysis
 from celerity_py.report.measures import groups_of
 from celerity_py.report.words import format_percent, format_time, list_words
@@ -26,7 +27,10 @@ _STARVED: Final = 0.7
 _BUSY: Final = 0.6
 #: A program that waits so often, with at most so many submits in between, cannot run ahead.
 _MANY_WAITS: Final = 10
-_FEW_SUBMITS: Final = 8
+_FEW_SUBMITS: Final = 16
+#: Ranks that exchange at least this part of what kernels access, in so many messages, do more than exchange halos.
+_MUCH_TRAFFIC: Final = 0.05
+_MANY_MESSAGES: Final = 20
 _MOST_NAMES: Final = 4
 #: Those with the longest totals.
 _MOST_KERNELS: Final = 50
@@ -275,6 +279,25 @@ def _data(analysis: Analysis) -> Iterator[Advice]:
         )
 
 
+def _divisions(analysis: Analysis) -> Iterator[Advice]:
+    """Data that goes to and fro, because tasks divide a buffer in different ways."""
+    measures = analysis.measures
+    accessed = sum(int(kernel.bytes_touched.sum()) for kernel in measures.kernels if kernel.knows_bytes)
+    messages = [link for link in measures.links if link.busy is None]
+    sent = sum(link.size_bytes for link in messages)
+    if sum(link.count for link in messages) < _MANY_MESSAGES or sent < _MUCH_TRAFFIC * accessed or accessed == 0:
+        return
+    by_buffer = measures.sent_by_buffer
+    buffer, most = next(iter(by_buffer.items()))
+    yield Advice(
+        f"ranks exchange {format_bytes(sent)}, {format_percent(sent / accessed)} of the bytes that kernels access. "
+        f"{format_bytes(most)} of it are elements of {buffer}",
+        f"If tasks divide {buffer} in different ways, let them have the same index space and hints: one kernel over "
+        f"all of it, in place of one per part. Reads of all elements by each rank (access.all) do need the exchange.",
+        max(analysis.path.share("transfer", "peer"), _MUCH_TRAFFIC),
+    )
+
+
 def _host_tasks(analysis: Analysis) -> Iterator[Advice]:
     share = analysis.path.share("host task")
     if share >= _GREAT_SHARE:
@@ -325,6 +348,7 @@ _RULES: Final[Iterable[Callable[[Analysis], Iterator[Advice]]]] = (
     _planning,
     _issuing,
     _data,
+    _divisions,
     _host_tasks,
     _peers,
     _completeness,

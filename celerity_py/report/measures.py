@@ -304,6 +304,17 @@ class Measures:
     def _link(rank: Rank, rows: Integers, source: str, target: str) -> Link:
         return Link(source, target, len(rows), int(rank.numbers["bytes"][rows].sum()))
 
+    @cached_property
+    def sent_by_buffer(self) -> dict[str, int]:
+        """The bytes of messages between ranks by buffer, the most first."""
+        sent: dict[str, int] = defaultdict(int)
+        for rank in self.run.ranks.values():
+            rows = np.flatnonzero(self.run.is_kind(rank, "send"))
+            sizes = rank.numbers["bytes"][rows]
+            for buffer, chosen in groups_of(rank.texts["buffer"][rows]):
+                sent[self.run.text(buffer)] += int(sizes[chosen].sum())
+        return dict(sorted(sent.items(), key=lambda item: -item[1]))
+
     # ---- memory
 
     @cached_property

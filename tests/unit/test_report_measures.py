@@ -189,6 +189,25 @@ def test_a_program_that_waits_for_each_step_runs_its_devices_dry(tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize(("size", "is_named"), [(100, True), (10, False)])
+def test_data_that_goes_to_and_fro_is_named_and_halos_are_not(size: int, is_named: bool, tmp_path: Path) -> None:
+    trace = MadeTrace(2)
+    for rank in range(2):
+        for step in range(12):
+            at = 100.0 * step
+            trace.add("D0 compute", "kernel", at, at + 80, name="step", rank=rank, instruction=2 * step + 1, known=0,
+                      bytes=1000)  # fmt: skip
+            trace.add("send", "send", at + 80, at + 90, rank=rank, instruction=2 * step + 2, known=0, peer=1 - rank,
+                      message=step, bytes=size, buffer="u" if step else "v")  # fmt: skip
+    found = [advice for advice in advise(trace.analyse(tmp_path)) if "exchange" in advice.finding]
+    assert len(found) == is_named
+    if found:
+        assert found[0].finding == (
+            "ranks exchange 2.3 KiB, 10 % of the bytes that kernels access. 2.1 KiB of it are elements of u"
+        )
+        assert found[0].remedy.startswith("If tasks divide u in different ways, let them have the same index space")
+
+
 def test_a_slow_rank_of_a_crowded_host_uses_fewer_devices_first(tmp_path: Path) -> None:
     trace = MadeTrace(2, num_cores=1)
     for rank, length in ((0, 100), (1, 200)):
