@@ -33,6 +33,9 @@ class NamedBuffer(NamedTuple):
     def __str__(self) -> str:
         return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
 
 class Access(NamedTuple):
     """A part of a buffer that a node reads or writes."""
@@ -44,6 +47,9 @@ class Access(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.buffer} {show_part(self.where)}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 class Dependency(NamedTuple):
@@ -59,6 +65,9 @@ class Dependency(NamedTuple):
     def __str__(self) -> str:
         about = f": {', '.join(self.buffers)}" if self.buffers else ""
         return f"{self.on} ({self.kind}{about})"
+
+    def __repr__(self) -> str:
+        return f"<after {self}>"
 
 
 @dataclass(frozen=True, repr=False)

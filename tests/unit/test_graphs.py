@@ -90,6 +90,10 @@ def test_the_three_graphs_of_a_small_program_say_who_does_what_and_why(queue_wit
         '<C3 execution; T3 "wave_step" [0:64, 0:8]; reads B2 "v" [0:64, 0:8]; writes B1 "u" [0:64, 0:8]; '
         'after C2 (true: B2 "v")>'
     )
+    assert repr(graphs.task.nodes[2].dependencies) == '(<after T2 (true: B2 "v")>,)'
+    reads, writes = graphs.task.nodes[2].accesses
+    assert (repr(reads), repr(reads.buffer)) == ('<reads B2 "v" [0:64, 0:8]>', '<B2 "v">')
+    assert repr(writes) == '<writes B1 "u" [0:64, 0:8]>'
     halo = find(graphs.instruction, 'copy B2 "v" [31:32, 0:8] from D0 to D1')
     assert "read by T3 chunk 1" in repr(halo)
     kernel = find(graphs.instruction, 'T3 "wave_step" [32:64, 0:8] on D1')

@@ -106,6 +106,11 @@ def test_the_first_page_lists_the_names_of_each_page() -> None:
     assert {page: set(re.findall(r"`(\w+)`", names)) for page, names in rows} == expected
 
 
+@by_name([entry for entry in ENTRIES if inspect.isclass(entry.value) and not issubclass(entry.value, Exception)])
+def test_each_class_tells_a_debugger_what_its_objects_are(entry: Entry) -> None:
+    assert entry.value.__repr__ is not object.__repr__
+
+
 @by_name(SHOWN)
 def test_each_name_has_a_docstring(entry: Entry) -> None:
     assert docstring_of(entry.value)
