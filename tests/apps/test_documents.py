@@ -71,6 +71,7 @@ def test_the_printed_commands_run(document: str, tmp_path: Path) -> None:
     """One after the other, in a folder with the program of the page for newcomers, and beside the applications."""
     for name in ("heat.py", "app.py", "wave.py"):
         (tmp_path / name).write_text(blocks(START)[0].replace("range(500)", "range(20)"))
+    (tmp_path / "smooth.py").write_text(printed_programs()["slow"][0])
     (tmp_path / "cluster_jobs").symlink_to(ROOT / "cluster_jobs")
     (tmp_path / "graphs.py").write_text(printed_programs()["graphs"][0])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CELERITY_")}
