@@ -49,6 +49,7 @@ void bind_settings(nb::module_& m) {
 	bind_field<machine, &capabilities::foreseeable_bytes>(settings, "foreseeable_bytes");
 	bind_field<machine, &capabilities::joined_bytes>(settings, "joined_bytes");
 	bind_field<machine, &capabilities::gathered_bytes>(settings, "gathered_bytes");
+	bind_field<machine, &capabilities::most_horizons_ahead>(settings, "most_horizons_ahead");
 	bind_field<&pipeline_settings::horizons, &horizon_policy::step>(settings, "horizon_step");
 	bind_field<&pipeline_settings::horizons, &horizon_policy::max_parallelism>(settings, "horizon_max_parallelism");
 	settings

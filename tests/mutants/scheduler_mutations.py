@@ -459,6 +459,12 @@ SCHEDULER_MUTATIONS = (
         "return made.parts.back().stop != nullptr;",
     ),
     Mutation(
+        "the fence of another queue passes for the recorded stop",
+        TEMPLATES,
+        "a.priority == b.priority && ",
+        "",
+    ),
+    Mutation(
         "any stop passes for the recorded one",
         TEMPLATES,
         "&& a.fence_box == b.fence_box",

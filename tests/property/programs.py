@@ -229,6 +229,11 @@ class Settings:
         """The priority of the queue that submits this task. A third of the programs has a single queue."""
         return 0 if self.seed % 3 == 0 else ((self.seed + number) * 2654435761 >> 8) % 5
 
+    @property
+    def most_horizons_ahead(self) -> int:
+        """As for programs by default, or few, so that the planner forgets early."""
+        return 34 if self.seed % 4 == 1 else 2 + self.seed % 3
+
     def direct_ranks(self, rank: int) -> list[bool]:
         return [(min(rank, peer), max(rank, peer)) in self.direct_pairs for peer in range(self.num_ranks)]
 

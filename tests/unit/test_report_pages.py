@@ -156,7 +156,7 @@ def made_run(num_ranks: int, slices_per_rank: int) -> Run:
             numbers={
                 "instruction": integers + 1, "after": np.maximum(integers - 5, 0), "submission": integers,
                 "bytes": integers, "message": integers, "peer": np.full(count, (number + 1) % num_ranks),
-                "allocation": none,
+                "allocation": none, "priority": integers % 2,
             },
             times={"queued_us": np.full(count, 3.0), "known_us": np.full(count, 5.0)},
             texts={

@@ -89,6 +89,7 @@ class RankContext:
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,
             templates=templates,
+            most_horizons_ahead=settings.most_horizons_ahead,
         )
         self.native = _native_testing.GraphContext(planning)
         self._buffers: dict[int, tuple[int, BufferDecl]] = {}

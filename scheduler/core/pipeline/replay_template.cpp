@@ -54,8 +54,8 @@ bool can_be_stop(const task& submitted, const recorded_program& program) {
 bool are_equal_stops(const task& a, const task& b) {
 	if(a.kind != b.kind || a.action != b.action) return false;
 	if(a.kind == task_kind::epoch) return true;
-	return a.accesses.front().buffer == b.accesses.front().buffer && a.fence_box == b.fence_box && a.fence_on_all_ranks == b.fence_on_all_ranks
-	       && (a.fence_destination == allocation_id{}) == (b.fence_destination == allocation_id{});
+	return a.priority == b.priority && a.accesses.front().buffer == b.accesses.front().buffer && a.fence_box == b.fence_box
+	       && a.fence_on_all_ranks == b.fence_on_all_ranks && (a.fence_destination == allocation_id{}) == (b.fence_destination == allocation_id{});
 }
 
 void recorded_plan::add(const instruction& made) {
