@@ -64,6 +64,9 @@ _HOW_TOS = {
         "splits": "5.187377517639621",
         "halos": "910.0",
     },
+    "sharing": {
+        "priorities": "[5. 5. 5.] [20. 20. 20.]",
+    },
     "observing": {
         "graphs": '<I11 copy B2 "v" [255:256, 0:512] from D0 to D1; read by T3 chunk 1; after I8 (true), I3 (memory)>',
         "progress": "400.0",
