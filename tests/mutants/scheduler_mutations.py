@@ -330,6 +330,12 @@ SCHEDULER_MUTATIONS = (
         "point{{split_0.begin(i + 1) + (i + 1 < by.chunks[0] ? 1 : 0), split_1",
     ),
     Mutation(
+        "several parts of an index space begin at 0, though fills and copies of boxes begin elsewhere",
+        SPLIT,
+        ": m_min(space.min(dim))",
+        ": m_min(count > 1 ? 0 : space.min(dim))",
+    ),
+    Mutation(
         "a split loses the last part of the third dimension",
         SPLIT,
         "for(coordinate k = 0; k < by.chunks[2]; ++k) {",
