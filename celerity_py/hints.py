@@ -212,7 +212,10 @@ def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1, num_ranks: int = 
     several: Iterable[Any] = hints if isinstance(hints, Iterable) and not isinstance(hints, str) else [hints]
     for hint in several:
         if not isinstance(hint, Hint):
-            raise ArgumentTypeError(f"hints= takes hints such as celerity.hints.split_2d(), not {hint!r}.")
+            text = f"hints= takes hints such as celerity.hints.split_2d(), not {hint!r}."
+            if getattr(hint, "__module__", "") == __name__:
+                text += f" Call the function: celerity.hints.{hint.__name__}(...)."
+            raise ArgumentTypeError(text)
         if hint.kind in given:
             raise UsageError(f"The hint {hint.kind} is given twice: {given[hint.kind]!r} and {hint!r}.")
         given[hint.kind] = hint

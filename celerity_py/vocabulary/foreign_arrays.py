@@ -33,10 +33,16 @@ def to_numpy(value: Any, use: str) -> np.ndarray[Any, Any]:
         use: Who got the value from where, as the beginning of a sentence.
 
     Raises:
-        ArgumentTypeError: If it is an array of another library that NumPy cannot take.
+        ArgumentTypeError: If NumPy cannot make an array of it.
     """
     if not is_foreign(value.__class__):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise ArgumentTypeError(
+                f"{use} a {type(value).__name__}, of which NumPy cannot make an array: {str(error).rstrip('.')}. "
+                f"Nested sequences need equal lengths."
+            ) from error
     try:
         if lies_on_gpu(value):
             return _copy_from_gpu(value)

@@ -92,6 +92,13 @@ def test_an_array_that_numpy_cannot_take_is_refused(queue: celerity.Queue, array
         celerity.Buffer.from_array(celerity.Buffer(4, name="u"))
 
 
+def test_sequences_of_unequal_lengths_are_refused(queue: celerity.Queue) -> None:
+    ragged: Any = [[1, 2], [3]]
+    text = r"from_array\(\) got a list, of which NumPy cannot make an array: .*\. Nested sequences need equal lengths\."
+    with pytest.raises(ArgumentTypeError, match=text):
+        celerity.Buffer.from_array(ragged)
+
+
 def test_a_function_returns_an_array_of_another_library(queue: celerity.Queue) -> None:
     u = celerity.Buffer.from_function(4, np.float64, lambda box: Exported(np.full(box.shape, 3.0)))
     assert np.array_equal(queue.fence(u).result(10), np.full(4, 3.0))
