@@ -15,6 +15,7 @@ from celerity_py.vocabulary.notation import show
 _PURPOSES: Final = frozenset({"device_kernel", "host_task", "send", "reduce", "fence"})
 _CALLS: Final = frozenset({"device_kernel", "host_task"})
 _MAX_NAMES: Final = 4
+_NOT_SHOWN: Final = "no task that is shown here"
 
 _Record = Mapping[str, Any]
 _Allocation = tuple[int, int]
@@ -80,16 +81,16 @@ class Explainer:
         place = _place(record["allocation"])
         users = self._users[record["allocation"]]
         near = [user for user in users if user["key"][0] == record["key"][0]] or users
-        why = f"used by {self._name_all(near)}" if near else ""
+        why = f"used by {self._name_all(near) if near else _NOT_SHOWN}"
         if not record["buffer"]:
-            return f"alloc {size} in {place}", f"data passes through it: {why}" if why else "data passes through it"
+            return f"alloc {size} in {place}", f"data passes through it: {why}"
         return f"alloc {self._part(record['buffer'], [record['allocated_box']])} in {place}, {size}", why
 
     def _explain_free(self, record: _Record) -> tuple[str, str]:
         alloc = self._allocs.get(record["allocation"])
         place, size = _place(record["allocation"]), format_bytes(record["size_bytes"])
         if alloc is None:
-            return f"free {size} in {place}", ""
+            return f"free {size} in {place}", "its last use is over"
         if not alloc["buffer"]:
             return f"free {size} in {place}", "data passed through it; the run ends"
         what = f"free {self._part(alloc['buffer'], [alloc['allocated_box']])} in {place}, {size}"
@@ -201,7 +202,7 @@ class Explainer:
     def _purposes(self, record: _Record) -> str:
         """The kernels, sends and so on that need the result of an instruction."""
         found = list(self._follow(record, record["key"][0])) or list(self._follow(record, None))
-        return self._name_all(found) if found else "no task that is shown here"
+        return self._name_all(found) if found else _NOT_SHOWN
 
     def _follow(self, record: _Record, task: int | None) -> Iterator[_Record]:
         """The purposes behind an instruction, only those of `task` if it is one."""

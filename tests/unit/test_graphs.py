@@ -19,7 +19,7 @@ from celerity_py import _native_testing, access
 from celerity_py.configuration import TaskWindow, parse_window, resolve
 from celerity_py.graphs.explanations import Explainer
 from celerity_py.graphs.graphs import Graph, Graphs
-from celerity_py.graphs.nodes import CommandNode, Node
+from celerity_py.graphs.nodes import CommandNode, InstructionNode, Node
 from celerity_py.scheduler.errors import ArgumentTypeError, ConfigurationError, ResourceError, UsageError
 from tests.failures.launching import run
 
@@ -167,6 +167,28 @@ def test_reductions_fences_and_functions_with_contents_are_explained(queue_with:
     reduce = find(graph, 'combine 2 partial results of B2 "total" by sum', "the reduction for T2")
     assert f"a partial result, combined by reduce {reduce.key}" in repr(find(graph, 'copy B2 "total" [] from D1'))
     assert 'T3 fence of B2 "total" gets it' in repr(find(graph, 'copy B2 "total" [] from host memory to user memory'))
+
+
+@pytest.mark.parametrize("kept", [":", "4:"])
+def test_each_instruction_has_a_reason_also_where_a_window_cuts_its_users_off(kept: str, queue_with: Any) -> None:
+    queue = queue_with(lookahead="none", print_graphs_window=kept)
+    u = celerity.Buffer.from_function((64,), np.float64, lambda box: np.ones(box.shape), name="u")
+    total = celerity.Buffer((), np.float64, name="total")
+    for end in (8, 64):
+        queue.parallel_for(celerity.Box((0,), (end,)), lambda chunk, view: None, u.read_write(access.one_to_one()))
+    queue.parallel_for(8, lambda chunk, r: r.combine(1.0), celerity.reduction(total, "sum"))
+    queue.host_task(lambda part, *views: None, u.read(access.all()), total.read(access.all()))
+    queue.fence(u).result()
+    del u, total
+    queue.wait()
+    whole = queue.graphs(":").instruction.nodes
+    kinds = {node.kind for node in whole}
+    assert kinds >= {"alloc", "copy", "device_kernel", "epoch", "fence", "free", "host_task", "reduce"}
+    last = whole[-1].task
+    for window in (":", *(f"{task}:{task + 1}" for task in range(1, last + 1))):
+        for node in queue.graphs(window).instruction.nodes:
+            assert isinstance(node, InstructionNode)
+            assert node.why, node
 
 
 def test_each_kind_of_instruction_has_an_explanation_and_a_colour() -> None:
