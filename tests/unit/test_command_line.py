@@ -311,6 +311,17 @@ def test_zsh_gets_a_script_of_its_own() -> None:
     assert "dry-run" in script.output
 
 
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_finds_the_script_and_loads_it(tmp_path: Path) -> None:
+    (tmp_path / "_celerity-py").write_text(command_line("completion", "zsh").output)
+    code = (
+        f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -u -D; print $_comps[celerity-py]; "
+        f"zsh -n {tmp_path}/_celerity-py && print accepted"
+    )
+    outcome = run(None, "zsh", "-f", "-c", code)
+    assert outcome.output.split() == ["_celerity-py", "accepted"], outcome.errors
+
+
 # ---- graph
 
 GRAPHED = """
