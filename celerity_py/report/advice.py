@@ -25,6 +25,8 @@ _SLOW_SUBMIT_US: Final = 15.0
 #: Devices starve if their kernels run for less than this part of the time.
 _STARVED: Final = 0.7
 _BUSY: Final = 0.6
+#: From this median on, the calls of a kernel are not too short to be issued one by one.
+_LONG_CALL_US: Final = 500.0
 #: A program that waits so often, with at most so many submits in between, cannot run ahead.
 _MANY_WAITS: Final = 10
 _FEW_SUBMITS: Final = 16
@@ -250,6 +252,17 @@ def _issuing(analysis: Analysis) -> Iterator[Advice]:
         )
         return
     kernels = analysis.measures.kernels
+    if kernels and kernels[0].quantile(0.5) >= _LONG_CALL_US:
+        cores = {str(rank.about.get("host", "")): rank.about.get("num_cores") for rank in analysis.run.ranks.values()}
+        where = list_words([f"{host} has {count} core(s)" for host, count in list(cores.items())[:_MOST_NAMES]])
+        yield Advice(
+            f"issuing is {format_percent(share)} of the critical path, although a call of {kernels[0].name} takes "
+            f"{format_time(kernels[0].quantile(0.5))}: the threads of the runtime wait for cores. {where}",
+            "Look for other programs on the hosts. Let each rank have three cores for its threads, and one more per "
+            "CPU device.",
+            share,
+        )
+        return
     typical = f" A call of {kernels[0].name} takes {format_time(kernels[0].quantile(0.5))}" if kernels else ""
     yield Advice(
         f"issuing is {format_percent(share)} of the critical path: instructions are too short for it.{typical}",

@@ -22,8 +22,8 @@ def add_one(chunk: Any, view: Any) -> None:
 
 @celerity.kernel
 def take_turns(chunk: Any, after: Any, before: Any, slow_rank: int) -> None:
-    """A kernel that takes 1 ms, and 2.1 ms on one rank."""
-    time.sleep(2.1e-3 if celerity.rank() == slow_rank else 1e-3)
+    """A kernel that takes 5 ms, and 10.5 ms on one rank: a sleep takes longer on a busy machine."""
+    time.sleep(10.5e-3 if celerity.rank() == slow_rank else 5e-3)
     after[chunk.box] = before.array.mean()
 
 

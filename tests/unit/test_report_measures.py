@@ -296,6 +296,19 @@ def test_planning_and_crowded_cores_are_named(tmp_path: Path) -> None:
     assert finding(analysis, "core(s)").startswith("4 CPU devices share 2 core(s) of there")
 
 
+@pytest.mark.parametrize(("length", "words"), [(100, "instructions are too short for it"), (900, "wait for cores")])
+def test_calls_that_are_long_are_not_called_too_short(length: float, words: str, tmp_path: Path) -> None:
+    trace = MadeTrace()
+    for step in range(10):
+        at = 2 * length * step
+        args = {"after": step} if step else {}
+        trace.add("D0 compute", "kernel", at + length, at + 2 * length, name="step", instruction=step + 1, known=0,
+                  issued=at + length - 1, **args)  # fmt: skip
+    text = finding(trace.analyse(tmp_path), "issuing")
+    assert words in text
+    assert ("there has 64 core(s)" in text) == (length == 900)
+
+
 def test_missing_ranks_lost_events_and_wrong_clocks_are_told(tmp_path: Path) -> None:
     trace = MadeTrace(events_lost=12, clock_error_us=250.0)
     trace.about[0]["size"] = 3
