@@ -53,8 +53,9 @@
     while (from < to) { const middle = (from + to) >> 1; if (array[middle] < value) from = middle + 1; else to = middle; }
     return from;
   };
-  const inWindow = value => run.windows.some(([from, to]) => from <= value && value <= to);
-  const hasSlices = row => row.count > 0 && (!row.bins || inWindow((low + high) / 2));
+  // Most of what is visible: outside of the windows there are no slices, and the bins of the whole run show more.
+  const inWindow = () => run.windows.some(([from, to]) => Math.min(high, to) - Math.max(low, from) > (high - low) / 2);
+  const hasSlices = row => row.count > 0 && (!row.bins || inWindow());
   const rowTop = index => index < 0 ? top : top + pathHeight + 6 + index * rowHeight;
 
   const axis = () => {

@@ -264,7 +264,8 @@ def browse(page: Path, folder: Path, *arguments: str) -> str:
     return found.stdout
 
 
-#: Presses keys on the timeline, and leaves the texts that follow in the title, which --dump-dom prints.
+#: Presses keys on the timeline, and leaves the texts that follow in the title, which --dump-dom prints; and which part
+#: of the timeline's width is coloured.
 _PRESS = """
 <script>
 window.addEventListener("load", () => {
@@ -273,16 +274,44 @@ window.addEventListener("load", () => {
     canvas.dispatchEvent(new KeyboardEvent("keydown", {key}));
     told.push(document.getElementById("details").textContent.replaceAll("\\n", " "));
   };
-  const keys = "Home + ArrowRight Home ArrowDown ArrowDown n n Enter ArrowUp ArrowUp ArrowUp n";
-  keys.split(" ").forEach(press);
+  "@keys@".split(" ").forEach(press);
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
   const colours = new Set();
   for (let at = 0; at < pixels.length; at += 4 * 97) colours.add(pixels.slice(at, at + 4).join());
   const ground = getComputedStyle(document.body).backgroundColor;
-  document.title = JSON.stringify({told, colours: colours.size, ground});
+  const from = Math.floor(canvas.width / 4), isDrawn = (x, y) => pixels[4 * (y * canvas.width + x) + 3] > 40;
+  let filled = 0;
+  for (let x = from; x < canvas.width; x++) {
+    let y = 50;
+    while (y < canvas.height && !isDrawn(x, y)) y++;
+    filled += y < canvas.height;
+  }
+  document.title = JSON.stringify({told, colours: colours.size, ground, filled: filled / (canvas.width - from)});
 });
 </script>
 """
+
+
+def press(analysis: Analysis, folder: Path, keys: str, *arguments: str) -> dict[str, Any]:
+    """Open the report of a run, press keys on the timeline, and look."""
+    page = folder / "page.html"
+    page.write_text(report_page(analysis).replace("</head>", f"{_PRESS.replace('@keys@', keys)}</head>"))
+    found = re.search(r"<title>(.*?)</title>", browse(page, folder, "--dump-dom", *arguments))
+    assert found is not None
+    told: dict[str, Any] = json.loads(html.unescape(found.group(1)))
+    return told
+
+
+@needs_browser
+@pytest.mark.processes
+def test_a_long_run_shows_bins_over_all_of_it_and_slices_in_its_windows(tmp_path: Path) -> None:
+    analysis = Analysis(made_run(2, 40_000))
+    whole = press(analysis, tmp_path, "Home ArrowDown")
+    assert "each bin shows how busy the row was" in whole["told"][-1]
+    assert whole["filled"] > 0.95
+    window = press(analysis, tmp_path, "ArrowDown 2 n")
+    assert "each bin" not in window["told"][1]
+    assert "(copy), " in window["told"][2]
 
 
 @needs_browser
@@ -291,12 +320,10 @@ window.addEventListener("load", () => {
 def test_the_timeline_works_with_the_keyboard(dark: bool, tmp_path: Path) -> None:
     trace = MadeTrace()
     add_chain(trace, steps=5)
-    page = tmp_path / "page.html"
-    page.write_text(report_page(trace.analyse(tmp_path)).replace("</head>", f"{_PRESS}</head>"))
-    dom = browse(page, tmp_path, "--dump-dom", *(["--blink-settings=preferredColorScheme=0"] if dark else []))
-    found = re.search(r"<title>(.*?)</title>", dom)
-    assert found is not None
-    told = json.loads(html.unescape(found.group(1)))
+    keys = "Home + ArrowRight Home ArrowDown ArrowDown n n Enter ArrowUp ArrowUp ArrowUp n"
+    told = press(
+        trace.analyse(tmp_path), tmp_path, keys, *(["--blink-settings=preferredColorScheme=0"] if dark else [])
+    )
     texts = told["told"]
     assert texts[0].startswith("0.00 µs to 510 µs of 510 µs.")
     assert texts[1].startswith("128 µs to 383 µs")
