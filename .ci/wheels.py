@@ -94,20 +94,32 @@ def build_source_distribution() -> Path:
         if not old.name.startswith(f"{release}-"):
             old.unlink()  # of another version, or the last archive
     shutil.move(archive, DIST / archive.name)
-    # A path without the version: zig compiles again if a path has changed.
+    # A path without the version, so that ccache knows the sources again.
     return (BUILD / release).rename(BUILD / "source")
+
+
+def write_zig_commands(folder: Path) -> None:
+    """Write scripts that start zig's commands, under their usual names."""
+    zig = distribution("ziglang").locate_file("ziglang/zig")
+    target = f"-target x86_64-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+    folder.mkdir(exist_ok=True)
+    for name, command in {"clang++": f"c++ {target}", "ar": "ar", "ranlib": "ranlib"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec "{zig}" {command} "$@"\n')
+        (folder / name).chmod(0o755)
 
 
 def build_wheel(interpreter: Path, version: str, source: Path) -> Path:
     """Build the wheel of one CPython from the unpacked source distribution, and check it. Returns its path in dist/."""
     folder = BUILD / version
     _run(interpreter, "-m", "venv", folder / "venv")
-    zig = Path(str(distribution("ziglang").locate_file("ziglang/zig")))
+    write_zig_commands(BUILD / "commands")
     _run(
         *(folder / "venv" / "bin" / "python", "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "linked"),
         *("--config-settings", f"build-dir={folder / 'build'}", source),
-        ZIG=str(zig),
+        ZIG_COMMANDS=str(BUILD / "commands"),
         CMAKE_TOOLCHAIN_FILE=str(ROOT / ".ci" / "zig.cmake"),
+        CCACHE_COMPILERTYPE="clang",
+        CCACHE_COMPILERCHECK=f"string:zig {distribution('ziglang').version}",  # not the script, whose time is new
     )
     (linked,) = (folder / "linked").glob("*.whl")
     _run("auditwheel", "repair", "--plat", PLATFORM, "--only-plat", "--wheel-dir", folder / "repaired", linked)

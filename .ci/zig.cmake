@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: MIT
-# The toolchain of the wheels: Clang, libc++ and the symbols of glibc 2.28 from the PyPI package ziglang. It links libc++
-# statically. The environment variable ZIG is the path of the program.
-if(NOT EXISTS "$ENV{ZIG}")
-	message(FATAL_ERROR "The environment variable ZIG must be the path of zig, and is '$ENV{ZIG}'.")
+# The toolchain of the wheels: Clang, libc++ and the symbols of an old glibc from the PyPI package ziglang. It links libc++
+# statically. `wheels.py` puts zig's commands into the folder ZIG_COMMANDS, under the names that CMake and ccache know.
+if(NOT EXISTS "$ENV{ZIG_COMMANDS}/clang++")
+	message(FATAL_ERROR "The environment variable ZIG_COMMANDS is '$ENV{ZIG_COMMANDS}', a folder without clang++.")
 endif()
-set(CMAKE_CXX_COMPILER "$ENV{ZIG}" c++ -target x86_64-linux-gnu.2.28)
-set(CMAKE_CXX_ARCHIVE_CREATE "$ENV{ZIG} ar qc <TARGET> <OBJECTS>")
-set(CMAKE_CXX_ARCHIVE_FINISH "$ENV{ZIG} ranlib <TARGET>")
+set(CMAKE_CXX_COMPILER "$ENV{ZIG_COMMANDS}/clang++")
+set(CMAKE_AR "$ENV{ZIG_COMMANDS}/ar" CACHE FILEPATH "")
+set(CMAKE_RANLIB "$ENV{ZIG_COMMANDS}/ranlib" CACHE FILEPATH "")
 # The linker strips, as zig has no strip of its own.
 set(CMAKE_MODULE_LINKER_FLAGS_INIT "-Wl,--strip-all")
 set(CMAKE_STRIP "" CACHE FILEPATH "")
 # No path of the building machine in messages.
 set(CMAKE_CXX_FLAGS_INIT "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
-# zig keeps what it has compiled, and ccache does not know it.
-set(CCACHE OFF)
