@@ -80,7 +80,7 @@ PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
 # of `make interop`
-LIBRARIES = torch jax numba warp-lang
+LIBRARIES = torch==2.13.0 jax numba warp-lang
 
 build: $(VENV)/.installed ## The environment .venv, with the extension; again after a change of C++
 

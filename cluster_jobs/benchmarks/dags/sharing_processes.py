@@ -237,10 +237,12 @@ class MultiProcessService:
         for what in ("pipe", "log"):
             (self._folder / what).mkdir()
             self.variables[f"CUDA_MPS_{what.upper()}_DIRECTORY"] = str(self._folder / what)
+        # The service would number the GPUs of this variable anew, and its clients could not find them.
+        self._environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"} | self.variables
         output = self._folder / "output"
         with output.open("w") as file:  # a pipe would stay open as long as the daemon lives
             started = subprocess.run(  # noqa: S603 - a program of the driver
-                [found, "-d"], env=os.environ | self.variables, stdout=file, stderr=file, timeout=30, check=False
+                [found, "-d"], env=self._environment, stdout=file, stderr=file, timeout=30, check=False
             )
         if started.returncode:
             text = output.read_text().strip()
@@ -251,7 +253,7 @@ class MultiProcessService:
         done = subprocess.run(  # noqa: S603
             [self._program],
             input=f"{command}\n",
-            env=os.environ | self.variables,
+            env=self._environment,
             capture_output=True,
             text=True,
             timeout=30,

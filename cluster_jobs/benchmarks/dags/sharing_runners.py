@@ -80,8 +80,7 @@ class OursTogether(Runner):
         self._priorities = priorities
         self._by_priority: dict[int, celerity.Queue] = {}
         self._residents = {
-            number: ResidentProgram(program, self._queue, renewed=program.dirty)
-            for number, program in programs.items()
+            number: ResidentProgram(program, self._queue, renewed=program.dirty) for number, program in programs.items()
         }
 
     def renew(self, numbers: Sequence[int]) -> None:
