@@ -159,7 +159,7 @@ def test_an_exception_in_a_host_task_is_raised_by_wait(tmp_path: Path) -> None:
     ("body", "message"),
     [
         ("np.zeros(3)", r"returned an array of shape (3,) for the box [0:8]. It must return"),
-        ("np.zeros(box.shape, np.complex64)", "returned complex64 for the box [0:8]"),
+        ("np.zeros(box.shape, np.complex64)", "returned an array of complex64 and shape (8,) for the box [0:8]"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )

@@ -40,6 +40,7 @@ class FakeRecord:
         self.label = 'B3 "u"'
         self.runtime = None
         self.arrays: dict[Any, Any] = {}
+        self.checks_values = False
 
 
 RECORD: Any = FakeRecord()

@@ -35,6 +35,7 @@ class FakeRecord:
         self.label = 'B3 "u"'
         self.runtime = None
         self.arrays: dict[Any, Any] = {}
+        self.checks_values = False
 
 
 def run(memory: Any, function: Callable[..., None], *accesses: tuple[int, list[Box]]) -> None:
