@@ -94,6 +94,26 @@ def test_the_printed_commands_run(document: str, tmp_path: Path) -> None:
         assert run.returncode == 0, (command, run.stdout, run.stderr)
 
 
+def test_the_page_for_newcomers_shows_the_message_of_a_mapper_that_is_too_small(tmp_path: Path) -> None:
+    source = blocks(START)[0].replace("u.read(access.neighborhood(1, 1))", "u.read(access.one_to_one())")
+    (tmp_path / "heat.py").write_text(source)
+    environment = os.environ | {"CELERITY_DEVICES": "cpu:2", "CELERITY_BACKEND": "cpu", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "heat.py"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode != 0
+    (shown,) = re.findall(r"^```\n(rank 0: task .*?)^```", (ROOT / START).read_text(), flags=re.MULTILINE | re.DOTALL)
+    # Either of the two chunks may fail first.
+    said = run.stderr.replace(f"{tmp_path}/", "").replace("[2:257, 1:511]", "[255:510, 1:511]")
+    assert " ".join(shown.split()) in said.replace("region [0:256, 0:512]", "region [256:512, 0:512]")
+
+
 def _anchors(document: Path) -> set[str]:
     """The targets that GitHub makes of the headings."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
