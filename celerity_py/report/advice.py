@@ -253,8 +253,8 @@ def _issuing(analysis: Analysis) -> Iterator[Advice]:
         return
     kernels = analysis.measures.kernels
     if kernels and kernels[0].quantile(0.5) >= _LONG_CALL_US:
-        cores = {str(rank.about.get("host", "")): rank.about.get("num_cores") for rank in analysis.run.ranks.values()}
-        where = list_words([f"{host} has {count} core(s)" for host, count in list(cores.items())[:_MOST_NAMES]])
+        by_host = {str(rank.about.get("host", "")): rank.about.get("num_cores") for rank in analysis.run.ranks.values()}
+        where = list_words([f"{host} has {count} core(s)" for host, count in list(by_host.items())[:_MOST_NAMES]])
         yield Advice(
             f"issuing is {format_percent(share)} of the critical path, although a call of {kernels[0].name} takes "
             f"{format_time(kernels[0].quantile(0.5))}: the threads of the runtime wait for cores. {where}",

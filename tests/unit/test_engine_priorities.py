@@ -23,7 +23,8 @@ def test_no_queue_waits_for_more_than_so_many_instructions_of_higher_ones() -> N
     engine = _native_testing.Engine(FOUR_LANES)
     submit(engine, 1, priority=0)
     submit(engine, 2, priority=OF_QUEUE)
-    iid, issued = 2, []
+    iid = 2
+    issued: list[int] = []
     while len(issued) < 3 * LONGEST_WAIT:
         while iid < len(issued) + 12:  # there are always more of the highest queue
             iid += 1
