@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The cost of a timeline: the same steps of a wave with and without CELERITY_TRACE, in turns.
 
+Each run has a process of its own: the memory that an earlier run has freed would make later ones faster or slower.
+
 Small grids show the cost per task, since all that happens there is issuing work. Processor time tells it even where
 other programs use the machine. The time to write the file, after the run, is told apart.
 """
@@ -10,6 +12,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,12 @@ def measure(size: int, steps: int, trace: Path | None) -> tuple[float, float, fl
     return finished - started, used, time.perf_counter() - finished
 
 
+def measure_apart(size: int, steps: int, trace: Path | None) -> tuple[float, float, float]:
+    """The same in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, size, steps, trace).result()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
     parser = report.argument_parser(__doc__)
@@ -63,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
             runs: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
             for number in range(options.rounds):
                 for traced in (False, True) if number % 2 else (True, False):
-                    runs[traced].append(measure(size, steps, Path(folder, "trace.json") if traced else None))
+                    runs[traced].append(measure_apart(size, steps, Path(folder, "trace.json") if traced else None))
             off, on = ([statistics.median(figures) for figures in zip(*runs[traced], strict=True)] for traced in runs)
             rows.append(
                 {
@@ -76,7 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
                     "writing_us_per_step": 1e6 * (on[2] - off[2]) / steps,
                 }
             )
-    celerity.configure(trace=None)
     report.show(
         "Steps of a wave without and with a timeline",
         ("grid", "steps", "without", "with", "processor, without", "processor, with", "writing the file, per step"),
