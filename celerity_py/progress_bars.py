@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sized
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,19 +20,19 @@ from celerity_py.executor.failures.failure import attempt, print_whole
 from celerity_py.executor.network.launch_detection import find_place
 from celerity_py.executor.thread_flag import Flag
 from celerity_py.runtime import lifecycle
+from celerity_py.runtime.step_counter import StepCounter
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from celerity_py.runtime.runtime import Runtime
 
 Item = TypeVar("Item")
 
 _INTERVAL_S: Final = 0.1
 _JOIN_S: Final = 1.0  # a terminal may take no more text
 _WIDTH: Final = 30
-_shown: Final[list[Bar]] = []  # one draws, and further ones wait for it; only the last loop may still run
+_shown: Final[list[Bar]] = []  # one draws, and further ones wait for it
+_latest: StepCounter | None = None  # of the outermost loop
 
 
 def progress(iterable: Iterable[Item], *, total: int | None = None, label: str = "steps") -> Iterator[Item]:
@@ -42,7 +41,8 @@ def progress(iterable: Iterable[Item], *, total: int | None = None, label: str =
     One iteration is a step. A line on standard error tells the steps that are submitted and those that are done, on
     rank 0 if standard error is a terminal, or in a notebook. Elsewhere, and in a loop inside of another one with a
     line, nothing is shown. Nothing waits for the devices. The line stays until all steps are done or the last queue is
-    closed. Any rank may call this by itself, and the thread that makes the loop runs it.
+    closed. `CELERITY_LIVE=1` tells the steps per second of each rank. Any rank may call this by itself, and the thread
+    that makes the loop runs it.
 
     Args:
         iterable: The steps.
@@ -70,22 +70,29 @@ def progress(iterable: Iterable[Item], *, total: int | None = None, label: str =
     elif total < 0:
         raise UsageError(f"celerity.progress() got total={total}: a number of steps is not negative.")
     write = _find_screen()
-    if write is None or not _is_first_rank():
-        return items
-    return _watched(items, Bar(label, total, write))
+    steps = StepCounter()
+    bar = Bar(label, total, write, steps) if write is not None and _is_first_rank() else None
+    return _watched(items, steps, bar)
 
 
-def _watched(items: Iterator[Item], bar: Bar) -> Iterator[Item]:
-    if not all(earlier.is_over for earlier in _shown):  # this loop is inside of another one
+def _watched(items: Iterator[Item], steps: StepCounter, bar: Bar | None) -> Iterator[Item]:
+    global _latest  # noqa: PLW0603 - loops know each other by nothing else
+    if _latest is not None and not _latest.is_over:  # this loop is inside of another one
         yield from items
         return
+    _latest = steps
     try:
-        bar.start()
+        if bar is not None:
+            bar.start()
         for item in items:
             yield item
-            bar.note_step()
+            steps.note_step()
+            if bar is not None:
+                bar.note_runtime()
     finally:
-        bar.finish()
+        steps.is_over = True
+        if bar is not None:
+            bar.finish()
 
 
 def _is_first_rank() -> bool:
@@ -131,20 +138,16 @@ class Bar:
         label: Of the steps.
         total: Number of steps, if known.
         write: Shows a text.
+        steps: Those of the loop.
     """
 
-    def __init__(self, label: str, total: int | None, write: Callable[[str, bool], object]) -> None:
+    def __init__(self, label: str, total: int | None, write: Callable[[str, bool], object], steps: StepCounter) -> None:
         self._label = label
         self._total = total
         self._write = write
+        self._steps = steps
         self._previous: Bar | None = None
-        self._runtime: Runtime | None = None
-        self._submitted = 0
-        self._done = 0
-        self._in_flight: deque[tuple[int, int]] = deque()  # (number of a step, its last submission)
-        self._newest = 0  # submission of a step
-        #: Whether the loop has ended.
-        self.is_over = False
+        self._stops_with_runtime = False
         self._began_s = monotonic()
         self._drawn = ""
         self._stop_requested = Flag()
@@ -158,21 +161,15 @@ class Bar:
         _shown.append(self)
         self._thread.start()
 
-    def note_step(self) -> None:
-        """The program has submitted a step."""
-        runtime = self._runtime
-        if runtime is None:
-            runtime = self._runtime = lifecycle.running()
-            if runtime is not None:
-                runtime.at_stop.append(self.stop)
-        self._newest = 0 if runtime is None or runtime.state.has_ended else runtime.next_id - 1
-        self._in_flight.append((self._submitted + 1, self._newest))
-        self._submitted += 1
+    def note_runtime(self) -> None:
+        """End the line with the runtime, as soon as there is one."""
+        if not self._stops_with_runtime and self._steps.runtime is not None:
+            self._stops_with_runtime = True
+            self._steps.runtime.at_stop.append(self.stop)
 
     def finish(self) -> None:
         """The loop is over; steps may be under way. If none is, the program's next line comes below this one."""
-        self.is_over = True
-        if self._newest <= self._last_retired():
+        if self._steps.newest <= self._steps.last_retired():
             self._thread.join(_JOIN_S)
 
     def stop(self) -> None:
@@ -197,23 +194,15 @@ class Bar:
             self._stop_requested.wait(_INTERVAL_S)
         self._draw(is_last=True)
         _shown.remove(self)
-        runtime = self._runtime
+        runtime = self._steps.runtime
         if runtime is not None and self.stop in runtime.at_stop:
             runtime.at_stop.remove(self.stop)
 
     def _is_last(self) -> bool:
-        runtime = self._runtime
-        self._count_done()
+        steps, runtime = self._steps, self._steps.runtime
         has_failed = runtime is not None and runtime.state.failure is not None
-        return self._stop_requested.is_set() or has_failed or (self.is_over and self._done == self._submitted)
-
-    def _count_done(self) -> None:
-        in_flight, retired = self._in_flight, self._last_retired()
-        while in_flight and in_flight[0][1] <= retired:
-            self._done = in_flight.popleft()[0]
-
-    def _last_retired(self) -> int:
-        return 0 if self._runtime is None else self._runtime.completion.last_retired
+        is_complete = steps.count_done() == steps.submitted and steps.is_over
+        return self._stop_requested.is_set() or has_failed or is_complete
 
     def _draw(self, *, is_last: bool) -> None:
         text = self._text(monotonic() - self._began_s)
@@ -222,7 +211,7 @@ class Bar:
             attempt(self._write, text, is_last)
 
     def _text(self, seconds: float) -> str:
-        done, submitted, total = self._done, self._submitted, self._total
+        done, submitted, total = self._steps.done, self._steps.submitted, self._total
         rate = done / seconds if seconds > 0 else 0.0
         parts = [f"{done} done, {submitted} submitted" + (f" of {total}" if total is not None else "")]
         parts.append(f"{rate:.1f}/s" if rate >= 1 or rate == 0 else f"{1 / rate:.1f} s each")
@@ -235,7 +224,9 @@ class Bar:
     def _meter(self) -> list[str]:
         if not self._total:
             return []
-        done, submitted = (min(_WIDTH, _WIDTH * steps // self._total) for steps in (self._done, self._submitted))
+        done, submitted = (
+            min(_WIDTH, _WIDTH * count // self._total) for count in (self._steps.done, self._steps.submitted)
+        )
         return ["█" * done + "▒" * (submitted - done) + "·" * (_WIDTH - submitted)]
 
 

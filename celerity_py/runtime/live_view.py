@@ -22,6 +22,7 @@ from celerity_py.vocabulary.tables import Table, has_rich, rich_text
 if TYPE_CHECKING:
     from celerity_py.executor.delegate import Activity
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.runtime.step_counter import StepCounter
 
 _MOST_LINES: Final = 32
 _LATE_S: Final = 2.5
@@ -30,7 +31,19 @@ _HOST_MEMORY: Final = 1
 _FIRST_DEVICE_MEMORY: Final = 2
 _PIPE_WIDTH: Final = 140  # characters of a table that no terminal shows
 _HEADS: Final = (
-    *("rank", "tasks/s", "ahead", "computing", "waiting", "planning", "starved", "blocked", "per device", "host"),
+    *(
+        "rank",
+        "steps/s",
+        "tasks/s",
+        "ahead",
+        "computing",
+        "waiting",
+        "planning",
+        "starved",
+        "blocked",
+        "per device",
+        "host",
+    ),
     "waits for",
 )
 
@@ -40,6 +53,7 @@ class RankReport:
     """The activity of a rank since its report before. Shares are parts of that time."""
 
     rank: int
+    steps_per_s: float | None  # done; None without a loop with `celerity.progress`
     tasks_per_s: float  # complete ones: kernels, host tasks, fences, waits
     tasks_ahead: int  # submitted, and not known to be complete
     computing: float  # code of the user ran, on any device
@@ -70,6 +84,7 @@ class LiveView:
         self._runtime = runtime
         self._began_s: float | None = None
         self._last: tuple[float, dict[str, float]] | None = None
+        self._last_steps: tuple[StepCounter | None, int] = None, 0
         self._reports: dict[int, tuple[float, RankReport]] = {}  # with the time of arrival
         self._looks: list[Activity] = []  # since the last report
         self._news: SimpleQueue[News | None] = SimpleQueue()
@@ -101,10 +116,12 @@ class LiveView:
         before_s, before = self._last or (now_s, sums)
         self._last = now_s, sums
         span_s = now_s - before_s
+        steps_done = self._count_steps()
         rates = {name: (value - before[name]) / span_s if span_s > 0 else 0.0 for name, value in sums.items()}
         memory = [usage["current_bytes"] for usage in executor["memories"]]
         made = RankReport(
             rank=runtime.rank,
+            steps_per_s=None if steps_done is None or span_s <= 0 else round(steps_done / span_s, 1),
             tasks_per_s=round(rates["done"], 1),
             tasks_ahead=runtime.submitter.num_submitted - done,
             computing=round(sum(look.is_computing for look in looks) / max(len(looks), 1), 3),
@@ -117,6 +134,16 @@ class LiveView:
             host_bytes=memory[_HOST_MEMORY],
         )
         return json.dumps(asdict(made)).encode("ascii") if span_s > 0 else b""
+
+    def _count_steps(self) -> int | None:
+        """The steps that are done since the last call, of the latest loop."""
+        steps = self._runtime.steps
+        if steps is None:
+            return None
+        earlier, before = self._last_steps
+        done = steps.count_done()
+        self._last_steps = steps, done
+        return done - before if earlier is steps else done
 
     def take(self, report: bytes, now_s: float) -> None:
         """A rank has reported; rank 0 reports last, and prints."""
@@ -147,12 +174,20 @@ def _describe_waits(waits: list[Activity]) -> str:
     return f"{'data that no rank has announced' if peer is None else f'rank {peer}'}: {what}"
 
 
+def _describe_steps(report: RankReport) -> str:
+    return "" if report.steps_per_s is None else f"{_number(report.steps_per_s)} steps/s, "
+
+
+def _number(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+
+
 def describe_report(report: RankReport) -> str:
     """The words of a line."""
     waits_for = f" for {report.waits_for}" if report.waits_for else ""
     return "; ".join(
         (
-            f"{report.tasks_per_s:.0f} tasks/s, {report.tasks_ahead} ahead",
+            f"{_describe_steps(report)}{report.tasks_per_s:.0f} tasks/s, {report.tasks_ahead} ahead",
             f"computing {report.computing:.0%}, waiting {report.waiting:.0%}{waits_for}",
             f"planning {report.planning:.0%}, starved {report.starved:.0%}, blocked {report.blocked:.0%}",
             f"{format_bytes(report.device_bytes)} per device, {format_bytes(report.host_bytes)} on the host",
@@ -183,6 +218,7 @@ def show_table(news: News) -> str:
         rows.append(
             (
                 report.rank,
+                "" if report.steps_per_s is None else _number(report.steps_per_s),
                 f"{report.tasks_per_s:.0f}",
                 report.tasks_ahead,
                 *(f"{share:.0%}" for share in shares),

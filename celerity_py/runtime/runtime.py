@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.recordings import Recording
+    from celerity_py.runtime.step_counter import StepCounter
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
@@ -112,6 +113,8 @@ class Runtime:
         self.num_queues = 0
         #: Called before the threads stop.
         self.at_stop: list[Callable[[], None]] = []
+        #: Those of the latest loop with `celerity.progress`.
+        self.steps: StepCounter | None = None
         self._host_objects = itertools.count(1)
         #: Of collective host tasks.
         self.groups = CollectiveGroups(self.size, communicator, self._host_objects)

@@ -111,9 +111,7 @@ class Fake:
     changes = ""
     fails = ""
 
-    def __init__(
-        self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, whole: bool
-    ) -> None:
+    def __init__(self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, whole: bool) -> None:
         self.programs = programs
         self.runs = self.asked = 0
 

@@ -36,9 +36,7 @@ _Request = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_size_t),
     ctypes.POINTER(ctypes.c_size_t),
 )
-_Complete = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
-)
+_Complete = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 
 
 def find_cupti() -> str | None:

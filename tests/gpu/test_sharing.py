@@ -44,9 +44,7 @@ def _run(tmp_path: Path, module: str, *arguments: str) -> dict[str, object]:
         ("latency,starvation", "on", "ours"),
     ],
 )
-def test_programs_that_share_a_gpu_are_right_in_all_ways(
-    case: str, prefetch: str, inside: str, tmp_path: Path
-) -> None:
+def test_programs_that_share_a_gpu_are_right_in_all_ways(case: str, prefetch: str, inside: str, tmp_path: Path) -> None:
     ways = "priorities,one,slices,streams" + (",mps" if shutil.which("nvidia-cuda-mps-control") else "")
     figures = _run(
         tmp_path, "sharing", "--case", case, "--prefetch", prefetch, "--inside", inside, "--ways", ways,

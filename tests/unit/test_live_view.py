@@ -40,6 +40,7 @@ with celerity.Queue() as queue:
 """
 REPORT = RankReport(
     rank=1,
+    steps_per_s=None,
     tasks_per_s=12.3,
     tasks_ahead=4,
     computing=0.25,
@@ -82,7 +83,7 @@ def test_with_rich_it_is_a_table_with_a_row_per_rank() -> None:
     outcome = run(2, sys.executable, "-c", PROGRAM, "150", variables=variables)
     assert outcome.status == 0, outcome.errors
     assert re.search(r"celerity_py 1 s *\n", outcome.errors)
-    assert re.search(r"rank +tasks/s +ahead +computing +waiting +planning +starved +blocked", outcome.errors)
+    assert re.search(r"rank +steps/s +tasks/s +ahead +computing +waiting +planning +starved +blocked", outcome.errors)
     assert re.search(r"^ +0 +\d+ +\d+ +(9\d|100)% ", outcome.errors, flags=re.MULTILINE), outcome.errors
     row = r'^ +1 +\d+ .* rank 0: B\d+ "[uv]" \[31:32\] *$'
     assert re.search(row, outcome.errors, flags=re.MULTILINE), outcome.errors
@@ -102,6 +103,16 @@ def test_a_single_rank_has_a_line_too(without_rich: dict[str, str]) -> None:
     assert re.match(r"celerity_py 1 s, rank 0: \d+ tasks/s, \d+ ahead; computing (9\d|100)%", outcome.errors)
 
 
+def test_a_loop_with_progress_has_its_steps_per_second_on_each_rank(without_rich: dict[str, str]) -> None:
+    program = PROGRAM.replace("range(int(sys.argv[1]))", "celerity.progress(range(int(sys.argv[1])))")
+    outcome = run(2, sys.executable, "-c", program, "150", variables={"CELERITY_LIVE": "1", **without_rich})
+    assert outcome.status == 0, outcome.errors
+    lines = outcome.errors.splitlines()
+    for rank in (0, 1):
+        of_rank = [line for line in lines if f", rank {rank}: " in line]
+        assert any(re.search(r": [1-9]\d steps/s, [1-9]\d tasks/s, ", line) for line in of_rank), lines
+
+
 def test_a_run_that_fails_ends_as_it_does_without() -> None:
     program = PROGRAM.replace("time.sleep(0.02)", "1 / 0")
     outcome = run(2, sys.executable, "-c", program, "150", variables={"CELERITY_LIVE": "1"})
@@ -118,6 +129,13 @@ def test_a_line_tells_shares_memory_and_for_whom_a_rank_waits() -> None:
         '12 tasks/s, 4 ahead; computing 25%, waiting 75% for rank 0: B1 "u" [3:4]; planning 5%, starved 1%, '
         "blocked 50%; 1 MiB per device, 0 B on the host"
     )
+
+
+def test_a_line_tells_the_steps_of_a_loop() -> None:
+    few = RankReport(**{**asdict(REPORT), "steps_per_s": 1.26})
+    many = RankReport(**{**asdict(REPORT), "steps_per_s": 126.0})
+    assert describe_report(few).startswith("1.3 steps/s, 12 tasks/s, 4 ahead; ")
+    assert describe_report(many).startswith("126 steps/s, 12 tasks/s, ")
 
 
 def test_a_table_tells_the_same_as_the_lines() -> None:
