@@ -137,6 +137,9 @@ class Engine:
     def depended_on_one(self) -> bool:
         """Whether the latest instruction of next() depends on its one wait only."""
 
+    def announce(self, queue: int) -> None:
+        """There is a queue of this priority; see out_of_order_engine.hpp."""
+
     def notify_issued(self, id: int) -> None:
         """A deferred instruction has been enqueued on its lane."""
 

@@ -312,12 +312,12 @@ class Runtime:
             self.live.release()
 
     def prepare_queue(self, priority: int) -> None:
-        """Make streams for the kernels of queues of this priority.
+        """Let the executor know that there is a queue of this priority, and make streams for its kernels.
 
         Raises:
             ResourceError: If the driver of the GPUs refuses.
         """
-        if priority == 0 or self.executor is None:
+        if self.executor is None:
             return
         try:
             self.executor.prepare_queue(priority)

@@ -98,7 +98,7 @@ def test_a_few_elements_of_small_integers_are_found_when_the_kernel_runs_again(t
     program = program.replace("    out[...] = 3", "    before = out.array[0, 0]\n    out[...] = 3", 1)
     program = program.replace("    queue.parallel_for", "    for step in range(30): queue.parallel_for")
     told = told_of(tmp_path, program)
-    assert re.search(r"leaves 1 of these 24 elements unwritten, first \[[04]:[15], 0:1\]", told)
+    assert re.search(r"leaves 1 of these 24 elements unwritten, first \[[04]:[15], 0:1\]", told), told
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, RECORD], ids=str)

@@ -36,6 +36,26 @@ def test_no_queue_waits_for_more_than_so_many_instructions_of_higher_ones() -> N
     assert issued.index(2) == LONGEST_WAIT + 1
 
 
+def test_lanes_keep_places_free_for_queues_that_have_no_work_yet() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=2)
+    engine.announce(0)
+    for iid in range(1, 4):
+        submit(engine, iid)
+    assert list(issue_all(engine)) == [1, 2, 3]  # one priority: the lane takes all
+    engine.announce(2)
+    for iid in range(4, 8):
+        submit(engine, iid)
+    order = list(issue_all(engine))
+    assert order == [4, 5]
+    submit(engine, 8, priority=2 * OF_QUEUE)
+    for iid in (1, 2, 3, 4):
+        engine.complete(iid)
+        order += issue_all(engine)
+    assert order == [4, 5, 8]
+    with pytest.raises(ValueError, match="no such priority"):
+        engine.announce(7)
+
+
 def test_an_instruction_lends_its_queue_to_the_predecessors_that_wait() -> None:
     engine = _native_testing.Engine(ONE_LANE, most_shared=1)
     submit(engine, 1)

@@ -37,9 +37,10 @@ class Blocker:
     def __init__(self) -> None:
         self.began = threading.Event()
         self.may_end = threading.Event()
+        self.queue: celerity.Queue | None = None
 
     def hold(self, queue: celerity.Queue) -> None:
-        began, may_end = self.began, self.may_end
+        began, may_end, self.queue = self.began, self.may_end, queue
 
         def block(chunk: celerity.Chunk) -> None:
             began.set()
@@ -49,6 +50,9 @@ class Blocker:
         assert began.wait(30)
 
     def release(self) -> None:
+        """End the kernel, once the executor knows all that the program has submitted before."""
+        assert self.queue is not None
+        self.queue.fence(celerity.Buffer.from_array(np.zeros(1))).result(30)
         self.may_end.set()
 
 

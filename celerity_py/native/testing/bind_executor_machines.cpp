@@ -111,6 +111,9 @@ Args:
 	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.")
 	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the latest instruction of next() depends on its one wait only.")
 	    .def(
+	        "announce", [](python_engine& self, const queue_priority queue) { self.engine().announce(queue); }, "queue"_a,
+	        "There is a queue of this priority; see out_of_order_engine.hpp.")
+	    .def(
 	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
 	        "A deferred instruction has been enqueued on its lane.")
 	    .def(

@@ -29,7 +29,7 @@ struct lane_class {
 	std::uint32_t size = 1;
 	/// Lanes of one domain can wait for each other without the host.
 	std::uint32_t domain = 0;
-	/// Instructions in flight on the class while queues of several priorities have work for lanes; 0: any number. The lanes carry out in the order of issue
+	/// Instructions in flight on the class where there are queues of several priorities; 0: any number. The lanes carry out in the order of issue
 	/// what is in flight, so that an instruction of a higher queue waits for no more than these.
 	std::uint32_t most_shared = 0;
 	queue_priority queue = 0; ///< of `raised`: the queues for whose kernels they are

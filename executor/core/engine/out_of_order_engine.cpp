@@ -29,7 +29,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	++m_num_live;
 	if(goes_to_lane) {
 		++m_num_live_on_lanes;
-		m_num_queues += m_live_by_queue[queue]++ == 0;
+		m_num_queues += m_live_by_queue[queue]++ == 0 && !m_is_announced[queue];
 	}
 
 	node& n = m_nodes[slot];
@@ -454,7 +454,8 @@ void out_of_order_engine::finalize(const slot_type slot) {
 	--m_num_live;
 	if(is_on_lane(n.policy)) {
 		--m_num_live_on_lanes;
-		m_num_queues -= --m_live_by_queue[queue_priority_of(n.priority)] == 0;
+		const queue_priority queue = queue_priority_of(n.priority);
+		m_num_queues -= --m_live_by_queue[queue] == 0 && !m_is_announced[queue];
 		if(n.has_place) leave_place(n);
 		if(m_num_waiting > 0 && !is_shared()) end_sharing();
 	}

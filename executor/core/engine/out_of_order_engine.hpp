@@ -120,9 +120,12 @@ class out_of_order_engine {
 	/// Hands out the next issuable instruction, and appends it to its lane. Watchdogs read `stamp`. Instructions of a higher queue go first (see
 	/// ready_queue), within a queue those of a kind with higher priority, and then by `engine_options::order`.
 	///
-	/// A predecessor of an instruction counts as one of the same queue if its own queue is lower. While queues of several priorities have work for lanes, a
-	/// class of lanes takes no more than `lane_class::most_shared`: the next place then goes to the highest queue that waits for one.
+	/// A predecessor of an instruction counts as one of the same queue if its own queue is lower. Where there are queues of several priorities, a class of
+	/// lanes takes no more than `lane_class::most_shared`: the next place then goes to the highest queue that waits for one.
 	bool next(issue& out, std::uint64_t stamp = 0);
+
+	/// There is a queue of this priority. From the second priority on, lanes keep places free of lower queues, for work that may yet come.
+	void announce(queue_priority queue);
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
@@ -238,7 +241,8 @@ class out_of_order_engine {
 	std::array<std::size_t, max_queue_priority + 1> m_live_by_queue{}; ///< of m_num_live_on_lanes, by the queues they were submitted to
 	std::vector<slot_type> m_urged;          ///< nodes whose predecessors have yet to hear of it
 	std::size_t m_num_in_flight = 0;
-	std::uint32_t m_num_queues = 0; ///< with entries in m_live_by_queue
+	std::array<bool, max_queue_priority + 1> m_is_announced{};
+	std::uint32_t m_num_queues = 0; ///< announced, or with entries in m_live_by_queue
 	counters m_counters;
 
 	bool may_run(const node& n) const {
@@ -249,7 +253,7 @@ class out_of_order_engine {
 	bool waits_for_answers(const node& n) const {
 		return m_options.remote == remote_waits::answers && (n.policy == issue_policy::plain || n.policy == issue_policy::pull);
 	}
-	/// Queues of several priorities have work for lanes.
+	/// There are queues of several priorities, or work of such queues for lanes.
 	bool is_shared() const { return m_num_queues > 1; }
 	/// See ready_entry.
 	std::uint32_t rank_of(const node& n) const {

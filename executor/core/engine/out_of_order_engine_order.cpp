@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The order of issue: queues, ways to the end, and places on lanes that queues share.
 #include <algorithm>
+#include <stdexcept>
 
 #include "out_of_order_engine.hpp"
 
@@ -31,6 +32,12 @@ void out_of_order_engine::urge_predecessors(const slot_type slot) {
 }
 
 // ---- places on lanes that queues share --------------------------------------------------------------------------------------------
+
+void out_of_order_engine::announce(const queue_priority queue) {
+	if(queue > max_queue_priority) throw std::invalid_argument("no such priority");
+	m_num_queues += m_live_by_queue[queue] == 0 && !m_is_announced[queue];
+	m_is_announced[queue] = true;
+}
 
 bool out_of_order_engine::take_place(node& n) {
 	const std::uint32_t most = m_lanes.class_info(n.lane_class).most_shared;

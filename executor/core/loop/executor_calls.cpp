@@ -15,6 +15,11 @@ void executor_loop::submit(instruction_batch&& batch) {
 	if(!batch.empty()) post([&](executor_mail& mail) { mail.batches.push_back(std::move(batch)); });
 }
 
+void executor_loop::prepare_queue(const queue_priority queue) {
+	m_backend->prepare_queue(queue);
+	post([&](executor_mail& mail) { mail.queues.push_back(queue); });
+}
+
 void executor_loop::report_failure(const std::string& text) {
 	post([&](executor_mail& mail) { mail.failures.push_back(text); });
 }

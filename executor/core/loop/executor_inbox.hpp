@@ -13,6 +13,7 @@ namespace celerity {
 
 /// Messages of other threads for the executor's thread.
 struct executor_mail {
+	std::vector<queue_priority> queues; ///< that exist
 	std::vector<instruction_batch> batches;
 	std::vector<std::pair<rank_id, pilot_message>> pilots;
 	std::vector<request_id> requests;        ///< complete
@@ -20,8 +21,11 @@ struct executor_mail {
 	std::vector<instruction_id> launches;    ///< of kernels, enqueued
 	std::vector<std::string> failures;
 
-	bool is_empty() const { return batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty(); }
+	bool is_empty() const {
+		return queues.empty() && batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty();
+	}
 	void clear() {
+		queues.clear();
 		batches.clear();
 		pilots.clear();
 		requests.clear();

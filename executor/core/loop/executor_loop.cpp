@@ -196,6 +196,7 @@ bool executor_loop::take_inbox() {
 	if(mail.is_empty()) return false;
 	m_current = nullptr;
 	if(!may_go_on()) return true;
+	for(const auto queue : mail.queues) m_engine.announce(queue);
 	for(const auto& batch : mail.batches) {
 		++m_statistics.batches;
 		take_batch(batch);

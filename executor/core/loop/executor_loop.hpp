@@ -150,7 +150,7 @@ class executor_loop final : public instruction_sink {
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
 
 	/// Before the first task of a queue with this priority. Any thread.
-	void prepare_queue(const queue_priority queue) { m_backend->prepare_queue(queue); }
+	void prepare_queue(queue_priority queue);
 	/// Nothing new is issued from now on; run() goes on returning.
 	void fail();
 	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.
