@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,24 @@ def write_zig_commands(folder: Path) -> None:
         (folder / name).chmod(0o755)
 
 
+def link_debian_headers(interpreter: Path, folder: Path) -> str:
+    """Return the flags for zig with which an interpreter's Python.h finds all its parts.
+
+    Debian keeps pyconfig.h elsewhere, and includes it relative to /usr/include. There zig must not look, for the
+    headers of this machine's glibc are there. A link in the folder leads to the part of Python alone.
+    """
+    question = "import sysconfig; print(sysconfig.get_path('include'), sysconfig.get_config_var('MULTIARCH'), sep='|')"
+    answer = subprocess.run([interpreter, "-c", question], capture_output=True, text=True, check=True).stdout.strip()
+    headers, multiarch = answer.split("|")
+    part = Path(headers).parent / multiarch / Path(headers).name
+    if not part.exists():
+        return ""
+    link = folder / "headers" / multiarch / part.name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(part)
+    return f"-isystem {shlex.quote(str(folder / 'headers'))}"
+
+
 def build_wheel(interpreter: Path, version: str, source: Path) -> Path:
     """Build the wheel of one CPython from the unpacked source distribution, and check it. Returns its path in dist/."""
     folder = BUILD / version
@@ -117,6 +136,7 @@ def build_wheel(interpreter: Path, version: str, source: Path) -> Path:
         *(folder / "venv" / "bin" / "python", "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "linked"),
         *("--config-settings", f"build-dir={folder / 'build'}", source),
         ZIG_COMMANDS=str(BUILD / "commands"),
+        CXXFLAGS=link_debian_headers(interpreter, folder),
         CMAKE_TOOLCHAIN_FILE=str(ROOT / ".ci" / "zig.cmake"),
         CCACHE_COMPILERTYPE="clang",
         CCACHE_COMPILERCHECK=f"string:zig {distribution('ziglang').version}",  # not the script, whose time is new

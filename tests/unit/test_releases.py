@@ -101,6 +101,22 @@ def test_an_interpreter_is_found_by_its_version_and_its_headers(
     assert wheels.find_interpreter(version, with_headers=False) is None
 
 
+def test_zig_finds_the_headers_of_python_that_debian_keeps_elsewhere_and_no_others(tmp_path: Path) -> None:
+    headers, multiarch = tmp_path / "include" / "python3.14", "x86_64-linux-gnu"
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\necho '{headers}|{multiarch}'\n")
+    interpreter.chmod(0o755)
+    assert wheels.link_debian_headers(interpreter, tmp_path / "build") == ""
+    elsewhere = tmp_path / "include" / multiarch / "python3.14"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "pyconfig.h").write_text("#define SIZE 8\n")
+    (elsewhere.parent / "features.h").touch()
+    found = tmp_path / "build" / "headers"
+    assert wheels.link_debian_headers(interpreter, tmp_path / "build") == f"-isystem {found}"
+    assert (found / multiarch / "python3.14" / "pyconfig.h").read_text() == "#define SIZE 8\n"
+    assert [path.name for path in (found / multiarch).iterdir()] == ["python3.14"]
+
+
 # ---- the page of an index
 
 
