@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ _SWITCH_INTERVAL_S: Final = 50e-6  # a thread back from MPI waits so long for th
 _lock = threading.Lock()
 _num_users = 0
 _original_interval_s = 0.0
+_hooks, _last_hooks = ExitStack(), ExitStack()
+_has_exit_hooks = False
 
 
 def shorten_switch_interval() -> None:
@@ -38,10 +41,15 @@ def restore_switch_interval() -> None:
             sys.setswitchinterval(_original_interval_s)
 
 
-def register_exit_hook(hook: Callable[[], None]) -> None:
+def register_exit_hook(hook: Callable[[], None], *, is_last: bool = False) -> None:
     """Call `hook` when the interpreter exits, but not in forked children.
 
-    Exit hooks run in reverse order, so one that is registered after MPI was imported runs before MPI_Finalize.
+    The hooks run in reverse order. Together they have one place among the exit hooks of the program: that of the first.
+
+    Args:
+        hook: Called once. If it raises, the other hooks run all the same.
+        is_last: Whether it runs behind all hooks without this, such as MPI_Finalize: the runtime of a single rank
+            starts without MPI, and its communicators need MPI when it ends.
     """
     owner = os.getpid()
 
@@ -49,4 +57,14 @@ def register_exit_hook(hook: Callable[[], None]) -> None:
         if os.getpid() == owner:
             hook()
 
-    atexit.register(run)
+    global _has_exit_hooks  # noqa: PLW0603 - of the interpreter
+    with _lock:
+        (_last_hooks if is_last else _hooks).callback(run)
+        if not _has_exit_hooks:
+            _has_exit_hooks = True
+            atexit.register(_run_hooks)
+
+
+def _run_hooks() -> None:
+    with _last_hooks, _hooks:
+        pass

@@ -83,7 +83,7 @@ def _connect(stall_s: float) -> Communicator:
             _communicator = make_communicator(comm)
         _parent, _last_known = comm, None
         if not _has_exit_hook:
-            register_exit_hook(_leave)  # now that MPI is imported, so that it runs before MPI_Finalize
+            register_exit_hook(_leave)
             os.register_at_fork(after_in_child=_enter_child)
             _has_exit_hook = True
     elif comm is not _parent:

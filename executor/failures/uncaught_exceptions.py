@@ -54,8 +54,7 @@ def watch_program() -> None:
 def attach(handler: FailureHandler) -> None:
     """Report uncaught exceptions to the failure handler of a run with several ranks, which keeps us from exiting then.
 
-    Called after MPI was imported and before the runtime registers its own exit hook, so that ours runs between that one
-    and MPI_Finalize.
+    Called before the runtime registers its own exit hook, so that ours runs between that one and MPI_Finalize.
     """
     global _keeps_exit  # noqa: PLW0603
     if not _keeps_exit:

@@ -26,6 +26,6 @@ def _finalize() -> None:
 
 
 if _is_ours:
-    register_exit_hook(_finalize)
+    register_exit_hook(_finalize, is_last=True)
 
 __all__ = ["MPI"]

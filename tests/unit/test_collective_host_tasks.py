@@ -76,6 +76,32 @@ for _ in range(2):
 """
 
 
+ENDED_AT_EXIT = """
+import atexit
+import celerity_py as celerity
+
+queue = celerity.Queue()
+atexit.register(print, "hook of the program")
+
+def add(part):
+    print(part.comm.allreduce(3))
+
+queue.collective(add)
+if WAITS:
+    queue.wait()
+    print("end")
+"""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_runtime_that_ends_with_the_interpreter_has_its_communicators_until_then(waits: bool) -> None:
+    program = ENDED_AT_EXIT.replace("WAITS", str(waits))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    expected = ["3", "end", "hook of the program"] if waits else ["3", "hook of the program"]
+    assert sorted(run.stdout.splitlines()) == sorted(expected)
+
+
 def test_a_single_rank_has_a_communicator_too_and_no_mpi_before_it_asks_for_one() -> None:
     run = subprocess.run([sys.executable, "-c", SINGLE_RANK], capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.stderr) == ("1 False\n1 3\n1 3\n1 True\n1 3\n1 3\n", "")
