@@ -49,6 +49,9 @@ _FILL_OF: Final = {
     **dict.fromkeys(("horizon", "epoch"), "order"),
 }
 _LINE_LENGTH: Final = 60
+#: In characters. Graphviz 2 reads no string of more than 16384 bytes, and an epoch may come after thousands of
+#: instructions.
+_TOOLTIP_LENGTH: Final = 2000
 _EARLIER: Final = "earlier"
 
 
@@ -155,7 +158,7 @@ def _node(node: Node) -> str:
     rows += [html.escape(row) for line in node.lines for row in _wrap(line)]
     fill = _FILL[_FILL_OF[node.kind]]
     label = "".join(f'{row}<br align="left"/>' for row in rows)
-    return f"{_quote(node.key)} [label=<{label}> fillcolor={_quote(fill)} tooltip={_quote(repr(node))}]"
+    return f"{_quote(node.key)} [label=<{label}> fillcolor={_quote(fill)} tooltip={_quote(_cut(repr(node)))}]"
 
 
 def _edge(source: str, key: str, dependency: Dependency) -> str:
@@ -171,6 +174,10 @@ def _edge(source: str, key: str, dependency: Dependency) -> str:
 
 def _attributes(values: dict[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TOOLTIP_LENGTH else f"{text[:_TOOLTIP_LENGTH]} ..."
 
 
 def _wrap(line: str) -> list[str]:

@@ -83,7 +83,7 @@ class Graphs:
         snapshot = read(log, chosen.start, chosen.stop)
         tasks = snapshot.tasks
         labels = {node.task: node.label for node in tasks}
-        shown = _describe_tasks(chosen, kept)
+        shown = _describe_tasks(chosen, kept, window)
         commands = sorted(snapshot.commands, key=lambda node: node.rank)
         ranks = f"{snapshot.num_ranks} ranks" if snapshot.has_all_ranks else f"rank {snapshot.rank}"
         whose = f" of rank {snapshot.rank}" if snapshot.num_ranks > 1 else ""
@@ -127,12 +127,10 @@ def _choose(kept: Sequence[tuple[int, int]], window: TaskWindow) -> range:
     return range(chosen[0], chosen[-1] + 1) if chosen else range(0)
 
 
-def _describe_tasks(chosen: range, kept: Sequence[tuple[int, int]]) -> str:
-    if not kept:
-        return "none yet"
-    newest = kept[-1][0]
+def _describe_tasks(chosen: range, kept: Sequence[tuple[int, int]], window: TaskWindow) -> str:
     if not chosen:
-        return f"none of T{kept[0][0]} to T{newest}"
+        return f"none{f' of T{kept[0][0]} to T{kept[-1][0]}' if kept else ''} in the window {window}"
+    newest = kept[-1][0]
     shown = f"T{chosen[0]} to T{chosen[-1]}"
     return shown if chosen == range(1, newest + 1) else f"{shown} of T1 to T{newest}"
 

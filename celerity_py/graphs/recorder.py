@@ -61,7 +61,14 @@ class GraphRecorder:
         if self.is_written:
             return
         self.is_written = True
-        named = self._name(self.graphs())
+        graphs = self.graphs()
+        if self.tells_of_all and not graphs.task.nodes:
+            _log.warning(
+                "PRINT_GRAPHS_WINDOW=%s shows no task of this run. Choose another window, such as '-20:' for the last "
+                "20 tasks or ':' for all.",
+                self.window,
+            )
+        named = self._name(graphs)
         for name, graph in named.items():
             text = graph.dot()
             write_file(folder / f"{name}.dot", lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]

@@ -364,6 +364,14 @@ def test_graph_writes_the_graphs_of_a_plan_for_several_ranks(graphed: Path) -> N
     assert "from D0 to D1" in (folder / "instructions.1.dot").read_text()
 
 
+def test_graph_tells_of_a_window_without_tasks(graphed: Path) -> None:
+    folder = graphed.parent / "graphs"
+    outcome = command_line("graph", str(graphed), "--window=99:", "-o", str(folder), "--steps", "9")
+    assert outcome.status == 0, outcome.errors
+    assert "PRINT_GRAPHS_WINDOW=99: shows no task of this run. Choose another window" in outcome.errors
+    assert (folder / "tasks.dot").read_text().startswith('digraph "Tasks none in the window 99:"')
+
+
 @pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
 def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
     folder = graphed.parent / "graphs"
