@@ -466,6 +466,7 @@ class Runtime:
                 CelerityWarning,
                 frame.f_code.co_filename,
                 frame.f_lineno,
+                registry=frame.f_globals.setdefault("__warningregistry__", {}),  # once per line, also in a loop
             )
         if self.is_dry or not takes_part:
             future.fulfil(future.array)

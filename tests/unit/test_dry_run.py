@@ -155,7 +155,7 @@ def test_a_program_without_a_plan_is_an_error(
 
 
 def test_the_warnings_of_the_first_planned_rank_are_told_once(program: Path) -> None:
-    program.write_text(f"{PROGRAM}    queue.fence(u)\n")
+    program.write_text(f"{PROGRAM}    for _ in range(3):\n        queue.fence(u)\n")
     outcome = dry_run(program, "--ranks", 4, "--only", "2,3", "--size", 16)
     assert outcome.status == 0, outcome.errors
     assert outcome.errors.count("returns zeros: nothing is computed in a dry run") == 1
