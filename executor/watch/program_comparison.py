@@ -30,6 +30,13 @@ _LONGEST_ASPECT: Final = 300  # characters
 _SHORT_ASPECT: Final = 60  # where a character takes six bytes in JSON, and so an entry more than a notice may have
 _CLAIM_INTERVAL_S: Final = 0.5
 _PATIENCE_S: Final = 3.0  # for a peer that is asked for the first difference
+#: By the aspect that differs; follows the advice for all of them.
+_REMEDIES: Final = {
+    "initial contents": " The numbers are digests of the contents. Buffer.from_array() takes the same array on every "
+    "rank, so give random numbers a seed; Buffer.from_local() takes what each rank has of its own.",
+    "plain arguments": " The numbers are digests of all arguments but accesses: print these arguments on each rank. "
+    "Values of celerity.rank(), of a clock, or of random numbers without a seed differ.",
+}
 _MISSING: Final = "nothing: its program has not come so far"
 
 Aspects = list[tuple[str, str]]
@@ -153,6 +160,7 @@ class ProgramComparison:
             f"rank {sides[0][0]} and rank {sides[1][0]} do not run the same program. {position}. "
             + " ".join(_describe(*side, differing) for side in sides)
             + " All ranks must make the same calls with the same arguments, in the same order."
+            + "".join(_REMEDIES.get(name, "") for name in differing)
         )
         return Failure(rank, f"DivergedPrograms: {text}", site=our_site, error=DivergedPrograms(text))
 

@@ -46,7 +46,10 @@ ASPECTS = {
     "no_communication": 'kernel "odd"',
 }
 AT_THE_END = {"last_task": 'kernel "fill"', "last_fence": "fence of B", "last_wait": "Rank 1: wait"}
-WITH_VALUES = {"scalar": "plain arguments ", "contents_of": "initial contents "}
+WITH_VALUES = {
+    "scalar": ("plain arguments ", "print these arguments on each rank. Values of celerity.rank()"),
+    "contents_of": ("initial contents ", "Buffer.from_array() takes the same array on every rank"),
+}
 
 
 def run_diverging(mistake: str, ranks: int = 2, **variables: str) -> Outcome:
@@ -96,7 +99,10 @@ def test_a_rank_with_a_call_more_at_the_end_is_told(mistake: str) -> None:
 
 @pytest.mark.parametrize("mistake", WITH_VALUES)
 def test_values_that_differ_are_told_with_check(mistake: str) -> None:
-    assert_told(run_diverging(mistake, CHECK="1"), WITH_VALUES[mistake])
+    aspect, remedy = WITH_VALUES[mistake]
+    outcome = run_diverging(mistake, CHECK="1")
+    assert_told(outcome, aspect)
+    assert remedy in outcome.errors
 
 
 def test_one_of_three_ranks_that_differs_is_named() -> None:
