@@ -211,7 +211,11 @@ class View(HolderRecord, Generic[Element]):
                 return
             what = f"{describe_value(value)} to {self._buffer.label} at {show(index)}"
             refuse_value(dtype, value, f"{self._owner.describe()} assigns {what}")
-        target[...] = value
+        try:
+            target[...] = value
+        except ValueError:
+            self._refuse_shape(index, target.shape, value)
+            raise
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self[...]
@@ -394,10 +398,26 @@ class View(HolderRecord, Generic[Element]):
             f"but the buffer {show(self._buffer.box)} has {self.ndim}."
         )
         if box.ndim == 0:
-            text += (
-                " A task that runs once has a part or chunk without dimensions: write view[...] for all of the access."
-            )
-        return DimensionMismatch(text)
+            text += " A task that runs once has a part or chunk without dimensions: write"
+        else:
+            text += f" Index it with a box, or with slices, of {self.ndim} dimension(s), or write"
+        return DimensionMismatch(f"{text} view[...] for all of the access, {show(self._declared or self.box)}.")
+
+    def _refuse_shape(self, index: Any, shape: tuple[int, ...], value: Any) -> None:
+        """Raise if NumPy cannot broadcast the value to the shape of the elements at the index."""
+        given = np.shape(value)
+        further = max(len(given) - len(shape), 0)
+        pairs = zip(reversed(given), reversed(shape), strict=False)
+        if all(extent == 1 for extent in given[:further]) and all(a in {1, b} for a, b in pairs):
+            return
+        whole = (*self._buffer.box.shape, *self._buffer.dtype.shape)
+        remedy = "Assign an array of that shape, or one that NumPy broadcasts to it."
+        if given == whole:
+            remedy = "Of an array of the shape of the buffer take the part of the chunk: value[chunk.box.slices]."
+        raise UsageError(
+            f"{self._owner.describe()} assigns {describe_value(value)} to {self._buffer.label} at {show(index)}, where "
+            f"the elements have the shape {shape}. {remedy}"
+        )
 
     def _refuse_negative(self, index: Any) -> None:
         raise OutOfBoundsAccess(

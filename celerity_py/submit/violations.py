@@ -43,6 +43,8 @@ def explain(violation: AccessViolation, submission: Submission, args: Sequence[A
         kind = OutOfBoundsAccess if violation.misfit.kind in _OUT_OF_BOUNDS else DimensionMismatch
         space: Any = submission.box
         text = f"{mapper} {explain_misfit(*violation.misfit, space, record.shape)}"
+        if violation.misfit.kind == "no_element" and mapper.startswith("slice(") and "at=" not in mapper:
+            text += _explain_slice(space, record.shape)
     elif violation.kind == "overlap":
         assert access is not None
         kind, text = OverlappingAccess, _explain_overlap(violation, access, given[violation.other_access])
@@ -93,6 +95,21 @@ def explain_misfit(kind: str, number: int, space: Box, shape: tuple[int, ...]) -
         space=show(space),
         shape=shape,
     )
+
+
+def _explain_slice(space: Box, shape: tuple[int, ...]) -> str:
+    """Which slices give each item an element; nothing if there are none."""
+    if min(space.min) < 0:
+        return ""
+    fitting = []
+    for dim in range(len(shape)):
+        others = [extent for at, extent in enumerate(shape) if at != dim]
+        ends = [end for at, end in enumerate(space.max) if at != dim or space.ndim == len(shape) - 1]
+        if all(end <= extent for end, extent in zip(ends, others, strict=True)):
+            fitting.append(f"slice({dim})")
+    if not fitting:
+        return ""
+    return f" slice(dim) covers all of dimension dim, and the items lie along the others: {' or '.join(fitting)} fits."
 
 
 def _dimensions(count: int) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -215,8 +216,34 @@ def test_other_kinds_of_indices_are_refused_with_a_remedy(inner: View, index: An
 
 
 def test_a_box_of_other_dimensions_is_refused_with_names(inner: View) -> None:
-    with pytest.raises(DimensionMismatch, match=r'"step".*B3 "u" at \[4:5\], which has 1 dimension.*has 2'):
+    with pytest.raises(DimensionMismatch, match=r'"step".*B3 "u" at \[4:5\], which has 1 dimension.*has 2') as caught:
         inner[Box((4,), (5,))]
+    assert "of 2 dimension(s), or write view[...] for all of the access, [4:8, 0:6]." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "message"),
+    [
+        (Box((4, 0), (6, 6)), (10, 6), r"\[4:6, 0:6\], where .* shape \(2, 6\)\. .*value\[chunk\.box\.slices\]"),
+        (slice(4, 6), (3, 6), r"shape \(2, 6\)\. Assign an array of that shape"),
+        (4, (2, 6), r"shape \(6,\)\. Assign"),
+        (..., (4,), r"shape \(4, 6\)\. Assign"),
+    ],
+)
+def test_an_array_of_another_shape_is_refused_with_both_shapes(
+    inner: View, index: Any, shape: tuple[int, ...], message: str
+) -> None:
+    before = inner.array.copy()
+    given = f'"step" .* assigns an array of int64 and shape {re.escape(str(shape))} to B3 "u" at'
+    with pytest.raises(UsageError, match=f"{given} .*{message}"):
+        inner[index] = np.ones(shape, np.int64)
+    np.testing.assert_array_equal(inner.array, before)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 1), (2, 6), (1, 2, 6), (1, 1, 1, 1)])
+def test_an_array_that_broadcasts_is_assigned(inner: View, shape: tuple[int, ...]) -> None:
+    inner[4:6] = np.full(shape, 7, np.int64)
+    assert (inner[4:6] == 7).all()
 
 
 def test_a_region_that_is_no_box_is_checked_exactly() -> None:
