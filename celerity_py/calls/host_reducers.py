@@ -57,6 +57,7 @@ class CallableReducer(Reducer):
 
     def _at(self, indices: Any, values: Any) -> None:
         where = tuple(map(self._to_host, indices)) if isinstance(indices, tuple) else self._to_host(indices)
+        self._check_indices(where)
         partial = self._load()
         self._combination.combine_at(partial, where, self._to_host(values))
         self._store(partial)

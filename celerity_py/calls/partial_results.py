@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from celerity_py._native import HolderRecord, PortRecord
-from celerity_py.scheduler.errors import UsageError
+from celerity_py.scheduler.errors import OutOfBoundsAccess, UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.combinations import Combination, partial_shape
@@ -145,8 +145,8 @@ class Reducer(StandsForArray, HolderRecord):
         An element may occur more than once, as in a histogram: `bins.combine_at(numbers, 1)`.
 
         Args:
-            indices: An array of integers, or a tuple of one per dimension, as NumPy's `ufunc.at` takes them. On GPUs,
-                indices outside of the buffer are not found.
+            indices: An array of integers, or a tuple of one per dimension, as NumPy's `ufunc.at` takes them. Negative
+                ones do not count from the end. On GPUs, indices outside of the buffer are not found.
             values: As many, or one for all of them. A callable operation gets arrays of some of these values: it must
                 combine arrays of any shape element by element.
             places: As for `combine`.
@@ -154,7 +154,7 @@ class Reducer(StandsForArray, HolderRecord):
         Raises:
             UsageError: If the buffer has a single element, or its dtype cannot hold the values; on a GPU also if CuPy
                 has no such operation.
-            IndexError: If an index lies outside of the buffer.
+            OutOfBoundsAccess: If an index lies outside of the buffer, or is negative.
         """
         if self._port.shape == ():
             raise UsageError(
@@ -181,6 +181,7 @@ class Reducer(StandsForArray, HolderRecord):
         self._base[...] = self._operation(self._base, value)
 
     def _at(self, indices: Any, values: Any) -> None:
+        self._check_indices(indices)
         self._operation.at(self._base, indices, values)
 
     def _check(self, value: Any, given: Any) -> None:
@@ -191,6 +192,26 @@ class Reducer(StandsForArray, HolderRecord):
         if not can_take(record.dtype, value, record.checks_values):
             what = f"{describe_value(value)} into {self._port.record.label}"
             refuse_value(self._port.record.dtype, given, f"{self._owner.describe()} combines {what}")
+
+    def _check_indices(self, indices: Any) -> None:
+        """Refuse integers outside of the buffer; NumPy counts negative ones from the end."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        for dim, (extent, item) in enumerate(zip(self._port.shape, given, strict=False)):
+            if item is ... or getattr(getattr(item, "dtype", None), "kind", "") == "b":
+                return  # further items may belong to other dimensions
+            if isinstance(item, slice) or (hasattr(item, "dtype") and not isinstance(item, (np.ndarray, np.generic))):
+                continue  # looking at an array on a GPU would wait for it
+            numbers = np.asarray(item)
+            if numbers.dtype.kind not in "iu" or numbers.size == 0:
+                continue
+            low, high = int(numbers.min()), int(numbers.max())
+            if low < 0 or high >= extent:
+                raise OutOfBoundsAccess(
+                    f"{self._owner.describe()} combines at index {low if low < 0 else high} of dimension {dim} of "
+                    f"{self._port.record.label}, whose shape is {self._port.shape}. Indices go from 0 to {extent - 1}, "
+                    f"and negative ones do not count from the end. Leave such values out, clip the indices, or take "
+                    f"them modulo {extent} if the buffer is periodic."
+                )
 
     def _refuse_places(self) -> NoReturn:
         raise UsageError(

@@ -79,6 +79,29 @@ IN_A_TASK = [
         """,
     ),
     Misuse(
+        "An array of the whole buffer for the elements of a chunk",
+        ("UsageError",),
+        """
+        weights = np.linspace(0, 1, 8)
+
+        def set_weights(chunk, out, weights):
+            out[chunk.box] = weights
+
+        queue.parallel_for(8, set_weights, out.write(access.one_to_one()), weights)
+        """,
+        variables={"CELERITY_DEVICES": "cpu:2"},
+    ),
+    Misuse(
+        "An index outside of the target of a reduction",
+        ("OutOfBoundsAccess",),
+        """
+        def count(chunk, out, u):
+            out.combine_at(u[chunk.box].astype(int) - 2, 1)
+
+        queue.parallel_for(8, count, celerity.reduction(out, "sum"), u.read(access.one_to_one()))
+        """,
+    ),
+    Misuse(
         "A result that a kernel returns",
         ("UsageError",),
         """

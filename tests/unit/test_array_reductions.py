@@ -10,7 +10,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.errors import UsageError
+from celerity_py.errors import OutOfBoundsAccess, UsageError
 
 SIZE, BINS = 1003, 7
 ONE = access.one_to_one()
@@ -101,12 +101,15 @@ def test_a_write_of_some_elements_keeps_the_results_of_the_others(queue: celerit
         ),
         (BINS, lambda out: out.combine(np.zeros(BINS)), UsageError, "float64"),
         (BINS, lambda out: out.combine_at([0, 1], [0.5, 1.5]), UsageError, "float64"),
-        (BINS, lambda out: out.combine_at([BINS], 1), IndexError, "index 7 is out of bounds"),
+        (BINS, lambda out: out.combine_at([0, BINS], 1), OutOfBoundsAccess, r"at index 7 of .*\(7,\)\. .* from 0 to 6"),
+        (BINS, lambda out: out.combine_at([0, -1], 1), OutOfBoundsAccess, "at index -1 of dimension 0 .*modulo 7 if"),
+        ((2, 3), lambda out: out.combine_at((1, np.array([2, 3])), 1), OutOfBoundsAccess, "index 3 of dimension 1 of"),
+        ((2, 3), lambda out: out.combine_at((slice(0, 1), [-2]), 1), OutOfBoundsAccess, "index -2 of dimension 1 of"),
         (1, lambda out: out.combine_at([0], 1), UsageError, r"has a single element. Use combine\(value\)"),
     ],
 )
 def test_values_and_indices_that_do_not_fit_are_refused(
-    queue: celerity.Queue, shape: int, body: Any, error: type[Exception], message: str
+    queue: celerity.Queue, shape: int | tuple[int, ...], body: Any, error: type[Exception], message: str
 ) -> None:
     told = []
 
@@ -119,4 +122,24 @@ def test_values_and_indices_that_do_not_fit_are_refused(
     queue.parallel_for(3, kernel, celerity.reduction(bins, "sum"))
     assert not queue.fence(bins).result().any()
     assert told
-    assert error is IndexError or '"bins"' in told[0]
+    assert '"bins"' in told[0]
+
+
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [
+        (..., [[1, 1, 1], [1, 1, 1]]),
+        ((..., -1), [[0, 0, 1], [0, 0, 1]]),
+        (np.array([[True, False, True], [False, True, False]]), [[1, 0, 1], [0, 1, 0]]),
+        ((slice(None), [0, 0, 2]), [[2, 0, 1], [2, 0, 1]]),
+        (np.zeros(0, int), [[0, 0, 0], [0, 0, 0]]),
+    ],
+)
+def test_other_indices_are_those_of_numpy(queue: celerity.Queue, indices: Any, expected: list[list[int]]) -> None:
+    def kernel(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        if chunk.box.min == (0,):
+            out.combine_at(indices, 1)
+
+    bins = celerity.Buffer((2, 3), np.int64, name="bins")
+    queue.parallel_for(3, kernel, celerity.reduction(bins, "sum", include_current=False))
+    assert queue.fence(bins).result().tolist() == expected
